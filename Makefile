@@ -1,0 +1,69 @@
+# Everything a contributor or CI runs. A bare `make` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(STAMP)  ## make .venv with the pinned dependencies and .venv/bin/kube-proxy
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@scripts/debian-packages python3-venv
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: check
+check: venv packages lint  ## everything that CI runs: lint, types, contracts, all tests, coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=
+	$(BIN)/python scripts/coverage-of-pure-packages
+
+.PHONY: packages
+packages:
+	@scripts/debian-packages openssl
+
+.PHONY: lint
+lint: venv  ## ruff, mypy --strict, import contracts, spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+
+.PHONY: test
+test: venv  ## the quick tests only
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+.PHONY: fix
+fix: venv  ## format, and repair what ruff can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: golden
+golden: venv  ## rewrite the expected parts of tests/cases; review the diff as code
+	$(BIN)/python -m pytest -p no:randomly tests/test_cases.py --golden
+
+.PHONY: bench
+bench: venv  ## figures: objects to table, one change, start
+	$(BIN)/python -m bench
+
+.PHONY: stress
+stress: venv  ## the quick tests 50 times in random order
+	@for i in $$(seq 50); do $(BIN)/python -m pytest -q -n 2 -m "not slow" || exit 1; done
+
+.PHONY: lock
+lock: venv  ## pin the newest dependencies, with hashes
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements/dev.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --output-file requirements/run.txt pyproject.toml
+
+.PHONY: clean
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -1,0 +1,1 @@
+"""A drop-in kube-proxy."""

@@ -1,0 +1,22 @@
+"""The root of our exceptions. Each package raises its own below these; the type says whose fault.
+
+An error carries the object that it is about and what to do, so that whoever catches it needs to
+add nothing. They are caught in three places only: the command line, the sync loop, and the
+reconnect loop of a source.
+"""
+
+
+class KubeProxyError(Exception):
+    """Anything that we raise on purpose."""
+
+
+class OperatorError(KubeProxyError):
+    """The operator asked for something that cannot be: a flag, a file, a missing permission."""
+
+
+class KernelError(KubeProxyError):
+    """The kernel, or a tool that stands for it, refused."""
+
+
+class ApiServerError(KubeProxyError):
+    """The API server refused, or answered with something that is not its protocol."""

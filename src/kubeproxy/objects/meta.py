@@ -1,0 +1,45 @@
+"""What all objects share, and the kinds that the proxy watches."""
+
+from enum import Enum
+
+import msgspec
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+class Kind(Enum):
+    """The kinds of objects that a source tells of."""
+
+    SERVICE = "Service"
+    ENDPOINT_SLICE = "EndpointSlice"
+    NODE = "Node"
+    SERVICE_CIDR = "ServiceCIDR"
+
+
+class ObjectKey(msgspec.Struct, frozen=True, order=True):
+    """Namespace and name: what identifies an object among those of its kind."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata that is read; managedFields and the rest are never kept."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+    @property
+    def key(self) -> ObjectKey:
+        """What identifies the object."""
+        return ObjectKey(self.namespace, self.name)
