@@ -1,0 +1,216 @@
+"""KubeProxyConfiguration, `kubeproxy.config.k8s.io/v1alpha1`: every field, as frozen values.
+
+The names are those of the file (in camel case), so that a reader of the upstream documentation
+finds its way. The default of a field is the value that it has when it is absent; what else
+defaulting does is in `defaults`. The types of fields are what `decode` reads them by.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Final
+
+import msgspec
+
+from kubeproxy.config.duration import Duration, of_seconds
+from kubeproxy.config.quantity import Quantity
+
+API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
+KIND: Final = "KubeProxyConfiguration"
+
+Int32 = Annotated[int, "int32"]
+UInt32 = Annotated[int, "uint32"]
+Float32 = Annotated[float, "float32"]
+Strings = tuple[str, ...]
+
+
+class Mode(Enum):
+    """The dataplanes. A configuration holds the text, which may be none of these."""
+
+    NFTABLES = "nftables"
+    IPTABLES = "iptables"
+    IPVS = "ipvs"
+
+
+class LocalMode(Enum):
+    """How traffic of local pods is told from other traffic."""
+
+    CLUSTER_CIDR = "ClusterCIDR"
+    NODE_CIDR = "NodeCIDR"
+    BRIDGE_INTERFACE = "BridgeInterface"
+    INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
+
+
+class ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
+    """`clientConnection`: how to talk to the API server."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: Float32 = 5.0
+    burst: Int32 = 10
+
+
+class VModuleItem(msgspec.Struct, frozen=True, rename="camel"):
+    """One entry of `logging.vmodule`: the verbosity of the files that the pattern names."""
+
+    file_pattern: str = ""
+    verbosity: UInt32 = 0
+
+
+class OutputRouting(msgspec.Struct, frozen=True, rename="camel"):
+    """`logging.options.text` or `.json`: where lines go."""
+
+    split_stream: bool = False
+    info_buffer_size: Quantity = Quantity()
+
+
+class FormatOptions(msgspec.Struct, frozen=True):
+    """`logging.options`."""
+
+    text: OutputRouting = OutputRouting()
+    json: OutputRouting = OutputRouting()
+
+
+class Logging(msgspec.Struct, frozen=True, rename="camel"):
+    """`logging`."""
+
+    format: str = "text"
+    flush_frequency: Duration | int = of_seconds(5)
+    """A bare number in a file counts nanoseconds, and is written back as one."""
+    verbosity: UInt32 = 0
+    vmodule: tuple[VModuleItem, ...] = ()
+    options: FormatOptions = FormatOptions()
+
+    @property
+    def flush_period(self) -> Duration:
+        """How long a buffered line may wait."""
+        frequency = self.flush_frequency
+        return Duration(frequency) if isinstance(frequency, int) else frequency
+
+
+class IPTables(msgspec.Struct, frozen=True, rename="camel"):
+    """`iptables`; the masquerade fields serve ipvs mode too."""
+
+    masquerade_bit: Int32 = 14
+    masquerade_all: bool = False
+    localhost_node_ports: bool = True
+    sync_period: Duration = of_seconds(30)
+    min_sync_period: Duration = of_seconds(1)
+
+
+class IPVS(msgspec.Struct, frozen=True, rename="camel"):
+    """`ipvs`; a timeout of zero leaves the kernel's alone."""
+
+    sync_period: Duration = of_seconds(30)
+    min_sync_period: Duration = Duration()
+    scheduler: str = ""
+    exclude_cidrs: Strings = msgspec.field(name="excludeCIDRs", default=())
+    strict_arp: bool = msgspec.field(name="strictARP", default=False)
+    tcp_timeout: Duration = Duration()
+    tcp_fin_timeout: Duration = Duration()
+    udp_timeout: Duration = Duration()
+
+
+class NFTables(msgspec.Struct, frozen=True, rename="camel"):
+    """`nftables`."""
+
+    masquerade_bit: Int32 = 14
+    masquerade_all: bool = False
+    sync_period: Duration = of_seconds(30)
+    min_sync_period: Duration = of_seconds(1)
+
+
+class Winkernel(msgspec.Struct, frozen=True, rename="camel"):
+    """`winkernel`: read, so that a file made for both systems is no error; never used."""
+
+    network_name: str = ""
+    source_vip: str = ""
+    enable_dsr: bool = msgspec.field(name="enableDSR", default=False)
+    root_hns_endpoint_name: str = ""
+    forward_health_check_vip: bool = False
+
+
+class DetectLocal(msgspec.Struct, frozen=True, rename="camel"):
+    """`detectLocal`: the names that two of the local modes need."""
+
+    bridge_interface: str = ""
+    interface_name_prefix: str = ""
+
+
+class Conntrack(msgspec.Struct, frozen=True, rename="camel"):
+    """`conntrack`: sysctls; zero and false leave the kernel's value alone."""
+
+    max_per_core: Int32 = 32 * 1024
+    min: Int32 = 128 * 1024
+    tcp_established_timeout: Duration = of_seconds(24 * 3600)
+    tcp_close_wait_timeout: Duration = of_seconds(3600)
+    tcp_be_liberal: bool = False
+    udp_timeout: Duration = Duration()
+    udp_stream_timeout: Duration = Duration()
+
+
+class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+    """The whole of it; made without arguments, the configuration of an empty file."""
+
+    feature_gates: Mapping[str, bool] = {}
+    client_connection: ClientConnection = ClientConnection()
+    logging: Logging = Logging()
+    hostname_override: str = ""
+    bind_address: str = ""
+    healthz_bind_address: str = ""
+    metrics_bind_address: str = ""
+    bind_address_hard_fail: bool = False
+    enable_profiling: bool = False
+    show_hidden_metrics_for_version: str = ""
+    mode: str = ""
+    iptables: IPTables = IPTables()
+    ipvs: IPVS = IPVS()
+    nftables: NFTables = NFTables()
+    winkernel: Winkernel = Winkernel()
+    detect_local_mode: str = ""
+    detect_local: DetectLocal = DetectLocal()
+    cluster_cidr: str = msgspec.field(name="clusterCIDR", default="")
+    node_port_addresses: Strings = ()
+    oom_score_adj: Int32 = -999
+    conntrack: Conntrack = Conntrack()
+    config_sync_period: Duration = of_seconds(15 * 60)
+    port_range: str = ""
+    windows_run_as_service: bool = False
+
+    @property
+    def _section(self) -> IPTables | IPVS | NFTables:
+        """The section of the active mode."""
+        if self.mode == Mode.IPVS.value:
+            return self.ipvs
+        return self.iptables if self.mode == Mode.IPTABLES.value else self.nftables
+
+    @property
+    def sync_period(self) -> Duration:
+        """The sync period of the active mode."""
+        return self._section.sync_period
+
+    @property
+    def min_sync_period(self) -> Duration:
+        """The least time between two syncs in the active mode."""
+        return self._section.min_sync_period
+
+    @property
+    def _masquerading(self) -> IPTables | NFTables:
+        """The section with the active mode's masquerade fields."""
+        modes = (Mode.IPTABLES.value, Mode.IPVS.value)
+        return self.iptables if self.mode in modes else self.nftables
+
+    @property
+    def masquerade_bit(self) -> int:
+        """The bit of the packet mark that asks for masquerading in the active mode."""
+        return self._masquerading.masquerade_bit
+
+    @property
+    def masquerade_all(self) -> bool:
+        """Whether all traffic to cluster IPs is masqueraded in the active mode."""
+        return self._masquerading.masquerade_all
+
+    @property
+    def cluster_cidrs(self) -> Strings:
+        """The parts of `clusterCIDR`, untrimmed."""
+        return tuple(self.cluster_cidr.split(",")) if self.cluster_cidr else ()

@@ -1,0 +1,107 @@
+"""One Service and its slices -> the entries of its ports in one family."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubeproxy.inet import Protocol, contains
+from kubeproxy.model.endpoint import Slice
+from kubeproxy.model.merge import PortEndpoint, merge
+from kubeproxy.model.serviceport import ServicePort
+from kubeproxy.model.topology import Place, usable_endpoints
+from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.table.entries import (
+    Backend,
+    Entry,
+    Frontend,
+    FrontendKind,
+    HealthCheck,
+    ServicePortName,
+)
+
+
+class Vantage(msgspec.Struct, frozen=True):
+    """From where the cluster is looked at: our place in it, and our address in the family."""
+
+    place: Place
+    node_ip: str | None = None
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """All that the table holds of one Service."""
+
+    entries: tuple[Entry, ...] = ()
+    health_check: HealthCheck | None = None
+
+
+def compile_service(
+    service: ObjectKey,
+    ports: tuple[ServicePort, ...],
+    slices: Mapping[str, Slice],
+    vantage: Vantage,
+) -> Compiled:
+    """The entries of a Service's ports, and its health check."""
+    entries = []
+    ready_here: set[str] = set()
+    for port in ports:
+        endpoints = merge(slices, port.name, port.protocol)
+        entries.append(_compile_port(service, port, endpoints, vantage))
+        if port.health_check_port:
+            ready_here.update(
+                at.endpoint.address for at in endpoints if at.endpoint.local and at.endpoint.ready
+            )
+    check_port = ports[0].health_check_port if ports else 0
+    check = HealthCheck(check_port, len(ready_here)) if check_port else None
+    return Compiled(tuple(entries), check)
+
+
+def _compile_port(
+    service: ObjectKey, port: ServicePort, endpoints: list[PortEndpoint], vantage: Vantage
+) -> Entry:
+    usable = usable_endpoints(port, endpoints, vantage.place)
+    backends = {id(at): _backend(at) for at in (*(usable.cluster or ()), *(usable.local or ()))}
+    ranges = port.source_ranges
+    node_ip = vantage.node_ip
+    return Entry(
+        name=service_port_name(service, port),
+        frontends=frontends(port),
+        cluster=tuple([backends[id(at)] for at in usable.cluster or ()]),
+        local=tuple([backends[id(at)] for at in usable.local or ()]),
+        any=usable.any,
+        internal_local=port.internal_local,
+        external_local=port.external_local,
+        externally_accessible=port.externally_accessible,
+        affinity_seconds=port.affinity_seconds,
+        source_ranges=ranges,
+        own_vips=node_ip is not None and any(contains(r, node_ip) for r in ranges or ()),
+        serving=_serving(port, endpoints),
+    )
+
+
+def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:
+    """The name by which the table knows a port of a Service."""
+    return ServicePortName(service.namespace, service.name, port.name, port.protocol)
+
+
+def frontends(port: ServicePort) -> tuple[Frontend, ...]:
+    """The addresses of a service port that a client can dial."""
+    found = [Frontend(FrontendKind.CLUSTER_IP, port.cluster_ip, port.port)]
+    found += _at(FrontendKind.LOAD_BALANCER, port.load_balancer_ips, port.port)
+    found += _at(FrontendKind.EXTERNAL_IP, port.external_ips, port.port)
+    if port.node_port:
+        found.append(Frontend(FrontendKind.NODE_PORT, "", port.node_port))
+    return tuple(found)
+
+
+def _at(kind: FrontendKind, addresses: Iterable[str], port: int) -> list[Frontend]:
+    return [Frontend(kind, address, port) for address in addresses]
+
+
+def _backend(at: PortEndpoint) -> Backend:
+    return Backend(at.endpoint.address, at.port, at.endpoint.local)
+
+
+def _serving(port: ServicePort, endpoints: list[PortEndpoint]) -> tuple[Backend, ...]:
+    if port.protocol is not Protocol.UDP:
+        return ()
+    return tuple([_backend(at) for at in endpoints if at.endpoint.serving])

@@ -1,0 +1,319 @@
+"""The meaning of all of it: what happens to the first packet of a connection, and why.
+
+Every dataplane is tested against this function with real packets; `explain` prints what it says.
+Packets of a connection that exists follow their conntrack entry and are not judged again.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from fractions import Fraction
+
+import msgspec
+
+from kubeproxy.inet import Protocol, contains
+from kubeproxy.table.entries import (
+    Backend,
+    Entry,
+    Frontend,
+    FrontendKey,
+    FrontendKind,
+    ServicePortName,
+    Table,
+)
+from kubeproxy.table.node import Mode, Node, PodCIDR
+from kubeproxy.table.route import Masquerading, Nobody, Route, Source, Why, route
+
+
+class Packet(msgspec.Struct, frozen=True):
+    """The first packet of a connection, before anybody touched it.
+
+    `protocol` is None for what is neither TCP, UDP nor SCTP, such as an ICMP echo.
+    `interface` is where it entered the node; "" when the node itself sent it.
+    """
+
+    source: str
+    destination: str
+    protocol: Protocol | None
+    port: int
+    interface: str = ""
+
+
+class Action(Enum):
+    """What happens to the packet."""
+
+    FORWARD = "forward"
+    LOCAL_PROXY = "local proxy"
+    REJECT = "reject"
+    DROP = "drop"
+    PASS = "pass"  # noqa: S105  # a verdict, not a password
+
+
+class Reason(Enum):
+    """Why a packet is not forwarded, or not touched."""
+
+    NO_ENDPOINTS = "the service has no endpoint that could serve"
+    NO_LOCAL_ENDPOINTS = (
+        "the traffic policy is Local and no endpoint on this node can serve, "
+        "though others elsewhere could"
+    )
+    SOURCE_RANGES = "the source is in none of spec.loadBalancerSourceRanges"
+    UNDEFINED_PORT = "the service has this address but no such port and protocol"
+    UNALLOCATED = "the address is in a service range, but no service has it"
+    LOCALHOST_OFF = "node ports of the loopback address are not served"
+    LOCALHOST_NOT_TCP = "node ports of the loopback address are served for TCP only"
+    NOT_NODE_PORT_ADDRESS = "node ports are not served on this address (nodePortAddresses)"
+    NOT_CHECKED_ON_OUTPUT = "iptables mode does not check what the node itself sends there"
+    NO_FRONTEND = "no service has this address, protocol and port"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A backend that may be chosen, how often, and whether the source address is rewritten."""
+
+    backend: Backend
+    share: Fraction
+    masquerade: bool
+    hairpin: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What happens to a packet and why. `service` and `frontend` are what it matched."""
+
+    action: Action
+    source: Source
+    reason: Reason | None = None
+    service: ServicePortName | None = None
+    frontend: Frontend | None = None
+    choices: tuple[Choice, ...] = ()
+    why: Why | None = None
+    local_policy: bool = False
+    affinity_seconds: int = 0
+
+    @property
+    def backends(self) -> frozenset[Backend]:
+        """The backends that may be chosen."""
+        return frozenset(choice.backend for choice in self.choices)
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """A packet and all that its verdict depends on."""
+
+    packet: Packet
+    table: Table
+    node: Node
+    mode: Mode
+    source: Source
+
+    def answer(self, action: Action, reason: Reason, matched: "_Match | None" = None) -> Verdict:
+        service = matched.entry.name if matched else None
+        frontend = matched.frontend if matched else None
+        return Verdict(action, self.source, reason, service, frontend)
+
+
+class _Match(msgspec.Struct, frozen=True):
+    """A frontend that the packet is addressed to."""
+
+    entry: Entry
+    frontend: Frontend
+
+
+def decide(packet: Packet, table: Table, node: Node, mode: Mode) -> Verdict:
+    """What happens to the packet on this node."""
+    question = _Question(packet, table, node, mode, classify(packet, node))
+    for step in _STEPS[mode]:
+        verdict = step(question)
+        if verdict is not None:
+            return verdict
+    return question.answer(Action.PASS, Reason.NO_FRONTEND)
+
+
+def classify(packet: Packet, node: Node) -> Source:
+    """Where the packet comes from. A host address inside the pod range counts as a pod's."""
+    detector = node.detector
+    if isinstance(detector, PodCIDR):
+        if contains(detector.prefix, packet.source):
+            return Source.POD
+    elif detector is not None and packet.interface:
+        matches = packet.interface.startswith if detector.prefix else packet.interface.__eq__
+        if matches(detector.name):
+            return Source.POD
+    return Source.HOST if node.is_own(packet.source) else Source.OUTSIDE
+
+
+# Steps: each gives the verdict, or None to let the packet go on to the next.
+
+
+def _service_ip(q: _Question) -> Verdict | None:
+    """Frontends with an address of their own: the LB firewall, then the route."""
+    match = _match(q, q.packet.destination, q.packet.port)
+    if match is None:
+        return None
+    if _is_firewalled(q, match) and not _is_allowed(q, match.entry):
+        return q.answer(Action.DROP, Reason.SOURCE_RANGES, match)
+    chosen = _route(q, match)
+    if chosen.backends:
+        return _forward(q, match, chosen)
+    if q.mode is Mode.IPTABLES and match.frontend.kind.external:
+        return _iptables_nobody(q, match, chosen)
+    return _nobody(q, match, chosen)
+
+
+def _iptables_nobody(q: _Question, match: _Match, chosen: Route) -> Verdict | None:
+    """External addresses are checked on INPUT and FORWARD only, after the node ports' turn."""
+    if q.node.is_own(q.packet.destination):
+        node_port = _node_port(q)
+        if node_port is not None and node_port.action is Action.FORWARD:
+            return node_port
+    elif q.source is Source.HOST and chosen.nobody is Nobody.REJECT:
+        return q.answer(Action.PASS, Reason.NOT_CHECKED_ON_OUTPUT, match)
+    return _nobody(q, match, chosen)
+
+
+def _node_port(q: _Question) -> Verdict | None:
+    """Node ports, on the addresses that serve them."""
+    match = _match(q, "", q.packet.port)
+    if match is None or not q.node.is_own(q.packet.destination):
+        return None
+    chosen = _route(q, match)
+    if not q.node.accepts_node_ports(q.packet.destination, q.mode):
+        # The no-endpoint rules of iptables mode match every local address.
+        if q.mode is Mode.IPTABLES and not chosen.backends:
+            return _nobody(q, match, chosen)
+        return q.answer(Action.PASS, Reason.NOT_NODE_PORT_ADDRESS, match)
+    return _forward(q, match, chosen) if chosen.backends else _nobody(q, match, chosen)
+
+
+def _loopback_node_port(q: _Question) -> Verdict | None:
+    """nftables mode with its feature gate: a proxy in userspace, or a refusal."""
+    match = _match(q, "", q.packet.port)
+    if match is None or not q.node.localhost_gate or not q.node.is_loopback(q.packet.destination):
+        return None
+    if not q.node.serves_loopback_by_proxy():
+        return q.answer(Action.REJECT, Reason.LOCALHOST_OFF, match)
+    if q.packet.protocol is not Protocol.TCP:
+        return q.answer(Action.REJECT, Reason.LOCALHOST_NOT_TCP, match)
+    entry = match.entry
+    backends = entry.local if entry.external_local else entry.cluster
+    if not backends or q.packet.destination not in {"127.0.0.1", "::1"}:
+        return q.answer(Action.PASS, Reason.NO_ENDPOINTS, match)
+    share = Fraction(1, len(backends))
+    return Verdict(
+        Action.LOCAL_PROXY,
+        q.source,
+        service=entry.name,
+        frontend=match.frontend,
+        choices=tuple(Choice(backend, share, masquerade=True) for backend in backends),
+        local_policy=entry.external_local,
+        affinity_seconds=entry.affinity_seconds,
+    )
+
+
+def _undefined_port(q: _Question) -> Verdict | None:
+    if not q.table.is_cluster_ip(q.packet.destination):
+        return None
+    return q.answer(Action.REJECT, Reason.UNDEFINED_PORT)
+
+
+def _unallocated(q: _Question) -> Verdict | None:
+    if not any(contains(cidr, q.packet.destination) for cidr in q.node.service_cidrs):
+        return None
+    return q.answer(Action.DROP, Reason.UNALLOCATED)
+
+
+def _bound_address(q: _Question) -> Verdict | None:
+    """ipvs binds every service address to this node and refuses what no server is for."""
+    if not q.table.is_service_ip(q.packet.destination):
+        return None
+    return q.answer(Action.REJECT, Reason.UNDEFINED_PORT)
+
+
+_STEPS: dict[Mode, tuple[Callable[[_Question], Verdict | None], ...]] = {
+    Mode.NFTABLES: (
+        _service_ip,
+        _loopback_node_port,
+        _node_port,
+        _undefined_port,
+        _unallocated,
+    ),
+    Mode.IPTABLES: (_service_ip, _node_port),
+    Mode.IPVS: (_service_ip, _node_port, _bound_address),
+}
+
+
+def _match(q: _Question, address: str, port: int) -> _Match | None:
+    if q.packet.protocol is None:
+        return None
+    key = FrontendKey(address, q.packet.protocol, port)
+    entry = q.table.find(key)
+    frontend = entry.find(key) if entry else None
+    return None if entry is None or frontend is None else _Match(entry, frontend)
+
+
+def _is_firewalled(q: _Question, match: _Match) -> bool:
+    """Whether source ranges are checked; iptables mode does so only for services in use."""
+    if match.frontend.kind is not FrontendKind.LOAD_BALANCER:
+        return False
+    if match.entry.source_ranges is None:
+        return False
+    return q.mode is not Mode.IPTABLES or match.entry.any
+
+
+def _is_allowed(q: _Question, entry: Entry) -> bool:
+    source = q.packet.source
+    if any(contains(range_, source) for range_ in entry.source_ranges or ()):
+        return True
+    if not entry.own_vips:
+        return False
+    own = q.mode is Mode.IPVS and q.source is Source.HOST
+    return own or source in entry.addresses(FrontendKind.LOAD_BALANCER)
+
+
+def _route(q: _Question, match: _Match) -> Route:
+    setup = Masquerading(detector=q.node.detector is not None, all=q.node.masquerade_all)
+    chosen = route(match.entry, match.frontend.kind, q.source, setup, q.mode)
+    if q.mode is Mode.IPVS:
+        return msgspec.structs.replace(chosen, masquerade=_ipvs_masquerade(q, match, chosen))
+    return chosen
+
+
+def _ipvs_masquerade(q: _Question, match: _Match, chosen: Route) -> bool:
+    """The three oddities of ipvs mode: loopback, sources that are cluster IPs, node ports."""
+    if q.node.is_loopback(q.packet.source):
+        return False
+    if chosen.masquerade or match.frontend.kind.external:
+        return chosen.masquerade
+    if q.node.detector is None and q.table.is_cluster_ip(q.packet.source):
+        return True
+    # Masquerading of node ports matches the number on any local address, and a cluster IP is one.
+    node_port = _match(q, "", q.packet.port)
+    return (
+        node_port is not None
+        and not node_port.entry.external_local
+        and q.packet.protocol is not Protocol.SCTP
+    )
+
+
+def _forward(q: _Question, match: _Match, chosen: Route) -> Verdict:
+    share = Fraction(1, len(chosen.backends))
+    return Verdict(
+        Action.FORWARD,
+        q.source,
+        service=match.entry.name,
+        frontend=match.frontend,
+        choices=tuple(_choice(q, backend, share, chosen) for backend in chosen.backends),
+        why=chosen.why,
+        local_policy=chosen.local_policy,
+        affinity_seconds=match.entry.affinity_seconds,
+    )
+
+
+def _choice(q: _Question, backend: Backend, share: Fraction, chosen: Route) -> Choice:
+    itself = q.packet.source == backend.address
+    # Only iptables mode recognises an endpoint of this node whose slice names no node.
+    hairpin = itself and (backend.local or q.mode is Mode.IPTABLES)
+    return Choice(backend, share, chosen.masquerade or hairpin, hairpin)
+
+
+def _nobody(q: _Question, match: _Match, chosen: Route) -> Verdict:
+    reason = Reason.NO_LOCAL_ENDPOINTS if match.entry.any else Reason.NO_ENDPOINTS
+    action = Action.REJECT if chosen.nobody is Nobody.REJECT else Action.DROP
+    return q.answer(action, reason, match)

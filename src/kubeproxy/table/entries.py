@@ -1,0 +1,220 @@
+"""The values of the forwarding table: frontends, backends, and the table that holds them.
+
+An `Entry` is one service port in one IP family: the unit that is compiled, compared and
+programmed. What a class of traffic gets from it is said once, in `route.py`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from kubeproxy.inet import Family, Prefix, Protocol, join
+
+
+class ServicePortName(NamedTuple):
+    """What identifies a service port; prints as upstream prints it."""
+
+    namespace: str
+    service: str
+    port: str
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.service}"
+        return f"{name}:{self.port}" if self.port else name
+
+
+class FrontendKind(Enum):
+    """What kind of address a client dials, the one that wins a conflict first."""
+
+    CLUSTER_IP = "cluster IP"
+    LOAD_BALANCER = "load-balancer IP"
+    EXTERNAL_IP = "external IP"
+    NODE_PORT = "node port"
+
+    @property
+    def external(self) -> bool:
+        """Whether the external traffic policy governs it."""
+        return self is not FrontendKind.CLUSTER_IP
+
+
+PRECEDENCE = {kind: rank for rank, kind in enumerate(FrontendKind)}
+
+
+class FrontendKey(NamedTuple):
+    """Destination of a packet. The address is "" for a node port: any node-port address."""
+
+    address: str
+    protocol: Protocol
+    port: int
+
+    def __str__(self) -> str:
+        where = join(self.address, self.port) if self.address else f"node:{self.port}"
+        return f"{where}/{self.protocol.name}"
+
+
+class Frontend(NamedTuple):
+    """An address of a service port that a client can dial."""
+
+    kind: FrontendKind
+    address: str
+    port: int
+
+
+class Backend(msgspec.Struct, frozen=True, order=True, gc=False):
+    """An endpoint that packets can be sent to."""
+
+    address: str
+    port: int
+    local: bool = False
+
+    def __str__(self) -> str:
+        return join(self.address, self.port)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One service port: its frontends, and who serves them.
+
+    `cluster` are the backends for traffic policy Cluster, `local` those for policy Local: both
+    empty when the service port never looks at them. `any` says that somebody, anywhere, serves:
+    it makes the difference between "nobody here" (drop) and "nobody at all" (reject).
+    `source_ranges` is None when everybody may use the load balancer's addresses; `own_vips` says
+    that these addresses themselves are allowed sources, because this node is in a range.
+    `serving` lists, for UDP, the endpoints to which a connection that exists may go on.
+    """
+
+    name: ServicePortName
+    frontends: tuple[Frontend, ...]
+    cluster: tuple[Backend, ...] = ()
+    local: tuple[Backend, ...] = ()
+    any: bool = False
+    internal_local: bool = False
+    external_local: bool = False
+    externally_accessible: bool = False
+    affinity_seconds: int = 0
+    source_ranges: tuple[Prefix, ...] | None = None
+    own_vips: bool = False
+    serving: tuple[Backend, ...] = ()
+
+    @property
+    def protocol(self) -> Protocol:
+        """The transport protocol."""
+        return self.name.protocol
+
+    def key(self, frontend: Frontend) -> FrontendKey:
+        """The destination that leads to one of the frontends."""
+        return FrontendKey(frontend.address, self.name.protocol, frontend.port)
+
+    def keys(self) -> Iterator[FrontendKey]:
+        """The destinations that lead here."""
+        return map(self.key, self.frontends)
+
+    def find(self, key: FrontendKey) -> Frontend | None:
+        """The frontend behind a destination; the strictest kind when two share an address."""
+        found = [frontend for frontend in self.frontends if self.key(frontend) == key]
+        return min(found, key=lambda frontend: PRECEDENCE[frontend.kind], default=None)
+
+    def addresses(self, kind: FrontendKind) -> tuple[str, ...]:
+        """The addresses of one kind."""
+        return tuple(f.address for f in self.frontends if f.kind is kind)
+
+
+class HealthCheck(msgspec.Struct, frozen=True):
+    """What a load balancer learns on a service's health-check port of this node."""
+
+    port: int
+    local_endpoints: int
+
+
+class ServiceName(NamedTuple):
+    """A Service, whatever the port."""
+
+    namespace: str
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.service}"
+
+
+class Table:
+    """The entries of one family, found by name and by destination.
+
+    The one value here that changes in place: copying it would cost what exists, and a sync is to
+    cost what changed. Only `diff.patch` writes to it.
+    """
+
+    def __init__(self, family: Family, entries: Iterable[Entry] = ()) -> None:
+        self.family = family
+        self.entries: dict[ServicePortName, Entry] = {}
+        self.health_checks: dict[ServiceName, HealthCheck] = {}
+        self._names: dict[FrontendKey, ServicePortName] = {}
+        self._cluster_ips: Counter[str] = Counter()
+        self._service_ips: Counter[str] = Counter()
+        for entry in entries:
+            self.put(entry)
+
+    def put(self, entry: Entry) -> None:
+        """Add the entry, or replace the one of its name."""
+        self.remove(entry.name)
+        self.entries[entry.name] = entry
+        for frontend in entry.frontends:
+            self._names[entry.key(frontend)] = entry.name
+            for counter in self._counters(frontend):
+                counter[frontend.address] += 1
+
+    def remove(self, name: ServicePortName) -> None:
+        """Remove the entry of that name, if there is one."""
+        entry = self.entries.pop(name, None)
+        if entry is None:
+            return
+        for frontend in entry.frontends:
+            key = entry.key(frontend)
+            if self._names.get(key) == name:
+                del self._names[key]
+            for counter in self._counters(frontend):
+                counter[frontend.address] -= 1
+                if not counter[frontend.address]:
+                    del counter[frontend.address]
+
+    def _counters(self, frontend: Frontend) -> Iterator[Counter[str]]:
+        """Addresses are shared by ports, so they are counted."""
+        if frontend.kind is FrontendKind.CLUSTER_IP:
+            yield self._cluster_ips
+        if frontend.address:
+            yield self._service_ips
+
+    def find(self, key: FrontendKey) -> Entry | None:
+        """The entry that a destination leads to."""
+        name = self._names.get(key)
+        return None if name is None else self.entries[name]
+
+    def owner(self, key: FrontendKey) -> ServicePortName | None:
+        """The service port that has the destination."""
+        return self._names.get(key)
+
+    def is_cluster_ip(self, address: str) -> bool:
+        """Whether some service port, with or without endpoints, has this cluster IP."""
+        return address in self._cluster_ips
+
+    def is_service_ip(self, address: str) -> bool:
+        """Whether some service port has this address, as cluster IP or otherwise."""
+        return address in self._service_ips
+
+    def cluster_ips(self) -> Iterable[str]:
+        """The cluster IPs in use."""
+        return self._cluster_ips.keys()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Table)
+            and self.family is other.family
+            and self.entries == other.entries
+            and self.health_checks == other.health_checks
+            and self._names == other._names
+            and self._service_ips == other._service_ips
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it changes in place
