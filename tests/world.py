@@ -6,7 +6,7 @@ run on kestrel, R1 on heron, R2 on merlin. P is a pod of kestrel that is no endp
 itself, X and Y are outside.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kubeproxy.inet import Family, Prefix, Protocol, parse_prefix
 from kubeproxy.model.cluster import Cluster
@@ -58,7 +58,7 @@ def prefix(text: str) -> Prefix:
 
 
 def service(
-    spec: Document | None = None, *, name: str = "cart", vips: Iterable[object] = ()
+    spec: Mapping[str, object] | None = None, *, name: str = "cart", vips: Iterable[object] = ()
 ) -> Document:
     """A Service with one port 80/TCP named http, unless the spec says otherwise."""
     return {
@@ -75,7 +75,7 @@ def service(
     }
 
 
-def everywhere(spec: Document | None = None) -> Document:
+def everywhere(spec: Mapping[str, object] | None = None) -> Document:
     """The Service with all kinds of frontends."""
     ports = [{"name": "http", "port": 80, "nodePort": NODE_PORT}]
     spec = {"type": "LoadBalancer", "externalIPs": [EXTERNAL_IP], "ports": ports, **(spec or {})}
@@ -109,7 +109,7 @@ def endpoint(text: str) -> Document:
 
 
 def endpoint_slice(
-    endpoints: str = "", spec: Document | None = None, *, name: str = "cart-1"
+    endpoints: str = "", spec: Mapping[str, object] | None = None, *, name: str = "cart-1"
 ) -> Document:
     """A slice with port 8080 named http of the Service cart."""
     return {
@@ -139,7 +139,7 @@ def kestrel() -> Document:
     }
 
 
-def cluster_of(*documents: Document) -> Cluster:
+def cluster_of(*documents: Mapping[str, object]) -> Cluster:
     """A cluster with our Node and the given Services and slices."""
     cluster = Cluster(NODE_NAME)
     cluster.upsert(Kind.NODE, convert(Kind.NODE, kestrel()))
@@ -149,7 +149,7 @@ def cluster_of(*documents: Document) -> Cluster:
     return cluster
 
 
-def table_of(*documents: Document, family: Family = Family.IPV4) -> Table:
+def table_of(*documents: Mapping[str, object], family: Family = Family.IPV4) -> Table:
     """The table that they compile to."""
     cluster = cluster_of(*documents)
     builder = Builder(family)

@@ -13,14 +13,14 @@ TOKEN = encode_token(Token(1005, ("default", "a")))
 def test_a_streaming_watch_is_understood() -> None:
     query = STREAM | NOT_OLDER | {"timeoutSeconds": "339", "allowWatchBookmarks": "true"}
     options = parse_options(SERVICES, query)
-    assert (True, True, True, 339.0, None, Match.NOT_OLDER_THAN) == (
+    assert (
         options.watch,
         options.initial_events,
         options.bookmarks,
         options.timeout,
         options.version,
         options.match,
-    )
+    ) == (True, True, True, 339.0, None, Match.NOT_OLDER_THAN)
 
 
 def test_a_next_page_is_understood() -> None:

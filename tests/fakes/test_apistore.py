@@ -116,7 +116,7 @@ def test_pages_follow_each_other_at_the_version_of_the_first() -> None:
     third = store.list(SERVICE, Selection(), version=first.version, after=second.next_key, limit=2)
     keys = [[stored.key[1] for stored in page.items] for page in (first, second, third)]
     assert keys == [["a", "b"], ["c", "d"], ["e"]]
-    assert [3, 1, 0] == [page.remaining for page in (first, second, third)]
+    assert [page.remaining for page in (first, second, third)] == [3, 1, 0]
     assert third.next_key is None
     assert second.items[1].labels == {}
 

@@ -80,9 +80,10 @@ def test_strategic_patches_of_lists(patch: Body, expected: list[object]) -> None
 
 def test_strategic_patches_merge_objects_and_remove_nulls() -> None:
     current: Body = {"a": {"x": 1, "y": 2}, "b": 1}
-    assert {"a": {"x": 1, "y": 3}, "c": {}} == merge_strategic(
-        current, {"a": {"y": 3}, "b": None, "c": {"z": None}}
-    )
+    assert merge_strategic(current, {"a": {"y": 3}, "b": None, "c": {"z": None}}) == {
+        "a": {"x": 1, "y": 3},
+        "c": {},
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """The worked cases of the semantics, by their numbers, against decide().
 
-Cases 59 (a port that only a filter accepts), 72 to 75 (affinity and conntrack over time) and 76, 77
-(when a sync happens) are not about one packet; they are tested where they belong.
+Cases 59 (a port that only a filter accepts), 72 to 75 (affinity and conntrack over time) and 76
+and 77 (when a sync happens) are not about one packet; they are tested where they belong.
 """
 
 import msgspec
 import pytest
+
+from kubeproxy.inet import Family
+from kubeproxy.table.decide import decide
+from kubeproxy.table.node import Mode, PodCIDR, PodInterface
 from world import (
     NODE_PORT,
     Document,
@@ -18,9 +22,6 @@ from world import (
     shorthand,
     table_of,
 )
-
-from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Mode, PodCIDR, PodInterface
 
 NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
 ALL = (NFT, IPT, IPVS)
@@ -188,8 +189,22 @@ CASES: list[tuple[str, tuple[Mode, ...], Document, str, str, str]] = [
     ("49", (NFT,), everywhere(NARROW), "", "Y VIP:80", "drop"),
     ("49", (IPT,), everywhere(NARROW), "", "Y VIP:80", "reject"),
     ("49", BOTH, everywhere(NARROW), "", "X VIP:80", "reject"),
-    ("50", BOTH, service(vips=[{"ip": "203.0.113.7", "ipMode": "VIP"}]), "L1", "X VIP:80", "L1 masq"),
-    ("50", ALL, service(vips=[{"ip": "203.0.113.7", "ipMode": "Proxy"}]), "L1", "X VIP:80", "pass"),
+    (
+        "50",
+        BOTH,
+        service(vips=[{"ip": "203.0.113.7", "ipMode": "VIP"}]),
+        "L1",
+        "X VIP:80",
+        "L1 masq",
+    ),
+    (
+        "50",
+        ALL,
+        service(vips=[{"ip": "203.0.113.7", "ipMode": "Proxy"}]),
+        "L1",
+        "X VIP:80",
+        "pass",
+    ),
     ("51", (NFT,), everywhere(), "L1 R1", "X 198.51.100.77:31080", "pass"),
     ("51", (IPT, IPVS), everywhere(), "L1 R1", "X 198.51.100.77:31080", "L1 R1 masq"),
     ("54", (IPT,), everywhere(), "L1 R1", "127.0.0.1 127.0.0.1:31080", "L1 R1 masq"),
@@ -330,6 +345,28 @@ def test_52_node_port_ranges_accept_the_other_address(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param("2001:db8:ff::9 [2001:db8:aa::10]:31080", "fd40::11 masq", id="53-accepted"),
+        pytest.param("2001:db8:ff::9 [2001:db8:aa::77]:31080", "pass", id="53-not-accepted"),
+        pytest.param("::1 [::1]:31080", "pass", id="55-loopback"),
+    ],
+)
+@pytest.mark.parametrize("mode", ALL)
+def test_ipv6_node_ports(mode: Mode, sent: str, expected: str) -> None:
+    svc = service({**NODE_PORT_ONLY, "clusterIP": "fd12::1"})
+    table = table_of(
+        svc,
+        endpoint_slice(spec={"addressType": "IPv6", "endpoints": [{"addresses": ["fd40::11"]}]}),
+        family=Family.IPV6,
+    )
+    here = msgspec.structs.replace(
+        node(mode, Family.IPV6), node_port_ranges=(prefix("2001:db8:aa::10/128"),)
+    )
+    assert expected == shorthand(decide(packet(sent), table, here, mode))
+
+
+@pytest.mark.parametrize(
     ("gate_ranges", "svc", "sent", "expected"),
     [
         pytest.param(
@@ -411,9 +448,7 @@ def test_slices_that_contribute_nothing(spec: Document) -> None:
     assert shorthand(decide(packet("P CIP:80"), table, node(NFT), NFT)) == "reject"
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"), [(IPT, "R1 masq"), (NFT, "R1"), (IPVS, "R1")]
-)
+@pytest.mark.parametrize(("mode", "expected"), [(IPT, "R1 masq"), (NFT, "R1"), (IPVS, "R1")])
 def test_70_only_iptables_sees_the_hairpin_of_an_endpoint_without_node(
     mode: Mode, expected: str
 ) -> None:

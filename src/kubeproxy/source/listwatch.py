@@ -1,36 +1,36 @@
 """The list+watch protocol for one resource: answers and bytes in, events and requests out.
 
 Law: no I/O, no clock, no dice in here. The caller asks `next_request`, waits as long as it says,
-sends it, and reports what came of it with exactly one of
+sends it, and reports what came of it:
 
-    refused(status)               the server answered, but not with 200
-    received_list(body)           the whole body of a list
-    opened(now), receive(chunk)…  a stream; then closed(now) when the server ended it in order,
-                                  or broke(now) when it was cut; stop reading as soon as
-                                  `streaming` is false, and call `quiet(now)` when nothing came
-                                  for `patience` seconds
-    broke(now)                    nobody answered
+    refused(status)          the server answered, but not with 200
+    received_list(body)      the whole body of a list
+    opened(now)              a watch was answered with 200; then receive(chunk) for what comes,
+                             as long as `streaming`; closed(now) when the server ended it in
+                             order, quiet(now) when nothing came for `patience` seconds
+    broke(now)               nobody answered, or the answer was cut
 
 Theory of operation. A *telling* is Reset, everything there is, Synced. It comes from a watch-list
 stream (preferred: small in memory, and the watch goes on on the same stream) or from a list, page
 by page. After it, a watch carries the changes, and `_version` is the version up to which all has
-been told; only a complete telling sets it first, so that a broken one is never resumed.
+been told. A telling sets it only when complete, so that a broken one is never resumed.
 
 A cut, a refused connection or a server that says "not now" leads to a watch from `_version`: no
-telling, nothing lost. Anything that raises doubt about `_version` or the stream (expired, ERROR
+telling, nothing lost. Whatever raises doubt about `_version` or about the stream (expired, ERROR
 event, garbage, closed at once, silent from beginning to end) leads to a new telling.
 """
 
 from collections.abc import Iterator
 from enum import Enum
+from http import HTTPStatus
 
 import msgspec
 
-from kubeproxy.errors import ApiServerError
 from kubeproxy.objects.decode import UndecodableObject, decode
-from kubeproxy.objects.meta import ObjectKey, ObjectMeta
+from kubeproxy.objects.meta import ObjectMeta
 from kubeproxy.source.backoff import Backoff
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.source.ledger import Ledger
 from kubeproxy.source.lines import LineSplitter, LineTooLong
 from kubeproxy.source.resources import (
     PAGE_SIZE,
@@ -40,7 +40,15 @@ from kubeproxy.source.resources import (
     watch_list_query,
     watch_query,
 )
+from kubeproxy.source.setbacks import Reason, Saying, Setback, Skipped
 from kubeproxy.source.status import Status, decode_status
+from kubeproxy.source.wire import (
+    NotTheProtocol,
+    decode_event,
+    decode_metadata,
+    decode_page,
+    version_in,
+)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORTEST_WATCH = 1.0
@@ -67,82 +75,10 @@ class Request(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-class Reason(Enum):
-    """Why things did not go straight on; the value is what a log says."""
-
-    NOT_STREAMED = "The server refuses the watch-list, a list is tried instead"
-    EXPIRED = "The version to resume from has expired, everything is told anew"
-    REFUSED = "The server refused"
-    NOT_NOW = "The server is not ready to answer"
-    ERROR_EVENT = "The server ended the watch with an error event"
-    GARBAGE = "The server sent something that is not its protocol"
-    SHORT = "The server closed the watch at once"
-    UNFINISHED = "The server closed the watch-list before it was complete"
-    NO_BOOKMARK = "The server has not completed the watch-list yet"
-    NEVER_COMPLETE = "The server does not complete the watch-list, a list is tried instead"
-    SILENT = "The watch had no sign of life, it is opened again"
-    SUSPECT = "The watch had no bookmark from beginning to end, everything is told anew"
-    UNKNOWN_EVENT = "An event of unknown type is skipped"
-
-
-class Setback(msgspec.Struct, frozen=True):
-    """Something that an operator may want to hear of; the machine has dealt with it."""
-
-    reason: Reason
-    status: Status | None = None
-    detail: str = ""
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """An object that does not decode; what was known of it before stands."""
-
-    error: UndecodableObject
-    version: str
-
-
-Saying = Event | Setback | Skipped
-
-
 class _Step(Enum):
     WATCH_LIST = 1
     LIST = 2
     WATCH = 3
-
-
-class _WatchEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Named(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-class _ListMeta(msgspec.Struct):
-    version: str = msgspec.field(name="resourceVersion", default="")
-    token: str = msgspec.field(name="continue", default="")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
-_event_decoder = msgspec.json.Decoder(_WatchEvent)
-_name_decoder = msgspec.json.Decoder(_Named)
-_list_decoder = msgspec.json.Decoder(_List)
-
-
-class _NotTheProtocol(ApiServerError):
-    """Bytes that no API server sends."""
-
-
-class _Telling:
-    """What has been told since Reset: keys only, because objects are not kept here."""
-
-    def __init__(self) -> None:
-        self.told: set[ObjectKey] = set()
-        self.unreadable: set[ObjectKey] = set()
 
 
 class _Stream:
@@ -157,24 +93,25 @@ class _Stream:
 
 
 class ListWatch:
-    """Follows one resource."""
+    """Follows one resource. `watch_list=False` never asks for a watch-list."""
 
     def __init__(self, resource: Resource, *, watch_list: bool = True) -> None:
         self._resource = resource
         self._kind = resource.kind
         self._first_step = _Step.WATCH_LIST if watch_list else _Step.LIST
         self._step = self._first_step
+        self._pause = False
+        self._backoff = Backoff()
+        self._seconds = 0
+        # Up to where all has been told, and whether a server has rejected that.
         self._version = ""
         self._version_usable = True
-        self._backoff = Backoff()
-        self._pause = False
-        self._seconds = 0
+        # The list under way.
         self._asked_version = ""
         self._token = ""
         self._whole = False
         self._cache_pages = False
-        self._known: set[ObjectKey] = set()
-        self._telling: _Telling | None = None
+        self._ledger = Ledger()
         self._stream: _Stream | None = None
 
     @property
@@ -195,146 +132,150 @@ class ListWatch:
             return SILENCE_AFTER_BOOKMARK
         return self._seconds + SILENCE_MARGIN
 
+    # --- what to ask --------------------------------------------------------------------------
+
     def next_request(self, now: float, chance: float) -> Request:
-        """What to ask next; `chance` in [0, 1) spreads waits and the lives of watches."""
+        """What to ask next; `chance` in [0, 1) spreads the waits and the lives of watches."""
         delay = self._backoff.delay(now, chance) if self._pause else 0.0
         self._pause = False
         self._seconds = int(300 + 300 * chance)
         version = self._version if self._version_usable else ""
-        match self._step:
-            case _Step.WATCH:
-                query = watch_query(self._resource, self._version, self._seconds)
-            case _Step.WATCH_LIST:
-                self._asked_version = version
-                query = watch_list_query(self._resource, version, self._seconds)
-            case _Step.LIST:
-                return Request(Verb.LIST, self._list_query(version), delay)
+        if self._step is _Step.LIST:
+            return Request(Verb.LIST, self._list_query(version), delay)
+        if self._step is _Step.WATCH_LIST:
+            self._asked_version = version
+            query = watch_list_query(self._resource, version, self._seconds)
+        else:
+            query = watch_query(self._resource, self._version, self._seconds)
         return Request(Verb.WATCH, query, delay)
 
     def _list_query(self, version: str) -> Query:
-        """A first list may come from the server's cache; a later one may not be older than we."""
         if self._token:
             return list_query(self._resource, page_size=PAGE_SIZE, token=self._token)
         if not self._whole:
+            # "0" lets the server answer the first list from its cache, however old.
             self._asked_version = version or ("0" if self._version_usable else "")
         # A server answers a paged list at a version from etcd, a whole one from its cache.
         paged = not self._whole and (not version or self._cache_pages)
         page_size = PAGE_SIZE if paged else 0
         return list_query(self._resource, version=self._asked_version, page_size=page_size)
 
-    # --- the answer is a refusal, or none --------------------------------------------------
+    # --- the answer is a refusal, or none -----------------------------------------------------
 
     def refused(self, status: Status) -> Setback | None:
-        """The server answered with something else than 200; None when the next try is at once."""
-        match self._step:
-            case _Step.WATCH_LIST:
-                return self._watch_list_refused(status)
-            case _Step.LIST:
-                return self._list_refused(status)
-            case _Step.WATCH if status.not_now and not status.stale:
-                self._pause = True
-                return Setback(Reason.NOT_NOW, status)
-            case _Step.WATCH:
-                return self._end_round(Reason.EXPIRED if status.stale else Reason.REFUSED, status)
+        """The server answered with something else than 200; None when all is in order still."""
+        if self._step is _Step.WATCH_LIST:
+            return self._watch_list_refused(status)
+        if self._step is _Step.LIST:
+            return self._list_refused(status)
+        return self._watch_refused(status, Reason.REFUSED)
 
     def _watch_list_refused(self, status: Status) -> Setback | None:
         self._stream = None
+        self._ledger.abandon()
         if status.stale and self._asked_version:
             self._version_usable = False
             return None
-        if status.not_now and not status.stale:
+        if status.code == HTTPStatus.TOO_MANY_REQUESTS:
             self._pause = True
             return Setback(Reason.NOT_NOW, status)
         self._step = _Step.LIST
         return Setback(Reason.NOT_STREAMED, status)
 
     def _list_refused(self, status: Status) -> Setback | None:
-        if self._token and status.stale:
+        if status.stale and self._token:
             # The snapshot that the pages come from is gone: one list without pages instead.
-            self._token, self._whole, self._telling = "", True, None
+            self._token, self._whole = "", True
             return None
         if status.stale and self._asked_version:
             self._version_usable, self._whole = False, False
             return None
-        return self._end_round(Reason.REFUSED, status)
+        return self._tell_anew(Reason.REFUSED, status)
+
+    def _watch_refused(self, status: Status, otherwise: Reason) -> Setback:
+        if status.stale:
+            return self._tell_anew(Reason.EXPIRED, status)
+        if status.not_now:
+            self._stream, self._pause = None, True
+            return Setback(Reason.NOT_NOW, status)
+        return self._tell_anew(otherwise, status)
 
     def broke(self, now: float) -> None:
-        """Nobody answered, or the stream was cut; what was told stays told."""
+        """Nobody answered, or the answer was cut; what was told stays told."""
         stream, self._stream = self._stream, None
-        lived = stream is not None and now - stream.opened >= SHORTEST_WATCH
-        heard = stream is not None and stream.heard > 0
-        self._pause = self._step is not _Step.WATCH or not (lived or heard)
+        watched = stream is not None and self._step is _Step.WATCH
+        self._pause = stream is None or not watched or now - stream.opened < SHORTEST_WATCH
         if self._step is _Step.WATCH_LIST:
-            self._telling = None
+            self._ledger.abandon()
 
-    def _end_round(
+    def _tell_anew(
         self, reason: Reason, status: Status | None = None, detail: str = ""
     ) -> Setback:
         """Begin from the beginning, after a pause."""
-        self._step = self._first_step
-        self._pause = True
+        self._step, self._pause = self._first_step, True
         self._token, self._whole = "", False
-        self._telling = None
         self._stream = None
+        self._ledger.abandon()
         return Setback(reason, status, detail)
 
-    def _stream_failed(self, reason: Reason, detail: str) -> Setback:
-        """The stream makes no sense: a list instead of a watch-list, or a new telling."""
-        setback = self._end_round(reason, detail=detail)
-        return setback
+    def _list_instead(self, reason: Reason, detail: str = "") -> Setback:
+        """Give up this watch-list, without a pause."""
+        self._step = _Step.LIST
+        self._stream = None
+        self._ledger.abandon()
+        return Setback(reason, None, detail)
 
     # --- the answer is a list -----------------------------------------------------------------
 
     def received_list(self, body: bytes | bytearray) -> Iterator[Saying]:
-        """The body of a list, or of one page of it; objects are decoded one at a time."""
+        """The body of a list, or of one page of it; objects are decoded one at a time.
+
+        The iterator must be read to its end: the machine moves while it is read.
+        """
         try:
-            page = _list_decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            yield self._end_round(Reason.GARBAGE, detail=str(error))
+            page = decode_page(body)
+        except NotTheProtocol as error:
+            yield self._tell_anew(Reason.GARBAGE, detail=str(error))
             return
-        if not page.metadata.version:
-            yield self._end_round(Reason.GARBAGE, detail="the list has no resourceVersion")
-            return
-        telling = self._telling
-        if not self._token or telling is None:
-            telling = self._telling = _Telling()
+        if not self._token:
+            self._ledger.begin()
             yield Reset(self._kind)
         for raw in page.items or ():
             yield self._upsert(raw)
-        if page.metadata.token and self._asked_version == "0":
-            self._cache_pages = True
         self._token = page.metadata.token
         if not self._token:
-            yield from self._complete(telling, page.metadata.version)
+            yield from self._complete(page.metadata.version)
+        elif self._asked_version == "0":
+            self._cache_pages = True
 
-    def _complete(self, telling: _Telling, version: str) -> Iterator[Event]:
+    def _complete(self, version: str) -> list[Event]:
         """The telling is complete.
 
         Synced would remove what could not be read this time, so that a telling with such an
         object ends with a Delete for each one that is really gone, and without Synced.
         """
-        kept = telling.unreadable & self._known
-        gone = self._known - telling.told - kept
-        self._known = telling.told | kept
-        self._telling = None
         self._version, self._version_usable = version, True
         self._step, self._whole = _Step.WATCH, False
-        if kept:
-            yield from (Delete(self._kind, key) for key in sorted(gone))
-        else:
-            yield Synced(self._kind)
+        gone = self._ledger.complete()
+        if gone is None:
+            return [Synced(self._kind)]
+        return [Delete(self._kind, key) for key in gone]
 
     # --- the answer is a stream ---------------------------------------------------------------
 
-    def opened(self, now: float) -> Iterator[Saying]:
+    def opened(self, now: float) -> list[Event]:
         """The server answered a watch with 200."""
         self._stream = _Stream(now)
-        if self._step is _Step.WATCH_LIST:
-            self._telling = _Telling()
-            yield Reset(self._kind)
+        if self._step is _Step.WATCH:
+            return []
+        self._ledger.begin()
+        return [Reset(self._kind)]
 
     def receive(self, chunk: bytes) -> Iterator[Saying]:
-        """Bytes of the stream, cut anywhere."""
+        """Bytes of the stream, cut anywhere.
+
+        The iterator must be read to its end: the machine moves while it is read.
+        """
         stream = self._stream
         if stream is None:
             return
@@ -343,102 +284,38 @@ class ListWatch:
                 yield from self._event(stream, line)
                 if self._stream is None:
                     return
-        except (LineTooLong, _NotTheProtocol) as error:
-            yield self._garbage(str(error))
+        except (LineTooLong, NotTheProtocol) as error:
+            if self._step is _Step.WATCH_LIST:
+                yield self._list_instead(Reason.GARBAGE, str(error))
+            else:
+                yield self._tell_anew(Reason.GARBAGE, detail=str(error))
 
-    def _garbage(self, detail: str) -> Setback:
-        if self._step is _Step.WATCH_LIST:
-            self._step, self._stream, self._telling = _Step.LIST, None, None
-            return Setback(Reason.GARBAGE, detail=detail)
-        return self._end_round(Reason.GARBAGE, detail=detail)
-
-    def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
-        try:
-            event = _event_decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _NotTheProtocol(f"not a watch event: {error}") from error
-        stream.heard += 1
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                yield self._upsert(event.object)
-            case "DELETED":
-                yield self._delete(_metadata(event.object))
-            case "BOOKMARK":
-                yield from self._bookmark(stream, _metadata(event.object))
-            case "ERROR":
-                setback = self._error_event(decode_status(event.object))
-                if setback is not None:
-                    yield setback
-            case _:
-                yield Setback(Reason.UNKNOWN_EVENT, detail=event.type)
-
-    def _upsert(self, raw: msgspec.Raw) -> Upsert | Skipped:
-        try:
-            found = decode(self._kind, raw)
-        except UndecodableObject as error:
-            version = _version_in(raw)
-            self._advance(version)
-            if self._telling is not None and error.key is not None:
-                self._telling.unreadable.add(error.key)
-            return Skipped(error, version)
-        self._advance(found.metadata.resource_version)
-        told = self._known if self._telling is None else self._telling.told
-        told.add(found.metadata.key)
-        return Upsert(self._kind, found)
-
-    def _delete(self, metadata: ObjectMeta) -> Delete:
-        """A deletion needs no more than the name, so that it never fails for other fields."""
-        self._advance(metadata.resource_version)
-        told = self._known if self._telling is None else self._telling.told
-        told.discard(metadata.key)
-        return Delete(self._kind, metadata.key)
-
-    def _advance(self, version: str) -> None:
-        """All up to this version has been told, unless a telling is under way."""
-        if self._telling is None and version:
-            self._version = version
-
-    def _bookmark(self, stream: _Stream, metadata: ObjectMeta) -> Iterator[Event]:
-        stream.bookmarked = True
-        self._advance(metadata.resource_version)
-        ends = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-        if self._telling is not None and ends:
-            yield from self._complete(self._telling, metadata.resource_version)
-
-    def _error_event(self, status: Status) -> Setback | None:
-        if self._step is _Step.WATCH_LIST:
-            self._telling = None
-            return self._watch_list_refused(status)
-        if status.not_now and not status.stale:
-            self._stream, self._pause = None, True
-            return Setback(Reason.NOT_NOW, status)
-        reason = Reason.EXPIRED if status.stale else Reason.ERROR_EVENT
-        return self._end_round(reason, status)
-
-    def closed(self, now: float) -> Iterator[Saying]:
+    def closed(self, now: float) -> list[Saying]:
         """The server ended the stream in order; an unfinished line still counts if it reads."""
         stream = self._stream
         if stream is None:
-            return
+            return []
         rest = stream.lines.finish()
-        if rest:
-            yield from self.receive(rest + b"\n")
+        sayings = list(self.receive(rest + b"\n")) if rest else []
         if self._stream is None:
-            return
-        self._stream = None
-        lived = now - stream.opened
+            return sayings
+        return sayings + self._ended(stream, now - stream.opened)
+
+    def _ended(self, stream: _Stream, lived: float) -> list[Saying]:
         at_once = lived < SHORTEST_WATCH and not stream.heard
+        if self._step is _Step.WATCH_LIST and at_once:
+            return [self._list_instead(Reason.UNFINISHED)]
         if self._step is _Step.WATCH_LIST:
-            self._telling = None
-            self._step = _Step.LIST if at_once else _Step.WATCH_LIST
-            self._pause = not at_once
-            yield Setback(Reason.UNFINISHED)
-        elif at_once:
-            yield self._end_round(Reason.SHORT)
-        elif not stream.heard and lived >= SUSPICIOUS_SILENCE:
+            return [self._tell_anew(Reason.UNFINISHED)]
+        if at_once:
+            return [self._tell_anew(Reason.SHORT)]
+        if not stream.heard and lived >= SUSPICIOUS_SILENCE:
             # A watch from a version that the server has yet to reach is silent: after a restore
-            # of etcd that would last for days.
-            yield self._end_round(Reason.SUSPECT)
+            # of etcd that can last for days.
+            return [self._tell_anew(Reason.SUSPECT)]
+        self._stream = None
+        self._pause = lived < SHORTEST_WATCH
+        return []
 
     def quiet(self, now: float) -> Setback | None:
         """Nothing came for `patience` seconds."""
@@ -451,19 +328,58 @@ class ListWatch:
         stream.waits += 1
         if stream.waits < FIRST_BOOKMARK_TRIES:
             return Setback(Reason.NO_BOOKMARK)
-        self._step, self._stream, self._telling = _Step.LIST, None, None
-        return Setback(Reason.NEVER_COMPLETE)
+        return self._list_instead(Reason.NEVER_COMPLETE)
 
+    def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
+        event = decode_event(line)
+        stream.heard += 1
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                yield self._upsert(event.object)
+            case "DELETED":
+                yield self._delete(decode_metadata(event.object))
+            case "BOOKMARK":
+                yield from self._bookmark(stream, decode_metadata(event.object))
+            case "ERROR":
+                yield from self._error_event(decode_status(event.object))
+            case _:
+                yield Setback(Reason.UNKNOWN_EVENT, detail=event.type)
 
-def _metadata(raw: msgspec.Raw) -> ObjectMeta:
-    try:
-        return _name_decoder.decode(raw).metadata
-    except msgspec.MsgspecError as error:
-        raise _NotTheProtocol(f"an event whose object has no readable metadata: {error}") from error
+    def _upsert(self, raw: msgspec.Raw) -> Upsert | Skipped:
+        try:
+            found = decode(self._kind, raw)
+        except UndecodableObject as error:
+            version = version_in(raw)
+            self._advance(version)
+            self._ledger.unreadable(error.key)
+            return Skipped(error, version)
+        self._advance(found.metadata.resource_version)
+        self._ledger.upserted(found.metadata.key)
+        return Upsert(self._kind, found)
 
+    def _delete(self, metadata: ObjectMeta) -> Delete:
+        """A deletion needs no more than the name, so that it never fails for other fields."""
+        self._advance(metadata.resource_version)
+        self._ledger.deleted(metadata.key)
+        return Delete(self._kind, metadata.key)
 
-def _version_in(raw: msgspec.Raw) -> str:
-    try:
-        return _metadata(raw).resource_version
-    except _NotTheProtocol:
-        return ""
+    def _advance(self, version: str) -> None:
+        """All up to this version has been told, unless a telling is under way."""
+        if version and not self._ledger.telling:
+            self._version = version
+
+    def _bookmark(self, stream: _Stream, metadata: ObjectMeta) -> list[Event]:
+        stream.bookmarked = True
+        self._advance(metadata.resource_version)
+        ends = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+        if not ends or not self._ledger.telling:
+            return []
+        if not metadata.resource_version:
+            raise NotTheProtocol("the last initial event has no resourceVersion to watch from")
+        return self._complete(metadata.resource_version)
+
+    def _error_event(self, status: Status) -> list[Setback]:
+        if self._step is _Step.WATCH:
+            return [self._watch_refused(status, Reason.ERROR_EVENT)]
+        setback = self._watch_list_refused(status)
+        return [] if setback is None else [setback]

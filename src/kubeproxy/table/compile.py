@@ -8,7 +8,7 @@ from kubeproxy.inet import Protocol, contains
 from kubeproxy.model.endpoint import Slice
 from kubeproxy.model.merge import PortEndpoint, merge
 from kubeproxy.model.serviceport import ServicePort
-from kubeproxy.model.topology import Place, usable_endpoints
+from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_out
 from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.table.entries import (
     Backend,
@@ -76,6 +76,16 @@ def _compile_port(
         own_vips=node_ip is not None and any(contains(r, node_ip) for r in ranges or ()),
         serving=_serving(port, endpoints),
     )
+
+
+def left_out(
+    port: ServicePort, slices: Mapping[str, Slice], place: Place, *, local_policy: bool
+) -> tuple[tuple[Backend, LeftOut], ...]:
+    """The endpoints of a port that a traffic policy does not use, and why. For explaining."""
+    endpoints = merge(slices, port.name, port.protocol)
+    usable = usable_endpoints(port, endpoints, place)
+    reasons = ((at, why_left_out(at, usable, local_policy=local_policy)) for at in endpoints)
+    return tuple((_backend(at), why) for at, why in reasons if why is not None)
 
 
 def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:

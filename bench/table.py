@@ -1,0 +1,61 @@
+"""Objects to table: from JSON bytes in memory, and one endpoint changed at that size."""
+
+import gc
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from bench.clusters import NODE, Size, endpoint_slice, objects
+from kubeproxy.inet import Family
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.decode import decode
+from kubeproxy.objects.meta import Kind
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+
+
+def main(size: Size) -> None:
+    told = objects(size)
+    total = sum(len(data) for _, data in told)
+    gc.collect()
+    gc.freeze()
+    before = _resident()
+    started = time.perf_counter()
+    cluster = Cluster(NODE)
+    builder = Builder(Family.IPV4)
+    for kind, data in told:
+        cluster.upsert(kind, decode(kind, data))
+    decoded = time.perf_counter()
+    vantage = Vantage(cluster.place, "192.0.2.1")
+    changes = builder.update(cluster, (), vantage)
+    compiled = time.perf_counter()
+    assert len(changes.added) == size.services
+    after = _resident()
+    print(
+        f"{size}: {total / 1e6:.0f} MB JSON -> model {decoded - started:.2f} s, "
+        f"-> table {compiled - decoded:.2f} s, together {compiled - started:.2f} s; "
+        f"resident {after:.0f} MB with the JSON, {after - before:.0f} MB of it for model and table, "
+        f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+    )
+    changes_ms = []
+    for version in range(1, 201):
+        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+        begun = time.perf_counter()
+        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
+        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
+        changes_ms.append((time.perf_counter() - begun) * 1000)
+        assert len(difference.changed) == 1
+    cuts = statistics.quantiles(changes_ms, n=100)
+    print(f"{size}: one endpoint changed, event to diff: p50 {cuts[49]:.3f} ms, p99 {cuts[98]:.3f} ms")
+
+
+def _resident() -> float:
+    """Resident memory in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main(Size(*map(int, sys.argv[1:3])))

@@ -1,0 +1,207 @@
+"""Command lines: a table of flags and arguments in, values out.
+
+The rules are pflag's, which operators and charts rely on: `--name value`, `--name=value`, bare
+booleans, `-v2`, `-v 2`, `-v=2`, underscores for dashes, flags and arguments in any order, `--`
+for the end of flags. It knows nothing of kube-proxy's own flags: subcommands have their tables.
+"""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from kubeproxy import gotext
+from kubeproxy.config.errors import UsageError, ValueTextError
+from kubeproxy.config.kinds import BOOL, Kind
+from kubeproxy.config.suggest import closest
+
+T = TypeVar("T")
+
+# Defaults that say nothing in a usage text.
+_NOTHING: Final = frozenset({"", "0", "0s", "false", "[]"})
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """One flag."""
+
+    name: str
+    kind: Kind
+    default: object
+    help: str
+    group: str = ""
+    """The heading in the usage text under which the flag stands."""
+    shorthand: str = ""
+    hidden: bool = False
+    """Left out of the usage text."""
+    deprecated: str = ""
+    """What to say to those who use it; a deprecated flag is hidden."""
+    refused: str = ""
+    """Why the flag is known but cannot be used; it is never parsed and hidden."""
+
+
+HELP: Final = Flag("help", BOOL, False, "Show this text.", shorthand="h", group="General")
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What a command line says."""
+
+    values: Mapping[str, object]
+    """The value of every flag of the table, given or default."""
+    given: frozenset[str]
+    positionals: tuple[str, ...]
+    deprecations: tuple[str, ...]
+    """Lines to show because deprecated flags were used."""
+
+    def value(self, name: str, type_: type[T]) -> T:
+        """The value of a flag, which is of that type."""
+        value = self.values[name]
+        if not isinstance(value, type_):
+            raise TypeError(f"--{name} is {type(value).__name__}, not {type_.__name__}")
+        return value
+
+
+def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
+    """Read a command line, without the name of the program."""
+    table = _Table(flags)
+    given: dict[str, object] = {}
+    positionals: list[str] = []
+    deprecations: list[str] = []
+    waiting = list(reversed(arguments))
+    while waiting:
+        argument = waiting.pop()
+        if argument == "--":
+            positionals.extend(reversed(waiting))
+            break
+        if len(argument) < 2 or not argument.startswith("-"):
+            positionals.append(argument)
+            continue
+        read = table.long if argument.startswith("--") else table.short
+        for flag, text in read(argument, waiting):
+            given[flag.name] = _read(flag, text, given.get(flag.name))
+            if flag.deprecated:
+                deprecations.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
+    values = {flag.name: flag.default for flag in flags} | given
+    return Parsed(values, frozenset(given), tuple(positionals), tuple(deprecations))
+
+
+class _Table:
+    """The flags by their names, and the reading of one argument with them."""
+
+    def __init__(self, flags: Iterable[Flag]) -> None:
+        self._by_name = {flag.name: flag for flag in flags}
+        self._by_shorthand = {flag.shorthand: flag for flag in flags if flag.shorthand}
+
+    def long(self, argument: str, waiting: list[str]) -> list[tuple[Flag, str]]:
+        """`--name`, `--name=value`, `--name value`."""
+        typed, equals, text = argument[2:].partition("=")
+        if not typed or typed.startswith("-"):
+            raise UsageError(f"bad flag syntax: {argument}")
+        flag = self._by_name.get(typed.replace("_", "-"))
+        if flag is None or flag.refused:
+            raise UsageError(self._unknown(typed, flag))
+        if equals:
+            return [(flag, text)]
+        if flag.kind.bare is not None:
+            return [(flag, flag.kind.bare)]
+        if not waiting:
+            raise UsageError(f"flag needs an argument: --{typed}")
+        return [(flag, waiting.pop())]
+
+    def short(self, argument: str, waiting: list[str]) -> list[tuple[Flag, str]]:
+        """`-v2`, `-v=2`, `-v 2`, and several bare ones together."""
+        found: list[tuple[Flag, str]] = []
+        letters = argument[1:]
+        while letters:
+            letter, rest = letters[0], letters[1:]
+            flag = self._by_shorthand.get(letter)
+            if flag is None:
+                raise UsageError(f"unknown shorthand flag: '{letter}' in -{letters}")
+            letters = ""
+            if rest.startswith("=") and len(rest) > 1:
+                found.append((flag, rest[1:]))
+            elif flag.kind.bare is not None:
+                found.append((flag, flag.kind.bare))
+                letters = rest
+            elif rest or waiting:
+                found.append((flag, rest or waiting.pop()))
+            else:
+                raise UsageError(f"flag needs an argument: '{letter}' in -{letter}")
+        return found
+
+    def _unknown(self, typed: str, flag: Flag | None) -> str:
+        """That there is no such flag, and why or what else may have been meant."""
+        if flag is not None:
+            return f"unknown flag: --{typed}: {flag.refused}"
+        usable = (known.name for known in self._by_name.values() if not _is_hidden(known))
+        meant = closest(typed, usable)
+        hint = f" (did you mean --{meant}?)" if meant else ""
+        return f"unknown flag: --{typed}{hint}"
+
+
+def _read(flag: Flag, text: str, before: object) -> object:
+    """The value of a flag from its text and from its earlier values on the same line."""
+    try:
+        value = flag.kind.parse(text)
+    except ValueTextError as error:
+        name = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
+        raise UsageError(
+            f'invalid argument {gotext.quote(text)} for "{name}" flag: {error}'
+        ) from error
+    if before is None or flag.kind.extend is None:
+        return value
+    return flag.kind.extend(before, value)
+
+
+def refuse_positionals(command: str, parsed: Parsed) -> None:
+    """Refuse arguments that are no flags; empty ones, which templates leave behind, are fine."""
+    if any(parsed.positionals):
+        listed = " ".join(map(gotext.quote, parsed.positionals))
+        raise UsageError(
+            f"{gotext.quote(command)} does not take any arguments, got [{listed}]",
+            show_usage=False,
+        )
+
+
+def rendered(flags: Iterable[Flag], parsed: Parsed) -> dict[str, str]:
+    """The value of every flag as text, by name in order: for `FLAG:` lines and for /flagz."""
+    usable = sorted((flag for flag in flags if not flag.refused), key=lambda flag: flag.name)
+    return {flag.name: flag.kind.render(parsed.values[flag.name]) for flag in usable}
+
+
+# --- the usage text ---------------------------------------------------------------------------
+
+
+def usage(command: str, flags: Sequence[Flag], width: int = 100) -> str:
+    """How to call a command: its flags in groups, each with its help below it."""
+    lines = ["Usage:", f"  {command} [flags]"]
+    visible = [flag for flag in flags if not _is_hidden(flag)]
+    for group in dict.fromkeys(flag.group for flag in visible):
+        lines += ["", f"{group} flags:" if group else "Flags:"]
+        for flag in visible:
+            if flag.group == group:
+                lines += _entry(flag, width)
+    return "\n".join(lines) + "\n"
+
+
+def _entry(flag: Flag, width: int) -> list[str]:
+    """The lines about one flag."""
+    short = f"-{flag.shorthand}, " if flag.shorthand else "    "
+    head = f"  {short}--{flag.name} {flag.kind.name}".rstrip()
+    default = flag.kind.render(flag.default)
+    if default not in _NOTHING:
+        head += f" (default {default})"
+    indent = " " * 10
+    lines = flag.help.splitlines()
+    return [
+        head,
+        *(
+            part
+            for line in lines
+            for part in textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=indent)
+        ),
+    ]
+
+
+def _is_hidden(flag: Flag) -> bool:
+    return flag.hidden or bool(flag.deprecated or flag.refused)

@@ -1,0 +1,130 @@
+"""The kinds of values that flags take: how each is written, read, and shown again."""
+
+import csv
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from kubeproxy import gotext
+from kubeproxy.config import strconv
+from kubeproxy.config.duration import parse_duration
+from kubeproxy.config.errors import ValueTextError
+from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.quantity import parse_quantity
+from kubeproxy.config.types import VModuleItem
+from kubeproxy.inet import parse_address
+
+
+def render(value: object) -> str:
+    """A value as text, such as it is logged and shown as a default."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return gotext.number(value)
+        case Mapping():
+            return ",".join(f"{key}={render(value[key])}" for key in sorted(value))
+        case tuple():
+            return f"[{','.join(map(str, value))}]"
+        case _:
+            return str(value)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of value: its name in the usage text, and its reading."""
+
+    name: str
+    parse: Callable[[str], object]
+    """Raises ValueTextError."""
+    bare: str | None = None
+    """What the flag means when it stands without a value; None when it needs one."""
+    extend: Callable[[object, object], object] | None = None
+    """How a repeated flag adds to the value so far; None when the last one counts."""
+    render: Callable[[object], str] = render
+
+
+def _ip(text: str) -> str:
+    """An address, kept as it was written; empty for none."""
+    if text and parse_address(text) is None:
+        raise ValueTextError(f"{gotext.quote(text)} is not a valid IP address")
+    return text
+
+
+def _ip_port(text: str) -> str:
+    """An address with or without a port, kept as it was written; empty for none."""
+    if not text or parse_address(text) is not None:
+        return text
+    try:
+        host, port = split_host_port(text)
+    except ValueTextError as error:
+        raise ValueTextError(
+            f"{gotext.quote(text)} is not in a valid format (ip or ip:port): {error}"
+        ) from error
+    if parse_address(host) is None:
+        raise ValueTextError(f"{gotext.quote(host)} is not a valid IP address")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueTextError(f"{gotext.quote(port)} is not a valid number")
+    return text
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    """A comma-separated list; an item may be quoted."""
+    return tuple(next(csv.reader([text]))) if text else ()
+
+
+def _switches(text: str) -> dict[str, bool]:
+    """`A=true,B=false`."""
+    switches: dict[str, bool] = {}
+    for pair in filter(None, text.split(",")):
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise ValueTextError("malformed pair, expect string=bool")
+        try:
+            switches[key] = strconv.parse_bool(value)
+        except ValueTextError as error:
+            raise ValueTextError(f"invalid value of {key}: {value}, err: {error}") from error
+    return switches
+
+
+def _vmodule(text: str) -> tuple[VModuleItem, ...]:
+    """`pattern=N,...`."""
+    items: list[VModuleItem] = []
+    for pair in filter(None, text.split(",")):
+        pattern, _, level = pair.partition("=")
+        if not pattern or not level or "=" in level:
+            raise ValueTextError(f"{gotext.quote(pair)} does not have the pattern=N format")
+        try:
+            items.append(VModuleItem(pattern, strconv.parse_level(level)))
+        except ValueTextError as error:
+            raise ValueTextError(f"parsing verbosity in {gotext.quote(pair)}: {error}") from error
+    return tuple(items)
+
+
+def _render_vmodule(value: object) -> str:
+    items = value if isinstance(value, tuple) else ()
+    return ",".join(f"{item.file_pattern}={item.verbosity}" for item in items)
+
+
+def _joined(old: object, new: object) -> object:
+    """Two lists, one after the other."""
+    return (*old, *new) if isinstance(old, tuple) and isinstance(new, tuple) else new
+
+
+def _merged(old: object, new: object) -> object:
+    """Two maps; the newer entry counts."""
+    return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+
+
+STRING: Final = Kind("string", str)
+BOOL: Final = Kind("", strconv.parse_bool, bare="true")
+INT32: Final = Kind("int32", strconv.parse_int32)
+FLOAT32: Final = Kind("float32", strconv.parse_float32)
+DURATION: Final = Kind("duration", parse_duration)
+IP: Final = Kind("ip", _ip)
+IP_PORT: Final = Kind("ipport", _ip_port)
+STRINGS: Final = Kind("strings", _strings, extend=_joined)
+SWITCHES: Final = Kind("mapStringBool", _switches, extend=_merged)
+LEVEL: Final = Kind("Level", strconv.parse_level)
+VMODULE: Final = Kind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
+QUANTITY: Final = Kind("quantity", parse_quantity)

@@ -1,0 +1,46 @@
+"""What the sync loop asks of a dataplane, and what it hears back."""
+
+from typing import Protocol
+
+import msgspec
+
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import Entry, ServicePortName, Table
+from kubeproxy.table.node import Node
+
+
+class Update(msgspec.Struct, frozen=True):
+    """How the kernel should be from now on.
+
+    `table` and `node` are all of it; `changes` is what became different since the last update
+    that succeeded. `again` are entries that the last report named as failed. When `full` is set
+    the kernel's state is not known: it has to be read and compared with everything.
+    """
+
+    table: Table
+    node: Node
+    changes: Changes
+    full: bool
+    again: tuple[Entry, ...] = ()
+
+
+class SyncReport(msgspec.Struct, frozen=True):
+    """What came of an update: the service ports that could not be programmed, with the reason.
+
+    All others are programmed. `written` is how many kernel objects were written.
+    """
+
+    failed: dict[ServicePortName, str] = {}
+    written: int = 0
+
+
+class Dataplane(Protocol):
+    """One IP family in one mode.
+
+    `apply` makes the kernel as the update says. Doing it twice changes nothing. It raises
+    `KernelError` when nothing, or an unknown part, was programmed: the next update is then full.
+    """
+
+    async def apply(self, update: Update) -> SyncReport:
+        """Make the kernel as the update says."""
+        ...

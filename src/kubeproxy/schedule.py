@@ -1,0 +1,92 @@
+"""When the next sync is due. Time is an argument; nothing here waits or reads a clock.
+
+Requests are coalesced: there is at least `min_period` between the end of a sync and the start of
+the next. A failed sync is tried again, first soon and then ever later, at most `retry_period`
+apart. A full sync, which compares everything with the kernel, is due every `full_period`.
+"""
+
+from enum import Enum
+
+import msgspec
+
+FIRST_RETRY = 0.5
+
+
+class Outcome(Enum):
+    """How a sync ended: PARTLY leaves out some services, FAILED leaves the kernel unknown."""
+
+    OK = "ok"
+    PARTLY = "partly"
+    FAILED = "failed"
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """The periods, in seconds."""
+
+    min_period: float
+    retry_period: float
+    full_period: float
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What has happened so far.
+
+    `failures` counts the syncs in a row that were not all well. `lost` says that the kernel's
+    state is not known, because the last sync failed: the next is full.
+    """
+
+    requested: bool = False
+    ended: float | None = None
+    full_ended: float | None = None
+    failures: int = 0
+    lost: bool = True
+
+
+def request(progress: Progress) -> Progress:
+    """Somebody wants a sync."""
+    return msgspec.structs.replace(progress, requested=True)
+
+
+def finish(progress: Progress, now: float, outcome: Outcome, *, full: bool) -> Progress:
+    """A sync has ended; requests that came meanwhile are still open."""
+    failed = outcome is Outcome.FAILED
+    return msgspec.structs.replace(
+        progress,
+        ended=now,
+        full_ended=now if full and not failed else progress.full_ended,
+        failures=0 if outcome is Outcome.OK else progress.failures + 1,
+        lost=failed,
+    )
+
+
+def begin(progress: Progress) -> Progress:
+    """A sync begins: it serves every request so far."""
+    return msgspec.structs.replace(progress, requested=False)
+
+
+def next_sync(schedule: Schedule, progress: Progress) -> float | None:
+    """When the next sync is due; None while there was none and nobody asked for one."""
+    if progress.ended is None:
+        return 0.0 if progress.requested else None
+    due = []
+    if progress.requested:
+        due.append(progress.ended)
+    if progress.failures:
+        due.append(progress.ended + retry_delay(schedule, progress.failures))
+    if progress.full_ended is not None:
+        due.append(progress.full_ended + schedule.full_period)
+    if not due:
+        return None
+    return max(min(due), progress.ended + schedule.min_period)
+
+
+def retry_delay(schedule: Schedule, failures: int) -> float:
+    """How long after a failure the next try waits: doubling, and bounded."""
+    return float(min(FIRST_RETRY * 2.0 ** min(failures - 1, 32), schedule.retry_period))
+
+
+def wants_full(schedule: Schedule, progress: Progress, now: float) -> bool:
+    """Whether the sync that begins now must compare everything with the kernel."""
+    if progress.lost or progress.full_ended is None:
+        return True
+    return now >= progress.full_ended + schedule.full_period

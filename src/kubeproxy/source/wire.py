@@ -1,0 +1,79 @@
+"""The envelopes of a list and of a watch event; the objects inside stay bytes.
+
+One bad object must not spoil the others, and a list of thousands must not exist twice in memory:
+so the envelope is decoded first and each object on its own, by whoever wants it.
+"""
+
+import msgspec
+
+from kubeproxy.errors import ApiServerError
+from kubeproxy.objects.meta import ObjectMeta
+
+
+class NotTheProtocol(ApiServerError):
+    """Bytes that no API server sends."""
+
+
+class WatchEvent(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class ListMeta(msgspec.Struct):
+    """Where the list stands, and how to get its next page."""
+
+    version: str = msgspec.field(name="resourceVersion", default="")
+    token: str = msgspec.field(name="continue", default="")
+
+
+class ListPage(msgspec.Struct):
+    """A list, or a page of it. The API server may send null for no items."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+_event_decoder = msgspec.json.Decoder(WatchEvent)
+_page_decoder = msgspec.json.Decoder(ListPage)
+_name_decoder = msgspec.json.Decoder(_Named)
+
+
+def decode_event(line: bytes) -> WatchEvent:
+    """The event in a line of a watch."""
+    try:
+        return _event_decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotTheProtocol(f"not a watch event: {error}") from error
+
+
+def decode_page(body: bytes | bytearray) -> ListPage:
+    """The page in the body of a list."""
+    try:
+        page = _page_decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotTheProtocol(f"not a list: {error}") from error
+    if not page.metadata.version:
+        raise NotTheProtocol("the list has no resourceVersion to watch from")
+    return page
+
+
+def decode_metadata(raw: msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object, whatever the rest of it is."""
+    try:
+        return _name_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise NotTheProtocol(f"an object without readable metadata: {error}") from error
+
+
+def version_in(raw: msgspec.Raw) -> str:
+    """The resource version of an object, or nothing when that cannot be read either."""
+    try:
+        return decode_metadata(raw).resource_version
+    except NotTheProtocol:
+        return ""

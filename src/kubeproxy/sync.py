@@ -1,0 +1,178 @@
+"""The loop of one IP family: what changed -> compile -> difference -> the family's dataplane.
+
+Nothing is applied before the cluster is known (`open`). A sync that fails is tried again and is
+then full; a service that cannot be programmed is named, tried again, and holds up nobody else.
+The two families have a loop each and share nothing but the cluster.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from kubeproxy import klog
+from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.schedule import (
+    Outcome,
+    Progress,
+    Schedule,
+    begin,
+    finish,
+    next_sync,
+    request,
+    wants_full,
+)
+from kubeproxy.table.build import Builder, Conflict
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import Entry, ServicePortName
+from kubeproxy.table.node import Node
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What is read anew at every sync: this node, and from where it looks at the cluster."""
+
+    node: Node
+    vantage: Vantage
+
+
+class FamilySync:
+    """Keeps the kernel of one family true to the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        family: Family,
+        dataplane: Dataplane,
+        schedule: Schedule,
+        setting: Callable[[], Setting],
+    ) -> None:
+        self.builder = Builder(family)
+        self.progress = Progress()
+        self._cluster = cluster
+        self._dataplane = dataplane
+        self._schedule = schedule
+        self._setting = setting
+        self._touched: set[ObjectKey] = set()
+        self._failed: dict[ServicePortName, str] = {}
+        self._conflicts: set[Conflict] = set()
+        self._node: Node | None = None
+        self._is_open = False
+        self._wake = asyncio.Event()
+
+    @property
+    def family(self) -> Family:
+        """The IP family."""
+        return self.builder.table.family
+
+    def open(self) -> None:
+        """The cluster is known: syncs may begin."""
+        self._is_open = True
+        self.request()
+
+    def touch(self, services: Iterable[ObjectKey]) -> None:
+        """These services may have changed."""
+        self._touched.update(services)
+        self.request()
+
+    def request(self) -> None:
+        """Something changed: a sync is wanted."""
+        self.progress = request(self.progress)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sync whenever it is due, until cancelled."""
+        while True:
+            await self._wait_due()
+            await self.sync()
+
+    async def _wait_due(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._wake.clear()
+            due = next_sync(self._schedule, self.progress) if self._is_open else None
+            if due is not None and due <= clock():
+                return
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    async def sync(self) -> None:
+        """One sync: compile what was touched, and have the difference programmed."""
+        clock = asyncio.get_running_loop().time
+        full = wants_full(self._schedule, self.progress, clock())
+        self.progress = begin(self.progress)
+        touched, self._touched = self._touched, set()
+        setting = self._setting()
+        changes = self.builder.update(self._cluster, touched, setting.vantage)
+        self._report_conflicts()
+        again = self._entries_to_try_again(changes)
+        report: SyncReport | None = SyncReport(failed=self._failed)
+        if full or changes or again or setting.node != self._node:
+            update = Update(self.builder.table, setting.node, changes, full, again)
+            report = await self._apply(update)
+        if report is None:
+            outcome = Outcome.FAILED
+        else:
+            self._node = setting.node
+            self._failed = report.failed
+            outcome = Outcome.PARTLY if report.failed else Outcome.OK
+        self.progress = finish(self.progress, clock(), outcome, full=full)
+
+    async def _apply(self, update: Update) -> SyncReport | None:
+        """Have the update programmed; None when that failed altogether."""
+        try:
+            report = await self._dataplane.apply(update)
+        except KernelError as error:
+            klog.error("Sync failed, will try again", err=error, ipFamily=self.family.value)
+            return None
+        for name, reason in report.failed.items():
+            if self._failed.get(name) != reason:
+                klog.error(
+                    "Service port cannot be programmed, will try again",
+                    err=reason,
+                    servicePort=name,
+                    ipFamily=self.family.value,
+                )
+        for name in self._failed.keys() - report.failed.keys():
+            klog.info("Service port is programmed again", servicePort=name)
+        changes = update.changes
+        klog.info(
+            "Synced",
+            v=2,
+            ipFamily=self.family.value,
+            full=update.full,
+            added=len(changes.added),
+            changed=len(changes.changed),
+            removed=len(changes.removed),
+            failed=len(report.failed),
+        )
+        return report
+
+    def _entries_to_try_again(self, changes: Changes) -> tuple[Entry, ...]:
+        """Entries that failed last time and that this sync does not change anyway."""
+        if not self._failed:
+            return ()
+        fresh = {entry.name for entry in changes.added}
+        fresh |= {after.name for _, after in changes.changed}
+        entries = self.builder.table.entries
+        return tuple(
+            entries[name] for name in self._failed if name in entries and name not in fresh
+        )
+
+    def _report_conflicts(self) -> None:
+        conflicts = set(self.builder.conflicts())
+        for conflict in conflicts - self._conflicts:
+            klog.warning(
+                "Address is claimed by two services; the second is not served there",
+                address=conflict.key,
+                servedBy=conflict.winner,
+                notServed=conflict.loser,
+            )
+        self._conflicts = conflicts

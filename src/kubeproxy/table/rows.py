@@ -1,0 +1,57 @@
+"""The table as people read it: a row for each frontend and class of traffic.
+
+The same rows stand in the golden cases, in the log of a dry run, and wherever a table is shown.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from kubeproxy.table.entries import Entry, FrontendKind, Table
+from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.route import Masquerading, Route, Source, route
+
+HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "NOBODY")
+
+
+def rows(table: Table, node: Node, mode: Mode) -> list[tuple[str, ...]]:
+    """All rows, in the order of the service ports' names."""
+    return [
+        row
+        for name in sorted(table.entries)
+        for row in entry_rows(table.entries[name], node, mode)
+    ]
+
+
+def entry_rows(entry: Entry, node: Node, mode: Mode) -> Iterator[tuple[str, ...]]:
+    """The rows of one service port. Sources that fare alike share a row."""
+    setup = Masquerading(detector=node.detector is not None, all=node.masquerade_all)
+    for frontend in entry.frontends:
+        by_route: dict[tuple[str, ...], list[Source]] = {}
+        for source in Source:
+            if source is Source.POD and not setup.detector:
+                continue  # without a detector nobody is known to be a pod
+            given = route(entry, frontend.kind, source, setup, mode)
+            by_route.setdefault(_columns(given, entry, frontend.kind), []).append(source)
+        for columns, sources in by_route.items():
+            who = "any" if len(by_route) == 1 else " ".join(each.value for each in sources)
+            yield (str(entry.key(frontend)), who, *columns)
+
+
+def _columns(given: Route, entry: Entry, kind: FrontendKind) -> tuple[str, str, str]:
+    backends = " ".join(map(str, given.backends)) or "-"
+    if entry.affinity_seconds and given.backends:
+        backends += f" (affinity {entry.affinity_seconds} s)"
+    if kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
+        allowed = " ".join(map(str, entry.source_ranges)) or "nobody"
+        backends += f" (only from {allowed})"
+    masquerade = "always" if given.masquerade else "hairpin"
+    return backends, masquerade, "-" if given.backends else given.nobody.value
+
+
+def aligned(lines: Iterable[tuple[str, ...]]) -> str:
+    """Rows as text with aligned columns, under their header."""
+    every = [HEADER, *lines]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    return "\n".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in every
+    )
