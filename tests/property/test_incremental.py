@@ -71,7 +71,7 @@ def from_scratch(state: State, family: Family) -> Follower:
 
 
 families = st.sampled_from(Family)
-histories = st.lists(st.tuples(tellings(), st.booleans()), max_size=12)
+histories = st.lists(st.tuples(tellings(), st.booleans()), min_size=3, max_size=15)
 
 
 @given(histories, families)

@@ -8,6 +8,7 @@ from typing import Final
 
 from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.flagset import HELP, Flag
+from kubeproxy.config.gates import GATE_NAMES
 from kubeproxy.config.kinds import (
     BOOL,
     DURATION,
@@ -63,7 +64,12 @@ _GENERAL: Final = (
         " =vX.Y.Z-suffix reports that version instead.",
     ),
     HELP,
-    Flag("feature-gates", SWITCHES, {}, "Switch features on and off: Name=true,Other=false."),
+    Flag(
+        "feature-gates",
+        SWITCHES,
+        {},
+        f"Switch features on and off: Name=true,Other=false. Known are {', '.join(GATE_NAMES)}.",
+    ),
     Flag(
         "hostname-override",
         STRING,
@@ -193,7 +199,8 @@ _IPTABLES: Final = (
         "iptables-masquerade-bit",
         INT32,
         14,
-        "The bit of the packet mark that asks for masquerading in iptables and ipvs mode; 0 to 31.",
+        "The bit (0 to 31) of the packet mark that asks for masquerading, in iptables and ipvs"
+        " mode.",
     ),
     Flag(
         "iptables-localhost-nodeports",

@@ -2,6 +2,12 @@
 
 import msgspec
 
+from kubeproxy.errors import OperatorError
+
+
+class CredentialsError(OperatorError):
+    """Credentials that are configured but cannot be had."""
+
 
 class Secret(msgspec.Struct, frozen=True):
     """A text that no log, error or debugger output may show."""

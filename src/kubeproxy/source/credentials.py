@@ -14,19 +14,14 @@ from urllib.parse import quote
 import msgspec
 
 from kubeproxy import klog
-from kubeproxy.errors import OperatorError
-from kubeproxy.source.access import Access, Impersonation
-from kubeproxy.source.execplugin import ExecPlugin
-from kubeproxy.source.tls import Certificate, TlsContexts
+from kubeproxy.source.access import Access, CredentialsError, Impersonation
+from kubeproxy.source.execplugin import Credential, ExecPlugin
+from kubeproxy.source.tls import TlsContexts
 
 TOKEN_LIFE = 50.0
 
 Headers = tuple[tuple[str, str], ...]
 """In order, because impersonation repeats a name."""
-
-
-class CredentialsError(OperatorError):
-    """Credentials that are configured but cannot be had."""
 
 
 class TokenFile:
@@ -65,6 +60,8 @@ class Proof(msgspec.Struct, frozen=True):
 
     headers: Headers
     context: ssl.SSLContext | None
+    credential: Credential | None = None
+    """From the exec plugin, if there is one."""
 
 
 class Credentials:
@@ -85,25 +82,25 @@ class Credentials:
     async def prove(self, now: float, wall_clock: float) -> Proof:
         """Headers and TLS context for a request that is made now."""
         authorization = self._fixed
-        certificate: Certificate | None = None
+        credential: Credential | None = None
         if self._token_file is not None:
             authorization = f"Bearer {self._token_file.token(now)}"
         elif self._plugin is not None:
             credential = await self._plugin.credential(wall_clock)
             authorization = f"Bearer {credential.token.value}" if credential.token else ""
-            certificate = credential.certificate
         headers = self._always
         if authorization:
             headers = (("Authorization", authorization), *headers)
         context = None
         if self._contexts is not None:
+            certificate = credential.certificate if credential is not None else None
             context = self._contexts.current(now, certificate)
-        return Proof(headers, context)
+        return Proof(headers, context, credential)
 
-    def refused(self) -> None:
-        """The server answered 401."""
-        if self._plugin is not None:
-            self._plugin.forget()
+    def refused(self, proof: Proof) -> None:
+        """The server answered 401 to this."""
+        if self._plugin is not None and proof.credential is not None:
+            self._plugin.forget(proof.credential)
 
 
 def _token_file(access: Access, now: float) -> TokenFile | None:
@@ -134,7 +131,7 @@ def impersonation_headers(impersonation: Impersonation | None) -> Headers:
         *uid,
         *(("Impersonate-Group", group) for group in impersonation.groups),
         *(
-            (f"Impersonate-Extra-{quote(key.lower(), safe=_TOKEN_CHARACTERS)}", value)
+            (f"Impersonate-Extra-{quote(key.lower(), safe=_UNESCAPED)}", value)
             for key, values in impersonation.extra
             for value in values
         ),
@@ -142,4 +139,4 @@ def impersonation_headers(impersonation: Impersonation | None) -> Headers:
 
 
 # What a header's name may hold beside letters and digits, without the percent sign.
-_TOKEN_CHARACTERS = "!#$&'*+-.^_`|~"
+_UNESCAPED = "!#$&'*+-.^_`|~"

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from kubeproxy.errors import OperatorError
-from kubeproxy.source.access import NO_SECRET, Access, Exec, Secret
+from kubeproxy.source.access import NO_SECRET, Access, CredentialsError, Exec, Secret
 
 PLUGIN_TIMEOUT = 60.0
 
 
-class ExecPluginError(OperatorError):
+class ExecPluginError(CredentialsError):
     """The plugin gave no credential. The texts are upstream's."""
 
 
@@ -152,9 +151,10 @@ class ExecPlugin:
                 found = self._credential = await self._run()
             return found
 
-    def forget(self) -> None:
-        """The server refused the credential: ask for another one the next time."""
-        self._credential = None
+    def forget(self, refused: Credential) -> None:
+        """The server refused the credential: ask for another one, unless that was done since."""
+        if self._credential is refused:
+            self._credential = None
 
     async def _run(self) -> Credential:
         plugin = self._plugin

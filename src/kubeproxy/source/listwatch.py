@@ -120,6 +120,11 @@ class ListWatch:
         return self._stream is not None
 
     @property
+    def told(self) -> bool:
+        """Whether the consumer has everything, so that only changes are to be told."""
+        return self._step is _Step.WATCH
+
+    @property
     def patience(self) -> float:
         """Seconds without a byte after which to call `quiet`.
 

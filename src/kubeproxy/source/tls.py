@@ -48,7 +48,7 @@ class TlsContexts:
         return self._context
 
     def _rebuild(self, certificate: Certificate | None) -> None:
-        """A half-written or missing file leaves the old context in force until it changes again."""
+        """Files that are half written leave the old context in force until they change again."""
         try:
             self._context = build_context(self._tls, certificate)
             self._certificate = certificate
@@ -125,7 +125,7 @@ def _in_memory(text: str) -> Iterator[str]:
     """The path of a file that exists only in memory: OpenSSL takes paths, keys stay off disks."""
     descriptor = os.memfd_create("pem")
     try:
-        with open(descriptor, "wb", closefd=False) as file:  # noqa: PTH123  # it has no path yet
+        with open(descriptor, "wb", closefd=False) as file:
             file.write(text.encode())
         yield f"/proc/self/fd/{descriptor}"
     finally:

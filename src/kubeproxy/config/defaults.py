@@ -1,0 +1,114 @@
+"""What a configuration means where it says nothing.
+
+Absent fields already have their defaults from `types`. Here, a zero that was written counts as
+absent too, where upstream treats it so (not for the masquerade bits, the OOM score, localhost
+NodePorts and the four conntrack fields with defaults: their zeros mean zero).
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubeproxy.config.hostport import with_port
+from kubeproxy.config.notice import Level, Notice
+from kubeproxy.config.types import (
+    IPVS,
+    ClientConnection,
+    IPTables,
+    KubeProxyConfiguration,
+    LocalMode,
+    Logging,
+    Mode,
+    NFTables,
+)
+from kubeproxy.inet import Family, family_of, parse_address
+
+HEALTHZ_PORT: Final = 10256
+METRICS_PORT: Final = 10249
+
+ANY_IPV4: Final = "0.0.0.0"  # noqa: S104  # upstream's default
+
+
+def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
+    """A configuration as decoded, with zeros replaced; the mode is left to the platform."""
+    client, iptables, nftables = ClientConnection(), IPTables(), NFTables()
+    bind_address = config.bind_address or ANY_IPV4
+    healthz, metrics = default_addresses(bind_address)
+    return replace(
+        config,
+        client_connection=replace(
+            config.client_connection,
+            content_type=config.client_connection.content_type or client.content_type,
+            qps=config.client_connection.qps or client.qps,
+            burst=config.client_connection.burst or client.burst,
+        ),
+        logging=replace(
+            config.logging,
+            format=config.logging.format or Logging().format,
+            flush_frequency=config.logging.flush_frequency or Logging().flush_frequency,
+        ),
+        bind_address=bind_address,
+        healthz_bind_address=with_port(config.healthz_bind_address or healthz, HEALTHZ_PORT),
+        metrics_bind_address=with_port(config.metrics_bind_address or metrics, METRICS_PORT),
+        iptables=replace(
+            config.iptables,
+            sync_period=config.iptables.sync_period or iptables.sync_period,
+            min_sync_period=config.iptables.min_sync_period or iptables.min_sync_period,
+        ),
+        ipvs=replace(config.ipvs, sync_period=config.ipvs.sync_period or IPVS().sync_period),
+        nftables=replace(
+            config.nftables,
+            sync_period=config.nftables.sync_period or nftables.sync_period,
+            min_sync_period=config.nftables.min_sync_period or nftables.min_sync_period,
+        ),
+        config_sync_period=config.config_sync_period
+        or KubeProxyConfiguration().config_sync_period,
+    )
+
+
+def default_addresses(bind_address: str) -> tuple[str, str]:
+    """Where health and metrics are served; an unreadable address counts as IPv6, as upstream."""
+    address = parse_address(bind_address)
+    if address is not None and family_of(address) is Family.IPV4:
+        return ANY_IPV4, "127.0.0.1"
+    return "::", "::1"
+
+
+def with_platform_defaults(
+    config: KubeProxyConfiguration,
+) -> tuple[KubeProxyConfiguration, tuple[Notice, ...]]:
+    """The mode and what follows from it.
+
+    No mode means nftables here, which upstream has announced as its default for 1.40.
+    """
+    notices: list[Notice] = []
+    if not config.mode:
+        notices += _notices_of_default_mode(config)
+        config = replace(config, mode=Mode.NFTABLES.value)
+    if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
+        config = replace(config, node_port_addresses=("primary",))
+    if not config.detect_local_mode:
+        config = replace(config, detect_local_mode=LocalMode.CLUSTER_CIDR.value)
+    return config, tuple(notices)
+
+
+def _notices_of_default_mode(config: KubeProxyConfiguration) -> list[Notice]:
+    """That the mode was chosen by us, and which settings were made for another one."""
+    notices = [
+        Notice(
+            Level.WARNING,
+            "No proxy mode is configured: using nftables, to which Kubernetes moves in 1.40."
+            " To stay with another mode, set 'mode' in the config file or --proxy-mode",
+            {"mode": Mode.NFTABLES.value},
+        )
+    ]
+    if config.iptables != IPTables():
+        notices.append(
+            Notice(
+                Level.WARNING,
+                "Settings of the iptables section have no effect in nftables mode:"
+                " set 'mode: iptables', or move them to the nftables section",
+                {"section": "iptables"},
+            )
+        )
+    return notices

@@ -1,0 +1,159 @@
+"""The command line, and the file that it names, to the effective configuration.
+
+The order is upstream's: file or flags, defaults, the node's name, feature gates. Validation comes
+after it, in `validate`, because logging must be set up in between. This is where files are read
+and written; everything else here is a function of values.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from kubeproxy.config.decode import decode
+from kubeproxy.config.defaults import with_defaults, with_platform_defaults
+from kubeproxy.config.document import to_yaml
+from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.flagset import Parsed
+from kubeproxy.config.from_flags import (
+    config_from_flags,
+    with_hostname_override,
+    with_logging_flags,
+)
+from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, Gates, resolve
+from kubeproxy.config.notice import Level, Notice
+from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, Winkernel
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The configuration in force, not yet validated, and what to tell about it."""
+
+    config: KubeProxyConfiguration
+    gates: Gates
+    notices: tuple[Notice, ...]
+
+
+def load(parsed: Parsed) -> Loaded:
+    """Everything that the command line asks for; raises ConfigError, `failed complete: ...`."""
+    path = parsed.value("config", str)
+    try:
+        return complete(parsed, _read(path) if path else None)
+    except ConfigError as error:
+        raise ConfigError(f"failed complete: {error}") from error
+
+
+def complete(parsed: Parsed, text: str | None) -> Loaded:
+    """The effective configuration of a command line and the text of its config file, if any."""
+    notices: list[Notice] = []
+    if text is None:
+        config = config_from_flags(parsed)
+    else:
+        decoded = decode(text)
+        config = with_defaults(decoded.config)
+        if decoded.more_documents:
+            notices.append(_MORE_DOCUMENTS)
+    config, of_platform = with_platform_defaults(config)
+    config = with_hostname_override(config, parsed)
+    gates, of_gates = resolve(config.feature_gates)
+    if text is not None:
+        logging, of_logging = _without_ungated_split(config.logging, gates)
+        config = replace(config, logging=with_logging_flags(logging, parsed))
+        notices += of_logging
+    return Loaded(config, gates, (*notices, *of_platform, *of_gates, *_about_contents(config)))
+
+
+_MORE_DOCUMENTS = Notice(
+    Level.WARNING,
+    "The config file has several documents; only the first one is used",
+)
+
+
+def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, list[Notice]]:
+    """The file's logging section without split streams when the feature is off.
+
+    Upstream never reads this field of the file, so that files exist which set it without the
+    feature gate; refusing them would break what works.
+    """
+    if gates.enabled(LOGGING_ALPHA_OPTIONS):
+        return logging, []
+    options = logging.options
+    if not (options.text.split_stream or options.json.split_stream):
+        return logging, []
+    options = replace(
+        options,
+        text=replace(options.text, split_stream=False),
+        json=replace(options.json, split_stream=False),
+    )
+    notice = Notice(
+        Level.WARNING,
+        "splitStream has no effect without the feature gate LoggingAlphaOptions",
+        {"field": "logging.options"},
+    )
+    return replace(logging, options=options), [notice]
+
+
+def _about_contents(config: KubeProxyConfiguration) -> list[Notice]:
+    """What a valid configuration asks for in vain, or not for long."""
+    notices = []
+    if config.mode == Mode.IPVS.value:
+        notices.append(
+            Notice(
+                Level.ERROR,
+                "The ipvs proxy mode is deprecated: Kubernetes turns it off by default in 1.40"
+                " and removes it in 1.43. Use the nftables mode instead",
+            )
+        )
+    fields = [
+        name
+        for name, given in (
+            ("winkernel", config.winkernel != Winkernel()),
+            ("windowsRunAsService", config.windows_run_as_service),
+        )
+        if given
+    ]
+    if fields:
+        notices.append(
+            Notice(
+                Level.WARNING,
+                "These config fields matter on Windows only and have no effect here",
+                {"fields": fields},
+            )
+        )
+    return notices
+
+
+def node_name(config: KubeProxyConfiguration, hostname: str) -> str:
+    """The name of this node's Node object."""
+    name = (config.hostname_override or hostname).strip().lower()
+    if not name:
+        raise ConfigError("empty hostname is invalid")
+    return name
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def _read(path: str) -> str:
+    """The text of the config file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except IsADirectoryError as error:
+        raise ConfigError(f"read {path}: is a directory") from error
+    except OSError as error:
+        raise ConfigError(f"open {path}: {_reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"failed to decode: {path} is not UTF-8: {error.reason}") from error
+
+
+def write_config(path: str, config: KubeProxyConfiguration) -> None:
+    """Write the effective configuration to a file, which may be /dev/stdout."""
+    try:
+        Path(path).write_text(to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"open {path}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, in the lower case of upstream's messages."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -1,0 +1,216 @@
+"""What a configuration must be: all errors together, in upstream's order and words.
+
+The paths are upstream's too. They name its internal types rather than the fields of the file,
+but they are what operators find when they search.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubeproxy.config.duration import Duration, of_seconds
+from kubeproxy.config.errors import ConfigError, ValueTextError, joined
+from kubeproxy.config.field_error import duplicate, invalid, unsupported
+from kubeproxy.config.gates import KUBE_PROXY_IPVS, Gates
+from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.nodeports import KEYWORDS
+from kubeproxy.config.types import (
+    IPVS,
+    ClientConnection,
+    Conntrack,
+    KubeProxyConfiguration,
+    LocalMode,
+    Mode,
+)
+from kubeproxy.inet import parse_address, parse_prefix
+from kubeproxy.version import KUBERNETES_VERSION
+
+_P: Final = "KubeProxyConfiguration"
+_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+_POSITIVE: Final = "must be greater than 0"
+
+# Every mode does a full sync at least this often, so that changes cannot be held back longer.
+_FULL_SYNC_PERIOD: Final = of_seconds(3600)
+
+
+def validate(config: KubeProxyConfiguration, gates: Gates) -> None:
+    """Raise ConfigError, `failed validate: ...`, with everything that is wrong."""
+    problems = list(problems_of(config, gates))
+    if problems:
+        raise ConfigError(f"failed validate: {joined(problems)}")
+
+
+def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
+    """Everything that is wrong but for the logging section, which has its own check."""
+    yield from _bit(config.iptables.masquerade_bit, "KubeProxyIPTablesConfiguration")
+    if config.mode == Mode.IPVS.value:
+        yield from _ipvs(config.ipvs)
+    if config.mode == Mode.NFTABLES.value:
+        yield from _bit(config.nftables.masquerade_bit, "KubeProxyNFTablesConfiguration")
+    yield from _conntrack(config.conntrack)
+    if not -1000 <= config.oom_score_adj <= 1000:
+        path = f"{_P}.KubeProxyLinuxConfiguration.OOMScoreAdj"
+        yield invalid(path, config.oom_score_adj, "must be within the range [-1000, 1000]")
+    yield from _mode(config.mode, gates)
+    yield from _client(config.client_connection)
+    yield from _periods(config)
+    yield from _addresses(config)
+    yield from _node_port_addresses(config.node_port_addresses)
+    yield from _hidden_metrics(config.show_hidden_metrics_for_version)
+    yield from _detect_local(config)
+
+
+def _bit(bit: int, section: str) -> Iterator[str]:
+    """A bit of the packet mark."""
+    if not 0 <= bit <= 31:
+        yield invalid(f"{_P}.{section}.MasqueradeBit", bit, "must be within the range [0, 31]")
+
+
+def _not_negative(path: str, value: int | Duration) -> Iterator[str]:
+    if (value.nanoseconds if isinstance(value, Duration) else value) < 0:
+        yield invalid(path, value, _NOT_NEGATIVE)
+
+
+def _ipvs(ipvs: IPVS) -> Iterator[str]:
+    path = f"{_P}.KubeProxyIPVSConfiguration"
+    yield from _not_negative(f"{path}.TCPTimeout", ipvs.tcp_timeout)
+    yield from _not_negative(f"{path}.TCPFinTimeout", ipvs.tcp_fin_timeout)
+    yield from _not_negative(f"{path}.UDPTimeout", ipvs.udp_timeout)
+    for index, cidr in enumerate(ipvs.exclude_cidrs):
+        if parse_prefix(cidr) is None:
+            yield invalid(f"{path}.ExcludeCidrs[{index}]", cidr, "must be a valid CIDR")
+
+
+def _conntrack(conntrack: Conntrack) -> Iterator[str]:
+    path = f"{_P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"
+    yield from _not_negative(f"{path}.MaxPerCore", conntrack.max_per_core)
+    yield from _not_negative(f"{path}.Min", conntrack.min)
+    yield from _not_negative(f"{path}.TCPEstablishedTimeout", conntrack.tcp_established_timeout)
+    yield from _not_negative(f"{path}.TCPCloseWaitTimeout", conntrack.tcp_close_wait_timeout)
+    yield from _not_negative(f"{path}.UDPTimeout", conntrack.udp_timeout)
+    yield from _not_negative(f"{path}.UDPStreamTimeout", conntrack.udp_stream_timeout)
+
+
+def _mode(mode: str, gates: Gates) -> Iterator[str]:
+    modes = {known.value for known in Mode}
+    if not gates.enabled(KUBE_PROXY_IPVS):
+        modes.discard(Mode.IPVS.value)
+    if mode and mode not in modes:
+        detail = (
+            f"must be {', '.join(sorted(modes))} or blank"
+            " (blank means the best-available proxy [currently nftables])"
+        )
+        yield invalid(f"{_P}.Mode.ProxyMode", mode, detail)
+
+
+def _client(client: ClientConnection) -> Iterator[str]:
+    path = f"{_P}.ClientConnection.Burst"
+    yield from _not_negative(path, client.burst)
+    if client.burst == 0 and client.qps > 0:
+        yield invalid(path, client.burst, "must be greater than 0 when qps is greater than 0")
+
+
+def _periods(config: KubeProxyConfiguration) -> Iterator[str]:
+    zero = Duration()
+    if config.config_sync_period <= zero:
+        yield invalid(f"{_P}.ConfigSyncPeriod", config.config_sync_period, _POSITIVE)
+    period, least = config.sync_period, config.min_sync_period
+    if period <= zero:
+        yield invalid(f"{_P}.SyncPeriod", period, _POSITIVE)
+    if least < zero:
+        yield invalid(f"{_P}.MinSyncPeriod", least, _NOT_NEGATIVE)
+    if least > period:
+        detail = f"must be greater than or equal to {_P}.MinSyncPeriod"
+        yield invalid(f"{_P}.SyncPeriod", least, detail)
+    if least > _FULL_SYNC_PERIOD:
+        detail = f"must be at most {_FULL_SYNC_PERIOD}, the period of full syncs"
+        yield invalid(f"{_P}.MinSyncPeriod", least, detail)
+
+
+def _addresses(config: KubeProxyConfiguration) -> Iterator[str]:
+    if parse_address(config.bind_address) is None:
+        detail = "not a valid textual representation of an IP address"
+        yield invalid(f"{_P}.BindAddress", config.bind_address, detail)
+    if config.healthz_bind_address:
+        yield from _host_port(f"{_P}.HealthzBindAddress", config.healthz_bind_address)
+    yield from _host_port(f"{_P}.MetricsBindAddress", config.metrics_bind_address)
+
+
+def _host_port(path: str, text: str) -> Iterator[str]:
+    try:
+        host, port = split_host_port(text)
+    except ValueTextError:
+        yield invalid(path, text, "must be IP:port")
+        return
+    if parse_address(host) is None:
+        yield invalid(path, host, "must be a valid IP")
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        yield invalid(path, port, "must be a valid port")
+
+
+def _node_port_addresses(addresses: tuple[str, ...]) -> Iterator[str]:
+    for index, address in enumerate(addresses):
+        path = f"{_P}.NodePortAddresses[{index}]"
+        if address in KEYWORDS:
+            if address in addresses[:index]:
+                yield duplicate(path, address)
+        elif parse_prefix(address) is None:
+            detail = "must be a valid CIDR or one of the keywords 'primary', 'localhost', 'all'"
+            yield invalid(path, address, detail)
+
+
+def _hidden_metrics(version: str) -> Iterator[str]:
+    """Only the minor release before ours can be asked for."""
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    previous = f"{major}.{int(minor) - 1}"
+    if version not in ("", previous):
+        detail = (
+            f"must be omitted or have the value '{previous}';"
+            " only the previous minor version is allowed"
+        )
+        inner = invalid("showHiddenMetricsForVersion", version, detail)
+        path = f"{_P}.ShowHiddenMetricsForVersion"
+        yield invalid(path, version, f"invalid showHiddenMetricsForVersion: {inner}")
+
+
+# --- local traffic ----------------------------------------------------------------------------
+
+_PAIR: Final = (
+    "must be a either a single CIDR or dual-stack pair of CIDRs"
+    " (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]"
+)
+_BLOCK: Final = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)"
+
+
+def _detect_local(config: KubeProxyConfiguration) -> Iterator[str]:
+    path = f"{_P}.DetectLocalConfiguration"
+    detect = config.detect_local
+    match config.detect_local_mode:
+        case LocalMode.BRIDGE_INTERFACE.value:
+            if not detect.bridge_interface:
+                yield invalid(f"{path}.InterfaceName", "", "must not be empty")
+        case LocalMode.INTERFACE_NAME_PREFIX.value:
+            if not detect.interface_name_prefix:
+                yield invalid(f"{path}.InterfacePrefix", "", "must not be empty")
+        case LocalMode.CLUSTER_CIDR.value:
+            yield from _cluster_cidrs(f"{path}.ClusterCIDRs", config.cluster_cidrs)
+        case LocalMode.NODE_CIDR.value | "":
+            pass
+        case unknown:
+            choices = (*(mode.value for mode in LocalMode), "")
+            yield unsupported(f"{_P}.DetectLocalMode", unknown, choices)
+
+
+def _cluster_cidrs(path: str, cidrs: tuple[str, ...]) -> Iterator[str]:
+    """None, one, or one of each family."""
+    if len(cidrs) > 2:
+        yield invalid(path, cidrs, _PAIR)
+        return
+    prefixes = [parse_prefix(cidr) for cidr in cidrs]
+    for index, (cidr, prefix) in enumerate(zip(cidrs, prefixes, strict=True)):
+        if prefix is None:
+            is_padded = parse_prefix(cidr.strip()) is not None
+            hint = "; remove the blanks around it" if is_padded else ""
+            yield invalid(f"{path}[{index}]", cidr, _BLOCK + hint)
+    families = {prefix.family for prefix in prefixes if prefix is not None}
+    if len(cidrs) == 2 and len(families) == 1 and None not in prefixes:
+        yield invalid(path, cidrs, _PAIR)

@@ -1,0 +1,121 @@
+"""Configurations that are valid but do not fit the node: a line in the log, or the end."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from kubeproxy.config.errors import ConfigError, ValueTextError, joined
+from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.nodeports import expand
+from kubeproxy.config.notice import Level, Notice
+from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
+from kubeproxy.inet import Family, family_of, pack, parse_address, parse_prefix
+
+_MESSAGE: Final = "Kube-proxy configuration may be incomplete or incorrect"
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What is known of the node when the configuration is compared with it."""
+
+    primary: Family
+    node_ips: Mapping[Family, str]
+    pod_cidrs: tuple[str, ...] = ()
+    dual_stack: bool = True
+
+
+def node_port_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[Notice, ...]:
+    """Whether NodePorts are open where nobody expects it; known before the families are."""
+    prefixes = expand(config.node_port_addresses, node.node_ips)
+    families = {prefix.family for prefix in prefixes}
+    primary, other = node.primary.value, node.primary.other.value
+    if not prefixes:
+        text = (
+            "nodePortAddresses is unset; NodePort connections will be accepted on all local IPs."
+            " Consider using `--nodeport-addresses primary`"
+        )
+    elif families == {node.primary} and _is_dual_stack(config, node):
+        text = (
+            f"cluster appears to be dual-stack but nodePortAddresses contains only {primary}"
+            f" addresses; NodePort connections will be accepted on all local {other} IPs"
+        )
+    elif node.primary not in families:
+        text = (
+            f"cluster appears to be {primary}-primary but nodePortAddresses contains only {other}"
+            f" addresses; NodePort connections will be accepted on all local {primary} IPs"
+        )
+    else:
+        return ()
+    return (Notice(Level.ERROR, _MESSAGE, {"err": text}),)
+
+
+def _is_dual_stack(config: KubeProxyConfiguration, node: NodeFacts) -> bool:
+    """Whether any list of the configuration has addresses of both families."""
+    node_port_cidrs = tuple(map(str, expand(config.node_port_addresses, node.node_ips)))
+    lists = (config.cluster_cidrs, node_port_cidrs, config.ipvs.exclude_cidrs, node.pod_cidrs)
+    return any(len(_families(cidrs)) == 2 for cidrs in lists)
+
+
+def _families(cidrs: Iterable[str]) -> set[Family]:
+    """The families of those CIDRs that are some."""
+    prefixes = map(parse_prefix, cidrs)
+    return {prefix.family for prefix in prefixes if prefix is not None}
+
+
+def family_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[Notice, ...]:
+    """Settings of the wrong family; raises ConfigError when nothing could work with them."""
+    texts = [
+        f"cluster is {node.primary.value}-{'primary' if node.dual_stack else 'only'} but {text}"
+        for text in _mismatches(config, node)
+    ]
+    if not texts:
+        return ()
+    if _is_fatal(config, node):
+        raise ConfigError(f"kube-proxy configuration is incorrect: {joined(texts)}")
+    return (Notice(Level.ERROR, _MESSAGE, {"err": joined(texts)}),)
+
+
+def _is_fatal(config: KubeProxyConfiguration, node: NodeFacts) -> bool:
+    """Whether local traffic cannot be told from other traffic at all."""
+    wrong = {node.primary.other}
+    match config.detect_local_mode:
+        case LocalMode.CLUSTER_CIDR.value:
+            return not node.dual_stack and _families(config.cluster_cidrs) == wrong
+        case LocalMode.NODE_CIDR.value:
+            return _families(node.pod_cidrs) == wrong
+        case _:
+            return False
+
+
+def _mismatches(config: KubeProxyConfiguration, node: NodeFacts) -> list[str]:
+    """The settings that are of the other family only."""
+    found = [
+        ("clusterCIDRs contains only {} addresses", _families(config.cluster_cidrs)),
+        ("node.spec.podCIDRs contains only {} addresses", _families(node.pod_cidrs)),
+        ("winkernel.sourceVip is {}", _family(config.winkernel.source_vip)),
+    ]
+    # With both families at work, these serve the other one.
+    if not node.dual_stack:
+        found += [
+            ("ipvs.excludeCIDRs contains only {} addresses", _families(config.ipvs.exclude_cidrs)),
+            ("healthzBindAddress is {}", _family(_bound_ip(config.healthz_bind_address))),
+            ("metricsBindAddress is {}", _family(_bound_ip(config.metrics_bind_address))),
+        ]
+    wrong = node.primary.other
+    return [text.format(wrong.value) for text, families in found if families == {wrong}]
+
+
+def _family(text: str) -> set[Family]:
+    """The family of an address; none when it is no address."""
+    address = parse_address(text)
+    return set() if address is None else {family_of(address)}
+
+
+def _bound_ip(text: str) -> str:
+    """The address that a server is bound to; empty when it is every address, or none."""
+    try:
+        host, _ = split_host_port(text)
+    except ValueTextError:
+        return ""
+    address = parse_address(host)
+    return address if address is not None and any(pack(address)) else ""

@@ -1,0 +1,199 @@
+"""The cluster's state from an API server: aiohttp around the list+watch machine.
+
+One task a kind, all under one task group: nothing here outlives `run`. Losing the server changes
+nothing for the consumer: nothing is delivered until it is back, and then only what changed.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from kubeproxy.errors import ApiServerError
+from kubeproxy.objects.meta import Kind
+from kubeproxy.source.access import Access, CredentialsError
+from kubeproxy.source.connection import Attempt, Connection, Limits, keep_alive
+from kubeproxy.source.events import Event
+from kubeproxy.source.failures import RefusedError, UnreachableError, describe_refusal
+from kubeproxy.source.listwatch import ListWatch, Request, Verb
+from kubeproxy.source.reports import Reports
+from kubeproxy.source.resources import (
+    ENDPOINT_SLICES,
+    SERVICE_CIDRS,
+    SERVICES,
+    Query,
+    Resource,
+    own_node,
+)
+from kubeproxy.source.setbacks import Saying, Setback, Skipped
+from kubeproxy.source.status import decode_status
+
+Deliver = Callable[[Event], None]
+_Answer = TypeVar("_Answer")
+
+BATCH = 64
+"""So many objects are delivered before others get their turn on the event loop."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What to follow, and how."""
+
+    node_name: str
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    watch_list: bool = True
+    """The feature gate WatchListClient."""
+    limits: Limits = Limits()
+
+
+def _ignore(_: Attempt) -> None:
+    """Nobody counts."""
+
+
+class ApiServer:
+    """A source that follows an API server.
+
+    Making one reads the files of the credentials: an `OperatorError` says what is wrong with them.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        settings: Settings,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        observe: Callable[[Attempt], None] = _ignore,
+    ) -> None:
+        self._settings = settings
+        self._access = access
+        self._connect = partial(Connection, access, settings.limits, environ, observe)
+        self._connection = self._connect()
+
+    async def run(self, deliver: Deliver) -> None:
+        """Deliver what happens, for each kind in order, until cancelled.
+
+        `deliver` is a plain function that must not block. What it raises ends `run`, in an
+        exception group.
+        """
+        reports = Reports(self._access)
+        async with self._connection, asyncio.TaskGroup() as tasks:
+            for resource in self._resources():
+                machine = ListWatch(resource, watch_list=self._settings.watch_list)
+                follower = _Follower(machine, resource, self._connection, reports, deliver)
+                tasks.create_task(follower.run(), name=f"follow {resource.name}")
+
+    def _resources(self) -> list[Resource]:
+        resource_of_kind = {
+            Kind.NODE: own_node(self._settings.node_name),
+            Kind.SERVICE: SERVICES,
+            Kind.ENDPOINT_SLICE: ENDPOINT_SLICES,
+            Kind.SERVICE_CIDR: SERVICE_CIDRS,
+        }
+        return [resource_of_kind[kind] for kind in self._settings.kinds]
+
+    async def get_json(self, path: str, query: Query, type_: type[_Answer]) -> _Answer:
+        """The answer to one GET, decoded to a type; for tools.
+
+        Raises an `ApiServerError` when the server cannot be reached, refuses, or answers with
+        something else.
+        """
+        async with self._connect() as connection, connection.get(path, query) as response:
+            body = await connection.read_all(response)
+        if response.status != HTTPStatus.OK:
+            status = decode_status(bytes(body), response.status)
+            text = describe_refusal(status, path, self._access.server, self._access.identity)
+            raise RefusedError(text, status)
+        try:
+            return msgspec.json.decode(body, type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ApiServerError(
+                f"{self._access.server}{path} answered with something else than expected: {error}"
+            ) from error
+
+
+class _Follower:
+    """Carries the requests of one machine to the server, and what comes back to the consumer."""
+
+    def __init__(
+        self,
+        machine: ListWatch,
+        resource: Resource,
+        connection: Connection,
+        reports: Reports,
+        deliver: Deliver,
+    ) -> None:
+        self._machine = machine
+        self._resource = resource
+        self._connection = connection
+        self._reports = reports
+        self._deliver = deliver
+        self._delivered = 0
+
+    async def run(self) -> None:
+        """Follow for ever."""
+        while True:
+            # Chance spreads the load of many nodes; nothing secret depends on it.
+            request = self._machine.next_request(time.monotonic(), random.random())  # noqa: S311
+            await asyncio.sleep(request.delay)
+            try:
+                await self._exchange(request)
+            except (UnreachableError, CredentialsError) as error:
+                now = time.monotonic()
+                if self._machine.streaming and self._machine.told:
+                    self._reports.cut(self._resource, error)
+                else:
+                    self._reports.unreachable(self._resource, error, now)
+                self._machine.broke(now)
+
+    async def _exchange(self, request: Request) -> None:
+        watch = request.verb is Verb.WATCH
+        path = self._resource.path
+        async with self._connection.get(path, request.query, watch=watch) as response:
+            if response.status != HTTPStatus.OK:
+                await self._refused(response)
+                return
+            self._reports.answered(self._resource, time.monotonic())
+            if watch:
+                await self._watch(response)
+            else:
+                body = await self._connection.read_all(response)
+                await self._say(self._machine.received_list(body))
+
+    async def _refused(self, response: aiohttp.ClientResponse) -> None:
+        body = await self._connection.read_all(response)
+        setback = self._machine.refused(decode_status(bytes(body), response.status))
+        if setback is not None:
+            await self._say([setback])
+
+    async def _watch(self, response: aiohttp.ClientResponse) -> None:
+        keep_alive(response)
+        machine = self._machine
+        await self._say(machine.opened(time.monotonic()))
+        while machine.streaming:
+            chunk = await self._connection.read_some(response, machine.patience)
+            if chunk is None:
+                setback = machine.quiet(time.monotonic())
+                await self._say([] if setback is None else [setback])
+            elif chunk:
+                await self._say(machine.receive(chunk))
+            else:
+                await self._say(machine.closed(time.monotonic()))
+
+    async def _say(self, sayings: Iterable[Saying]) -> None:
+        for saying in sayings:
+            match saying:
+                case Setback():
+                    self._reports.setback(self._resource, saying, time.monotonic())
+                case Skipped():
+                    self._reports.skipped(self._resource, saying)
+                case _:
+                    self._deliver(saying)
+            self._delivered += 1
+            if self._delivered % BATCH == 0:
+                await asyncio.sleep(0)

@@ -1,0 +1,230 @@
+"""HTTP to one API server: credentials, proxies, rate limit and patience; the edge itself.
+
+Every failure leaves here as an `ApiServerError` or `OperatorError` whose text is one line for an
+operator. What the bytes mean is not known here.
+"""
+
+import asyncio
+import contextlib
+import platform
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from kubeproxy import klog
+from kubeproxy.source.access import Access
+from kubeproxy.source.credentials import Credentials
+from kubeproxy.source.failures import UnreachableError, describe_failure
+from kubeproxy.source.proxies import proxy_for
+from kubeproxy.source.ratelimit import TokenBucket
+from kubeproxy.source.resources import Query
+from kubeproxy.version import KUBERNETES_VERSION, VERSION
+
+CONNECT_TIMEOUT = 30.0
+ANSWER_TIMEOUT = 120.0
+"""For the first byte of an answer, and between two bytes of a list."""
+KEEP_IDLE_CONNECTIONS = 90.0
+MOST_RETRIES = 10
+LONGEST_RETRY_AFTER = 300
+NOTED_LIMITER = 0.05
+SLOW_LIMITER = 1.0
+SLOW_LIMITER_PERIOD = 10.0
+
+# A peer that vanished is noticed after 45 s: as soon as upstream notices it with HTTP/2 pings.
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How many requests a second; a negative rate is no limit. Watches never wait."""
+
+    qps: float = 5.0
+    burst: int = 10
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One HTTP request, for those who count them."""
+
+    method: str
+    host: str
+    code: str
+    """The status, or `<error>` when there was none."""
+    seconds: float
+    """Until the answer began."""
+    waited: float
+    """For the rate limit."""
+    retry: bool
+    watch: bool
+
+
+def user_agent() -> str:
+    """What upstream sends: program, Kubernetes version, platform; and who it really is."""
+    machine = platform.machine()
+    where = f"linux/{_ARCHITECTURES.get(machine, machine)}"
+    return f"kube-proxy/{KUBERNETES_VERSION} ({where}) kubeproxy/{VERSION}"
+
+
+class Connection:
+    """An HTTP client of one server; an async context manager that owns all its connections.
+
+    Making one reads the files of the credentials, so that mistakes show before anything runs.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        limits: Limits,
+        environ: Mapping[str, str],
+        observe: Callable[[Attempt], None],
+    ) -> None:
+        self.access = access
+        self._host = urlsplit(access.server).netloc
+        self._observe = observe
+        self._bucket = TokenBucket(limits.qps, limits.burst)
+        self._limiter_said = 0.0
+        self._credentials = Credentials(access, environ, time.monotonic())
+        self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
+        if access.compression:
+            self._headers.append(("Accept-Encoding", "gzip"))
+        self._proxy = access.proxy_url or proxy_for(access.server, environ) or None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=256 * 1024,
+            skip_auto_headers=("Accept-Encoding",),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def get(
+        self, path: str, query: Query, *, watch: bool = False
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a GET, whatever its status, after the retries that the server asks for."""
+        response = await self._answer(path, query, watch=watch)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def _answer(self, path: str, query: Query, *, watch: bool) -> aiohttp.ClientResponse:
+        for attempt in range(MOST_RETRIES + 1):
+            response = await self._attempt(path, query, watch=watch, retry=attempt > 0)
+            pause = _retry_after(response)
+            if pause is None or attempt == MOST_RETRIES:
+                return response
+            response.close()
+            klog.info("The API server asks to come back later", v=2, seconds=pause, path=path)
+            await asyncio.sleep(pause)
+        raise AssertionError  # the last attempt returns
+
+    async def _attempt(
+        self, path: str, query: Query, *, watch: bool, retry: bool
+    ) -> aiohttp.ClientResponse:
+        waited = 0.0 if watch else await self._wait_turn(path)
+        proof = await self._credentials.prove(time.monotonic(), time.time())
+        tls = self.access.tls
+        assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
+        began = time.monotonic()
+        code = "<error>"
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT + ANSWER_TIMEOUT):
+                response = await self._session.get(
+                    URL(f"{self.access.server}{path}?{encode_query(query)}", encoded=True),
+                    headers=[*proof.headers, *self._headers],
+                    ssl=proof.context or True,
+                    server_hostname=(tls.server_name if tls else None) or None,
+                    proxy=self._proxy,
+                )
+            code = str(response.status)
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnreachableError(describe_failure(error, self.access.server)) from error
+        finally:
+            seconds = time.monotonic() - began
+            self._observe(
+                Attempt("GET", self._host, code, seconds, waited, retry=retry, watch=watch)
+            )
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.refused(proof)
+        return response
+
+    async def _wait_turn(self, path: str) -> float:
+        now = time.monotonic()
+        seconds = self._bucket.take(now)
+        v = 3
+        if seconds > SLOW_LIMITER and now - self._limiter_said >= SLOW_LIMITER_PERIOD:
+            self._limiter_said, v = now, 0
+        if seconds > NOTED_LIMITER:
+            klog.info("Waiting for the client-side rate limit", v=v, delay=seconds, path=path)
+        if seconds:
+            await asyncio.sleep(seconds)
+        return seconds
+
+    async def read_all(self, response: aiohttp.ClientResponse) -> bytearray:
+        """The whole body, in one buffer that is never copied."""
+        body = bytearray()
+        while True:
+            chunk = await self.read_some(response, ANSWER_TIMEOUT)
+            if chunk is None:
+                raise UnreachableError(f"{self.access.server} stopped in the middle of its answer")
+            if not chunk:
+                return body
+            body += chunk
+
+    async def read_some(self, response: aiohttp.ClientResponse, patience: float) -> bytes | None:
+        """The next bytes as soon as any come; empty at the end; None when none came in time."""
+        try:
+            async with asyncio.timeout(patience):
+                return await response.content.readany()
+        except aiohttp.ClientError as error:
+            raise UnreachableError(describe_failure(error, self.access.server)) from error
+        except TimeoutError:
+            return None
+        except OSError as error:
+            raise UnreachableError(describe_failure(error, self.access.server)) from error
+
+
+def keep_alive(response: aiohttp.ClientResponse) -> None:
+    """Have the kernel ask now and then whether the other side of this connection still exists."""
+    transport = response.connection.transport if response.connection is not None else None
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def encode_query(query: Query) -> str:
+    """The query as it stands in the URL."""
+    return urlencode(query, quote_via=quote, safe="")
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> int | None:
+    """Seconds that the server asks us to wait before the same request; None when it does not."""
+    later = response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= 500
+    given = response.headers.get("Retry-After", "")
+    if not later or not (given.isascii() and given.isdigit()):
+        return None
+    return min(int(given), LONGEST_RETRY_AFTER)

@@ -1,0 +1,112 @@
+"""What the log hears of an API server: what an operator needs, and no flood.
+
+An outage of the server is one line a minute for all resources together. A refusal of one resource
+is one line a minute for that resource, and rarer for one that the proxy can do without.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from kubeproxy import klog
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.source.access import Access
+from kubeproxy.source.complaints import Complaint, Cry, Relief
+from kubeproxy.source.failures import describe_refusal, describe_resource
+from kubeproxy.source.resources import Resource
+from kubeproxy.source.setbacks import Reason, Setback, Skipped
+from kubeproxy.source.status import Status
+
+PERIOD = 60.0
+PERIOD_OF_KIND = {Kind.SERVICE_CIDR: 3600.0}
+"""Servers before 1.33 do not have ServiceCIDRs, and older roles do not allow them."""
+
+_VERBOSITY = {
+    Reason.NOT_STREAMED: 2,
+    Reason.EXPIRED: 4,
+    Reason.UNFINISHED: 0,
+    Reason.ERROR_EVENT: 0,
+    Reason.SHORT: 0,
+    Reason.NO_BOOKMARK: 0,
+    Reason.NEVER_COMPLETE: 0,
+    Reason.SILENT: 2,
+    Reason.SUSPECT: 2,
+}
+
+
+class Reports:
+    """Decides what is worth a line, for all resources of one server."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._outage = Complaint(PERIOD)
+        self._refusals: dict[Kind, Complaint] = {
+            kind: Complaint(PERIOD_OF_KIND.get(kind, PERIOD)) for kind in Kind
+        }
+        self._skipped: dict[tuple[Kind, ObjectKey | None], str] = {}
+
+    def answered(self, resource: Resource, now: float) -> None:
+        """The server gave what was asked for."""
+        self._relieve(self._outage.worked(resource.kind, now), "API server is back")
+        relief = self._refusals[resource.kind].worked(resource.kind, now)
+        self._relieve(relief, f"API server serves {resource.name} again")
+
+    def unreachable(self, resource: Resource, why: Exception, now: float) -> None:
+        """Nobody answered, or there is nothing to prove ourselves with."""
+        cry = self._outage.failed(resource.kind, now)
+        if cry is not None:
+            klog.error(
+                "API server cannot be reached, the rules stay as they are",
+                err=why,
+                server=self._access.server,
+                since=_since(cry),
+            )
+
+    def cut(self, resource: Resource, why: Exception) -> None:
+        """A watch broke off and will be resumed."""
+        klog.info("Watch was cut and is resumed", v=2, resource=resource.name, reason=str(why))
+
+    def setback(self, resource: Resource, setback: Setback, now: float) -> None:
+        """Something did not go as it should."""
+        if setback.reason in (Reason.REFUSED, Reason.NOT_NOW) and setback.status is not None:
+            self._refused(resource, setback.status, now)
+            return
+        why = str(setback.status) if setback.status is not None else setback.detail
+        pairs = {"resource": resource.name} | ({"reason": why} if why else {})
+        if setback.reason in _VERBOSITY:
+            klog.info(setback.reason.value, v=_VERBOSITY[setback.reason], **pairs)
+        else:
+            klog.error(setback.reason.value, **pairs)
+
+    def _refused(self, resource: Resource, status: Status, now: float) -> None:
+        """A server that fails or does not know us does so for all resources."""
+        what = describe_resource(resource)
+        text = describe_refusal(status, what, self._access.server, self._access.identity)
+        if status.code == 401 or status.code >= 500:
+            cry = self._outage.failed(resource.kind, now)
+            message = "API server does not serve us, the rules stay as they are"
+        else:
+            self._relieve(self._outage.worked(resource.kind, now), "API server is back")
+            cry = self._refusals[resource.kind].failed(resource.kind, now)
+            message = "API server refuses a resource"
+        if cry is not None:
+            klog.error(message, err=text, since=_since(cry))
+
+    def skipped(self, resource: Resource, skipped: Skipped) -> None:
+        """An object does not decode; said once for each version of it."""
+        identity = (resource.kind, skipped.error.key)
+        if self._skipped.get(identity) != skipped.version:
+            self._skipped[identity] = skipped.version
+            klog.error(
+                "Failed to read an object, what was known of it stands",
+                err=skipped.error,
+                resourceVersion=skipped.version,
+            )
+
+    def _relieve(self, relief: Relief | None, message: str) -> None:
+        if relief is not None:
+            lasting = timedelta(seconds=round(relief.lasting, 1))
+            klog.info(message, server=self._access.server, after=lasting)
+
+
+def _since(cry: Cry) -> str:
+    began = datetime.now(UTC) - timedelta(seconds=cry.lasting)
+    return began.strftime("%Y-%m-%dT%H:%M:%SZ")
