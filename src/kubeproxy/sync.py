@@ -137,11 +137,11 @@ class FamilySync:
                 klog.error(
                     "Service port cannot be programmed, will try again",
                     err=reason,
-                    servicePort=name,
+                    servicePort=str(name),
                     ipFamily=self.family.value,
                 )
         for name in self._failed.keys() - report.failed.keys():
-            klog.info("Service port is programmed again", servicePort=name)
+            klog.info("Service port is programmed again", servicePort=str(name))
         changes = update.changes
         klog.info(
             "Synced",
@@ -171,8 +171,8 @@ class FamilySync:
         for conflict in conflicts - self._conflicts:
             klog.warning(
                 "Address is claimed by two services; the second is not served there",
-                address=conflict.key,
-                servedBy=conflict.winner,
-                notServed=conflict.loser,
+                address=str(conflict.key),
+                servedBy=str(conflict.winner),
+                notServed=str(conflict.loser),
             )
         self._conflicts = conflicts

@@ -14,7 +14,7 @@ Scalar = bool | int | float | str | None
 _TAG: Final = "tag:yaml.org,2002:"
 _TRUE: Final = frozenset({"yes", "true", "on"})
 _EXPONENT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+", re.ASCII)
-_OCTAL: Final = re.compile(r"([-+]?)0(?=[0-7])")
+_OCTAL: Final = re.compile(r"^([-+]?)0(?=[0-7])")
 
 
 def scalar(node: yaml.ScalarNode) -> Scalar:

@@ -65,7 +65,7 @@ def parse_float32(text: str) -> float:
         raise _invalid("ParseFloat", text)
     value = float(text)
     try:
-        struct.pack("f", value)
+        struct.pack("<f", value)
     except OverflowError:
         raise _invalid("ParseFloat", text, "value out of range") from None
     if math.isinf(value) and "inf" not in text.lower():

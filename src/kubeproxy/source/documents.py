@@ -84,8 +84,7 @@ def _parse_json(text: str, file: str) -> Iterator[Document]:
             raise BrokenManifest(file, line, 1, _TOO_DEEP) from error
         except _RepeatedKeyError:
             # JSON is YAML too, and that reader knows the line of every key.
-            yield from _parse_yaml(text, file)
-            return
+            return (yield from _parse_yaml(text, file))
         yield from _flatten_json(value, Document("", "", {}, line, file))
         begin = _not_space.search(text, end)
 

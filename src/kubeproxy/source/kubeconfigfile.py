@@ -124,13 +124,11 @@ class Document(msgspec.Struct, frozen=True, rename="kebab"):
 def parse_kubeconfig(text: str, directory: str) -> Document:
     """The document in the text; relative paths in it start from the directory."""
     try:
-        # Inside JSON, YAML readers stumble over tabs.
-        is_json = text.lstrip().startswith("{")
-        tree: object = msgspec.json.decode(text) if is_json else yaml.load(text, _LOADER)  # noqa: S506  # it is the safe one
+        tree = _tree(text)
         document = msgspec.convert({} if tree is None else _without_nulls(tree), Document)
     except yaml.YAMLError as error:
         raise KubeconfigError(f"not YAML: {' '.join(str(error).split())}") from error
-    except msgspec.MsgspecError as error:
+    except msgspec.ValidationError as error:
         raise KubeconfigError(f"not a kubeconfig: {error}") from error
     for kind, entries in (
         ("cluster", document.clusters),
@@ -146,6 +144,14 @@ def parse_kubeconfig(text: str, directory: str) -> Document:
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _tree(text: str) -> object:
+    """JSON is nearly YAML, but YAML readers stumble over its tabs."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return yaml.load(text, _LOADER)  # noqa: S506  # it is the safe one
 
 
 def _without_nulls(tree: object) -> object:

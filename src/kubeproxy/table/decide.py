@@ -316,4 +316,5 @@ def _choice(q: _Question, backend: Backend, share: Fraction, chosen: Route) -> C
 def _nobody(q: _Question, match: _Match, chosen: Route) -> Verdict:
     reason = Reason.NO_LOCAL_ENDPOINTS if match.entry.any else Reason.NO_ENDPOINTS
     action = Action.REJECT if chosen.nobody is Nobody.REJECT else Action.DROP
-    return q.answer(action, reason, match)
+    verdict = q.answer(action, reason, match)
+    return msgspec.structs.replace(verdict, local_policy=chosen.local_policy)

@@ -8,7 +8,7 @@ import msgspec
 
 from kubeproxy.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
-from kubeproxy.table.entries import Backend, FrontendKind
+from kubeproxy.table.entries import FrontendKind
 from kubeproxy.table.node import Mode, Node
 from kubeproxy.table.route import Source
 
@@ -65,7 +65,7 @@ class Context(msgspec.Struct, frozen=True):
     node_name: str
     node: Node
     mode: Mode
-    not_chosen: tuple[tuple[Backend, str], ...] = ()
+    not_chosen: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -90,13 +90,11 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
             )
             for choice in verdict.choices
         ),
-        not_chosen=tuple(
-            NotChosen(str(backend), reason) for backend, reason in context.not_chosen
-        ),
+        not_chosen=tuple(NotChosen(*each) for each in context.not_chosen),
         source_address=_source_address(verdict),
         affinity=_affinity(verdict),
         replies=_replies(verdict),
-        notes=(*context.notes, *_warnings(verdict, context.node)),
+        notes=(*context.notes, *_warnings(verdict, packet, context.node)),
     )
 
 
@@ -197,9 +195,15 @@ def _replies(verdict: Verdict) -> str:
             return "as for any packet that is not to a service"
 
 
-def _warnings(verdict: Verdict, node: Node) -> tuple[str, ...]:
+def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
     """What an operator should know although the verdict stands."""
     found = []
+    for choice in verdict.choices:
+        if choice.backend.address == packet.source and not choice.masquerade:
+            found.append(
+                f"{choice.backend} is the client itself, but its slice names no node or another "
+                "one: this mode does not rewrite the source then, and the connection hangs"
+            )
     remote = [choice for choice in verdict.choices if not choice.backend.local]
     bypass = any(not choice.masquerade for choice in remote)
     external = (

@@ -1,0 +1,144 @@
+"""The daemon's command line: configuration first, then the one-shot modes, then the daemon."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kubeproxy import klog
+from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
+from kubeproxy.config.flagset import Parsed, rendered
+from kubeproxy.config.load import Loaded, load, node_name, write_config
+from kubeproxy.config.log_settings import log_settings
+from kubeproxy.config.validate import validate
+from kubeproxy.config.validate_logging import validate_logging
+from kubeproxy.config.version_flag import reported_version, version_text
+from kubeproxy.daemon import Daemon, Setup, tell
+from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.errors import OperatorError
+from kubeproxy.inet import Family
+from kubeproxy.kernel.families import supported_families
+from kubeproxy.source.contract import Source
+from kubeproxy.table.node import Mode
+
+__all__ = ["main", "usage_text"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the daemon, or what the flags ask for instead."""
+    parsed = parse_flags(arguments)
+    if parsed.value("help", bool):
+        print(usage_text(), end="")  # noqa: T201  # what was asked for
+        return 0
+    version = parsed.value("version", str)
+    text = version_text(version)
+    if text is not None:
+        print(text)  # noqa: T201  # what was asked for
+        return 0
+    for line in parsed.deprecations:
+        print(line, file=sys.stderr)  # noqa: T201  # upstream writes it plain, before logging
+    content = _config_content(parsed)
+    loaded = load(parsed)
+    validate_logging(loaded.config.logging, loaded.gates)
+    klog.configure(log_settings(loaded.config.logging))
+    klog.bridge_logging()
+    for name, value in rendered(FLAGS, parsed).items():
+        klog.plain(f'FLAG: --{name}="{value}"', v=1)
+    for notice in loaded.notices:
+        tell(notice)
+    validate(loaded.config, loaded.gates)
+    target = parsed.value("write-config-to", str)
+    if target:
+        write_config(target, loaded.config)
+        klog.info("Wrote configuration", file=target)
+        return 0
+    if parsed.value("cleanup", bool):
+        raise OperatorError("--cleanup: this version writes nothing that could be cleaned up")
+    klog.info("Version info", version=reported_version(version))
+    return asyncio.run(_run_until_signal(Daemon(_setup(parsed, loaded, content))))
+
+
+def _config_content(parsed: Parsed) -> bytes:
+    """The config file as it is now; a change from here on restarts the daemon."""
+    try:
+        return Path(parsed.value("config", str)).read_bytes()
+    except OSError:
+        return b""  # loading says what is wrong with it
+
+
+def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
+    name = node_name(loaded.config, socket.gethostname())
+    manifests = parsed.value("manifests", tuple)
+    mode = Mode(loaded.config.mode)
+    dry_run = parsed.value("dry-run", bool)
+
+    def dataplane(_: Family) -> Dataplane:
+        if not dry_run:
+            raise OperatorError(
+                f"mode {mode.value}: this version does not program the kernel yet; "
+                "run it with --dry-run to see what it would do"
+            )
+        return DryRun(mode)
+
+    return Setup(
+        config=loaded.config,
+        gates=loaded.gates,
+        node_name=name,
+        source=_source(parsed, loaded, name),
+        families=supported_families(),
+        dataplane=dataplane,
+        waits_for_node=not manifests,
+        config_file=parsed.value("config", str),
+        config_content=content,
+        init_only=parsed.value("init-only", bool),
+    )
+
+
+def _source(parsed: Parsed, loaded: Loaded, name: str) -> Source:
+    """Manifests when they are given, else the API server."""
+    manifests = parsed.value("manifests", tuple)
+    if manifests:
+        from kubeproxy.source.manifests import Manifests  # noqa: PLC0415  # either or
+
+        return Manifests(manifests, name)
+    from kubeproxy.source.apiserver import ApiServer, Settings  # noqa: PLC0415  # costly to import
+    from kubeproxy.source.connection import Limits  # noqa: PLC0415
+    from kubeproxy.source.kubeconfig import find_access  # noqa: PLC0415
+
+    client = loaded.config.client_connection
+    access = find_access(client.kubeconfig, parsed.value("master", str), os.environ)
+    settings = Settings(
+        node_name=name,
+        watch_list=loaded.gates.enabled("WatchListClient"),
+        limits=Limits(client.qps, client.burst),
+    )
+    return ApiServer(access, settings)
+
+
+async def _run_until_signal(daemon: Daemon) -> int:
+    """Run; the first signal ends the daemon in order, the second at once."""
+    received: list[signal.Signals] = []
+    running = asyncio.ensure_future(daemon.run())
+
+    def stop(number: signal.Signals) -> None:
+        if received:
+            klog.flush()
+            os._exit(128 + number)
+        received.append(number)
+        klog.info("Stopping; the rules stay as they are", signal=number.name)
+        running.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return 128 + received[0]
+    return 0

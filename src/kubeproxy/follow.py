@@ -1,0 +1,85 @@
+"""A source's events -> the cluster -> the syncs that they concern.
+
+Syncs are opened when Services and EndpointSlices are both known and `ready` has been called: the
+rules of an earlier run stay in force until then.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from kubeproxy import klog
+from kubeproxy.model.cluster import NOTHING, Cluster, Problem, Touched
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.sync import FamilySync
+
+
+class Follower:
+    """Takes events in, and passes on what they touch."""
+
+    def __init__(
+        self, cluster: Cluster, syncs: Sequence[FamilySync], node_changed: Callable[[], None]
+    ) -> None:
+        self._cluster = cluster
+        self._syncs = syncs
+        self._node_changed = node_changed
+        self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
+        self._is_ready = False
+        self._is_open = False
+
+    def deliver(self, event: Event) -> None:
+        """Take in one event."""
+        touched = self._take(event)
+        if touched.node or touched.service_cidrs:
+            for sync in self._syncs:
+                sync.request()
+        for sync in self._syncs:
+            services = [key for family, key in touched.services if family is sync.family]
+            if services:
+                sync.touch(services)
+        if touched.node or event == Synced(Kind.NODE):
+            self._node_changed()
+        if isinstance(event, Synced):
+            klog.info("Caches populated", v=2, type=event.kind.value)
+            self._open_when_known()
+
+    def ready(self) -> None:
+        """This node is known well enough: syncs may begin when the cluster is known too."""
+        self._is_ready = True
+        self._open_when_known()
+
+    def _open_when_known(self) -> None:
+        known = self._cluster.synced(Kind.SERVICE, Kind.ENDPOINT_SLICE)
+        if known and self._is_ready and not self._is_open:
+            self._is_open = True
+            for sync in self._syncs:
+                sync.open()
+
+    def _take(self, event: Event) -> Touched:
+        match event:
+            case Upsert():
+                touched = self._cluster.upsert(event.kind, event.object)
+                self._report(event.kind, event.object.metadata.key, touched.problems)
+                return touched
+            case Delete():
+                self._report(event.kind, event.key, ())
+                return self._cluster.delete(event.kind, event.key)
+            case Reset():
+                self._cluster.reset(event.kind)
+                return NOTHING
+            case Synced():
+                return self._cluster.complete(event.kind)
+            case _:
+                assert_never(event)
+
+    def _report(self, kind: Kind, key: ObjectKey, problems: Iterable[Problem]) -> None:
+        """Say what of an object makes no sense: once, and not at every update of it."""
+        now = tuple(problems)
+        before = self._problems.pop((kind, key), ())
+        if now:
+            self._problems[kind, key] = now
+        for problem in now:
+            if problem not in before:
+                klog.error(
+                    "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
+                )

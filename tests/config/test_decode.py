@@ -1,0 +1,405 @@
+import json
+
+import pytest
+
+from kubeproxy.config.decode import decode
+from kubeproxy.config.duration import Duration, of_seconds
+from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.types import (
+    IPVS,
+    ClientConnection,
+    Conntrack,
+    DetectLocal,
+    FormatOptions,
+    IPTables,
+    KubeProxyConfiguration,
+    Logging,
+    NFTables,
+    OutputRouting,
+    VModuleItem,
+    Winkernel,
+)
+
+HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+EVERYTHING = f"""\
+{HEAD}
+featureGates: {{A: true, B: false}}
+clientConnection: {{kubeconfig: /k, acceptContentTypes: a, contentType: b, qps: 1.5, burst: 7}}
+logging:
+  format: json
+  flushFrequency: 7s
+  verbosity: 3
+  vmodule: [{{filePattern: x*, verbosity: 4}}]
+  options:
+    text: {{splitStream: true, infoBufferSize: 4k}}
+    json: {{splitStream: true, infoBufferSize: 512}}
+hostnameOverride: Node
+bindAddress: 10.0.0.1
+healthzBindAddress: 10.0.0.1:1
+metricsBindAddress: 10.0.0.1:2
+bindAddressHardFail: true
+enableProfiling: true
+showHiddenMetricsForVersion: "1.37"
+mode: ipvs
+iptables:
+  {{masqueradeBit: 1, masqueradeAll: true, localhostNodePorts: false, syncPeriod: 1s,
+   minSyncPeriod: 2s}}
+ipvs:
+  {{syncPeriod: 3s, minSyncPeriod: 4s, scheduler: lc, excludeCIDRs: [10.0.0.0/8], strictARP: yes,
+   tcpTimeout: 5s, tcpFinTimeout: 6s, udpTimeout: 7s}}
+nftables: {{masqueradeBit: 2, masqueradeAll: true, syncPeriod: 8s, minSyncPeriod: 9s}}
+winkernel:
+  {{networkName: n, sourceVip: v, enableDSR: true, rootHnsEndpointName: r,
+   forwardHealthCheckVip: true}}
+detectLocalMode: BridgeInterface
+detectLocal: {{bridgeInterface: br0, interfaceNamePrefix: veth}}
+clusterCIDR: 10.0.0.0/8,fd00::/8
+nodePortAddresses: [primary, 10.0.0.0/8]
+oomScoreAdj: -500
+conntrack:
+  {{maxPerCore: 1, min: 2, tcpEstablishedTimeout: 1m, tcpCloseWaitTimeout: 2m,
+   tcpBeLiberal: true, udpTimeout: 3m, udpStreamTimeout: 4m}}
+configSyncPeriod: 5m
+portRange: 1-2
+windowsRunAsService: true
+"""
+
+
+def test_every_field_is_read() -> None:
+    expected = KubeProxyConfiguration(
+        feature_gates={"A": True, "B": False},
+        client_connection=ClientConnection("/k", "a", "b", 1.5, 7),
+        logging=Logging(
+            "json",
+            of_seconds(7),
+            3,
+            (VModuleItem("x*", 4),),
+            FormatOptions(
+                OutputRouting(True, Quantity("4k", 4000)),
+                OutputRouting(True, Quantity("512", 512)),
+            ),
+        ),
+        hostname_override="Node",
+        bind_address="10.0.0.1",
+        healthz_bind_address="10.0.0.1:1",
+        metrics_bind_address="10.0.0.1:2",
+        bind_address_hard_fail=True,
+        enable_profiling=True,
+        show_hidden_metrics_for_version="1.37",
+        mode="ipvs",
+        iptables=IPTables(1, True, False, of_seconds(1), of_seconds(2)),
+        ipvs=IPVS(
+            of_seconds(3),
+            of_seconds(4),
+            "lc",
+            ("10.0.0.0/8",),
+            True,
+            of_seconds(5),
+            of_seconds(6),
+            of_seconds(7),
+        ),
+        nftables=NFTables(2, True, of_seconds(8), of_seconds(9)),
+        winkernel=Winkernel("n", "v", True, "r", True),
+        detect_local_mode="BridgeInterface",
+        detect_local=DetectLocal("br0", "veth"),
+        cluster_cidr="10.0.0.0/8,fd00::/8",
+        node_port_addresses=("primary", "10.0.0.0/8"),
+        oom_score_adj=-500,
+        conntrack=Conntrack(
+            1, 2, of_seconds(60), of_seconds(120), True, of_seconds(180), of_seconds(240)
+        ),
+        config_sync_period=of_seconds(300),
+        port_range="1-2",
+        windows_run_as_service=True,
+    )
+    assert expected == decode(EVERYTHING).config
+
+
+def test_an_empty_configuration_is_the_default() -> None:
+    assert KubeProxyConfiguration() == decode(HEAD).config
+
+
+def test_json_is_read_as_well() -> None:
+    document = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "conntrack": {"min": 5},
+    }
+    config = decode(json.dumps(document, indent="\t")).config
+    assert KubeProxyConfiguration(mode="iptables", conntrack=Conntrack(min=5)) == config
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("mode: null", id="null"),
+        pytest.param("mode: ~", id="a-tilde"),
+        pytest.param("mode:", id="nothing"),
+        pytest.param("iptables: null", id="a-section"),
+        pytest.param("iptables: {masqueradeBit: null}", id="a-pointer-field"),
+        pytest.param("nodePortAddresses: null", id="a-list"),
+        pytest.param("featureGates: null", id="a-map"),
+    ],
+)
+def test_null_is_absent(text: str) -> None:
+    assert KubeProxyConfiguration() == decode(HEAD + text).config
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("conntrack: {min: 010}", 8, id="octal"),
+        pytest.param("conntrack: {min: 0x1f}", 31, id="hexadecimal"),
+        pytest.param("conntrack: {min: 1_000}", 1000, id="underscores"),
+    ],
+)
+def test_numbers_are_yaml_numbers(text: str, expected: int) -> None:
+    assert expected == decode(HEAD + text).config.conntrack.min
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("5", 5.0, id="a-whole-number"),
+        pytest.param("1e3", 1000.0, id="an-exponent"),
+        pytest.param("1.5e+1", 15.0, id="an-exponent-with-a-sign"),
+        pytest.param(".5", 0.5, id="a-fraction"),
+        pytest.param("-.inf", float("-inf"), id="infinity"),
+    ],
+)
+def test_floats_are_numbers_of_any_form(text: str, expected: float) -> None:
+    config = decode(f"{HEAD}clientConnection: {{qps: {text}}}").config
+    assert expected == config.client_connection.qps
+
+
+@pytest.mark.parametrize("text", ["1:30", "2026-01-01", "fd00::/64", "10.0.0.0/8"])
+def test_texts_that_look_like_something_else_stay_texts(text: str) -> None:
+    assert text == decode(f"{HEAD}hostnameOverride: {text}").config.hostname_override
+
+
+def test_a_bare_flush_frequency_counts_nanoseconds() -> None:
+    logging = decode(f"{HEAD}logging: {{flushFrequency: 7}}").config.logging
+    assert logging.flush_frequency == 7
+    assert Duration(7) == logging.flush_period
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        pytest.param("", False, id="one-document"),
+        pytest.param("---\nmode: x\n", True, id="two-documents"),
+        pytest.param("---\nmode: [\n", True, id="a-second-one-with-mistakes"),
+        pytest.param("...\n", False, id="an-end-mark"),
+    ],
+)
+def test_only_the_first_document_is_used(rest: str, expected: bool) -> None:
+    decoded = decode(f"---\n{HEAD}mode: ipvs\n{rest}")
+    assert expected == decoded.more_documents
+    assert decoded.config.mode == "ipvs"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", "Object 'Kind' is missing in ''", id="an-empty-file"),
+        pytest.param("[1]", "Object 'Kind' is missing in '[1]'", id="a-list"),
+        pytest.param("mode: x", "Object 'Kind' is missing in 'mode: x'", id="no-kind"),
+        pytest.param("kind: [x]", "Object 'Kind' is missing in 'kind: [x]'", id="a-list-as-kind"),
+        pytest.param(
+            "{[1]: a, kind: x}",
+            "Object 'apiVersion' is missing in '{[1]: a, kind: x}'",
+            id="no-version",
+        ),
+        pytest.param(
+            "kind: KubeProxyConfiguration\napiVersion: kubeproxy.config.k8s.io/v1beta1",
+            'no kind "KubeProxyConfiguration" is registered for version'
+            ' "kubeproxy.config.k8s.io/v1beta1"; expected kind "KubeProxyConfiguration" of'
+            ' version "kubeproxy.config.k8s.io/v1alpha1"',
+            id="another-version",
+        ),
+        pytest.param(
+            "kind: Pod\napiVersion: v1",
+            'no kind "Pod" is registered for version "v1"; expected kind'
+            ' "KubeProxyConfiguration" of version "kubeproxy.config.k8s.io/v1alpha1"',
+            id="another-kind",
+        ),
+        pytest.param("a: [1", "yaml: line 2: did not find expected ',' or ']'", id="broken-yaml"),
+        pytest.param(
+            "a: \x01",
+            "yaml: unacceptable character #x0001: control characters are not allowed in"
+            ' "<unicode string>", position 3',
+            id="control-characters",
+        ),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        decode(text)
+    assert f"failed to decode: {expected}" == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("bogusField: 1", 'unknown field "bogusField" (line 3)', id="unknown"),
+        pytest.param(
+            "nftables: {masqueradall: true}",
+            'unknown field "nftables.masqueradall" (line 3; did you mean'
+            ' "nftables.masqueradeAll"?)',
+            id="misspelled-deep-inside",
+        ),
+        pytest.param(
+            "Mode: ipvs", 'unknown field "Mode" (line 3; did you mean "mode"?)', id="capitals"
+        ),
+        pytest.param(
+            "\nstrictARP: true",
+            'unknown field "strictARP" (line 4; did you mean "ipvs.strictARP"?)',
+            id="known-in-another-place",
+        ),
+        pytest.param(
+            "iptables: {kind: x}", 'unknown field "iptables.kind" (line 3)', id="kind-of-a-section"
+        ),
+        pytest.param("mode: a\nmode: b", 'duplicate field "mode" (lines 3 and 4)', id="set-twice"),
+        pytest.param(
+            "ipvs:\n  scheduler: a\n  scheduler: b",
+            'duplicate field "ipvs.scheduler" (lines 4 and 5)',
+            id="set-twice-deep-inside",
+        ),
+        pytest.param(
+            "conntrack: {min: abc}",
+            'cannot unmarshal string into field "conntrack.min" of type int32 (line 3)',
+            id="text-for-a-number",
+        ),
+        pytest.param(
+            "conntrack: {min: true}",
+            'cannot unmarshal bool into field "conntrack.min" of type int32 (line 3)',
+            id="a-boolean-for-a-number",
+        ),
+        pytest.param(
+            "conntrack: {min: 2147483648}",
+            'cannot unmarshal number 2147483648 into field "conntrack.min" of type int32 (line 3)',
+            id="too-large-a-number",
+        ),
+        pytest.param(
+            "conntrack: {min: 1.5}",
+            'cannot unmarshal number 1.5 into field "conntrack.min" of type int32 (line 3)',
+            id="a-fraction-for-a-whole-number",
+        ),
+        pytest.param(
+            "conntrack: {min: !!int abc}",
+            'cannot unmarshal string into field "conntrack.min" of type int32 (line 3)',
+            id="a-tag-that-lies",
+        ),
+        pytest.param(
+            "logging: {verbosity: -1}",
+            'cannot unmarshal number -1 into field "logging.verbosity" of type uint32 (line 3)',
+            id="a-negative-verbosity",
+        ),
+        pytest.param(
+            "clientConnection: {qps: fast}",
+            'cannot unmarshal string into field "clientConnection.qps" of type float32 (line 3)',
+            id="text-for-a-float",
+        ),
+        pytest.param(
+            "clientConnection: {qps: true}",
+            'cannot unmarshal bool into field "clientConnection.qps" of type float32 (line 3)',
+            id="a-boolean-for-a-float",
+        ),
+        pytest.param(
+            "enableProfiling: 1",
+            'cannot unmarshal number 1 into field "enableProfiling" of type bool (line 3)',
+            id="a-number-for-a-boolean",
+        ),
+        pytest.param(
+            "showHiddenMetricsForVersion: 1.37",
+            'cannot unmarshal number 1.37 into field "showHiddenMetricsForVersion" of type string'
+            " (line 3)",
+            id="a-number-for-text",
+        ),
+        pytest.param(
+            "configSyncPeriod: 5",
+            'cannot unmarshal number 5 into field "configSyncPeriod" of type duration (line 3)',
+            id="a-number-for-a-duration",
+        ),
+        pytest.param(
+            "configSyncPeriod: 5x",
+            'field "configSyncPeriod": time: unknown unit "x" in duration "5x" (line 3)',
+            id="a-bad-duration",
+        ),
+        pytest.param(
+            "logging: {flushFrequency: true}",
+            'cannot unmarshal bool into field "logging.flushFrequency" of type duration (line 3)',
+            id="a-boolean-for-a-duration",
+        ),
+        pytest.param(
+            "logging: {options: {text: {infoBufferSize: true}}}",
+            'cannot unmarshal bool into field "logging.options.text.infoBufferSize" of type'
+            " quantity (line 3)",
+            id="a-boolean-for-a-quantity",
+        ),
+        pytest.param(
+            "mode: [a]",
+            'cannot unmarshal array into field "mode" of type string (line 3)',
+            id="a-list-for-text",
+        ),
+        pytest.param(
+            "iptables: x",
+            'cannot unmarshal string into field "iptables" of type object (line 3)',
+            id="text-for-a-section",
+        ),
+        pytest.param(
+            "featureGates: x",
+            'cannot unmarshal string into field "featureGates" of type map[string]bool (line 3)',
+            id="text-for-a-map",
+        ),
+        pytest.param(
+            "featureGates: {A: x}",
+            'cannot unmarshal string into field "featureGates.A" of type bool (line 3)',
+            id="text-in-a-map",
+        ),
+        pytest.param(
+            "featureGates: {A: }",
+            'cannot unmarshal null into field "featureGates.A" of type bool (line 3)',
+            id="null-in-a-map",
+        ),
+        pytest.param(
+            "nodePortAddresses: {}",
+            'cannot unmarshal object into field "nodePortAddresses" of type []string (line 3)',
+            id="a-map-for-a-list",
+        ),
+        pytest.param(
+            "nodePortAddresses: [a, 5]",
+            'cannot unmarshal number 5 into field "nodePortAddresses[1]" of type string (line 3)',
+            id="a-number-in-a-list",
+        ),
+        pytest.param(
+            "logging: {vmodule: [x]}",
+            'cannot unmarshal string into field "logging.vmodule[0]" of type object (line 3)',
+            id="text-in-a-list-of-objects",
+        ),
+        pytest.param(
+            "logging: {vmodule: x}",
+            'cannot unmarshal string into field "logging.vmodule" of type []object (line 3)',
+            id="text-for-a-list-of-objects",
+        ),
+        pytest.param("[1]: x", "a key is no string (line 3)", id="a-list-as-key"),
+        pytest.param(
+            "ipvs: &a\n  scheduler: *a",
+            'cannot unmarshal object into field "ipvs.scheduler" of type string (line 3)',
+            id="a-document-that-contains-itself",
+        ),
+        pytest.param(
+            "bogus: 1\nconntrack: {min: x}",
+            '[unknown field "bogus" (line 3), cannot unmarshal string into field "conntrack.min"'
+            " of type int32 (line 4)]",
+            id="all-mistakes-at-once",
+        ),
+    ],
+)
+def test_fields_that_are_wrong_are_named(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        decode(HEAD + text)
+    assert f"failed to decode: {expected}" == str(caught.value)

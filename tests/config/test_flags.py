@@ -1,0 +1,226 @@
+import pytest
+
+from kubeproxy.config.errors import UsageError
+from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
+from kubeproxy.config.flagset import rendered
+from kubeproxy.config.from_flags import FIELDS, LOGGING_FIELDS
+from kubeproxy.config.gates import GATE_NAMES
+from kubeproxy.version import KUBERNETES_VERSION
+
+# Flags that stand for no single field.
+OTHERS = {
+    "cleanup",
+    "config",
+    "dry-run",
+    "healthz-bind-address",
+    "healthz-port",
+    "help",
+    "hostname-override",
+    "init-only",
+    "iptables-min-sync-period",
+    "iptables-sync-period",
+    "ipvs-min-sync-period",
+    "ipvs-sync-period",
+    "manifests",
+    "masquerade-all",
+    "master",
+    "metrics-bind-address",
+    "metrics-port",
+    "version",
+    "vmodule",
+    "write-config-to",
+}
+
+DEFAULTS = {
+    "bind-address": "0.0.0.0",
+    "bind-address-hard-fail": "false",
+    "cleanup": "false",
+    "cluster-cidr": "",
+    "config": "",
+    "config-sync-period": "15m0s",
+    "conntrack-max-per-core": "32768",
+    "conntrack-min": "131072",
+    "conntrack-tcp-be-liberal": "false",
+    "conntrack-tcp-timeout-close-wait": "1h0m0s",
+    "conntrack-tcp-timeout-established": "24h0m0s",
+    "conntrack-udp-timeout": "0s",
+    "conntrack-udp-timeout-stream": "0s",
+    "detect-local-mode": "",
+    "dry-run": "false",
+    "feature-gates": "",
+    "healthz-bind-address": "0.0.0.0:10256",
+    "healthz-port": "10256",
+    "help": "false",
+    "hostname-override": "",
+    "init-only": "false",
+    "iptables-localhost-nodeports": "true",
+    "iptables-masquerade-bit": "14",
+    "iptables-min-sync-period": "1s",
+    "iptables-sync-period": "30s",
+    "ipvs-exclude-cidrs": "[]",
+    "ipvs-min-sync-period": "1s",
+    "ipvs-scheduler": "",
+    "ipvs-strict-arp": "false",
+    "ipvs-sync-period": "30s",
+    "ipvs-tcp-timeout": "0s",
+    "ipvs-tcpfin-timeout": "0s",
+    "ipvs-udp-timeout": "0s",
+    "kube-api-burst": "10",
+    "kube-api-content-type": "application/vnd.kubernetes.protobuf",
+    "kube-api-qps": "5",
+    "kubeconfig": "",
+    "log-flush-frequency": "5s",
+    "log-json-info-buffer-size": "0",
+    "log-json-split-stream": "false",
+    "log-text-info-buffer-size": "0",
+    "log-text-split-stream": "false",
+    "logging-format": "text",
+    "manifests": "[]",
+    "masquerade-all": "false",
+    "master": "",
+    "metrics-bind-address": "127.0.0.1:10249",
+    "metrics-port": "10249",
+    "nodeport-addresses": "[]",
+    "oom-score-adj": "-999",
+    "pod-bridge-interface": "",
+    "pod-interface-name-prefix": "",
+    "profiling": "false",
+    "proxy-mode": "",
+    "show-hidden-metrics-for-version": "",
+    "v": "0",
+    "version": "false",
+    "vmodule": "",
+    "write-config-to": "",
+}
+
+
+def test_all_flags_have_upstreams_names_and_defaults() -> None:
+    assert rendered(FLAGS, parse_flags([])) == DEFAULTS
+
+
+def test_every_flag_leads_somewhere() -> None:
+    assert set(FIELDS) | set(LOGGING_FIELDS) | OTHERS == set(DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(["--nope"], "unknown flag: --nope", id="an-unknown-flag"),
+        pytest.param(
+            ["--bind-address", "foo"],
+            'invalid argument "foo" for "--bind-address" flag: "foo" is not a valid IP address',
+            id="no-bind-address",
+        ),
+        pytest.param(
+            ["--healthz-bind-address", "foo:1"],
+            'invalid argument "foo:1" for "--healthz-bind-address" flag: "foo" is not a valid IP'
+            " address",
+            id="no-healthz-address",
+        ),
+        pytest.param(
+            ["--iptables-sync-period", "5"],
+            'invalid argument "5" for "--iptables-sync-period" flag: time: missing unit in'
+            ' duration "5"',
+            id="no-period",
+        ),
+        pytest.param(
+            ["--conntrack-min", "abc"],
+            'invalid argument "abc" for "--conntrack-min" flag: strconv.ParseInt: parsing "abc":'
+            " invalid syntax",
+            id="no-number",
+        ),
+        pytest.param(
+            ["--feature-gates", "foo"],
+            'invalid argument "foo" for "--feature-gates" flag: malformed pair, expect'
+            " string=bool",
+            id="no-gate",
+        ),
+        pytest.param(
+            ["--feature-gates", "foo=x"],
+            'invalid argument "foo=x" for "--feature-gates" flag: invalid value of foo: x, err:'
+            ' strconv.ParseBool: parsing "x": invalid syntax',
+            id="no-state-of-a-gate",
+        ),
+        pytest.param(
+            ["--vmodule", "x"],
+            'invalid argument "x" for "--vmodule" flag: "x" does not have the pattern=N format',
+            id="no-pattern",
+        ),
+        pytest.param(
+            ["-v=x"],
+            'invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid'
+            " syntax",
+            id="no-verbosity",
+        ),
+        pytest.param(
+            ["--log-text-info-buffer-size=1K"],
+            'invalid argument "1K" for "--log-text-info-buffer-size" flag: unable to parse'
+            " quantity's suffix: the suffixes are k, M, G (powers of 1000) and Ki, Mi, Gi"
+            " (powers of 1024)",
+            id="no-size",
+        ),
+        pytest.param(
+            ["--version=v1.2.3"],
+            'invalid argument "v1.2.3" for "--version" flag: version "v1.2.3" must match'
+            " major/minor/patch of default version"
+            f' "{KUBERNETES_VERSION}"',
+            id="another-version",
+        ),
+        pytest.param(
+            ["--enable-dsr"],
+            "unknown flag: --enable-dsr: this flag exists on Windows only, and this is Linux",
+            id="a-windows-flag",
+        ),
+        pytest.param(
+            ["--logtostderr=true"],
+            "unknown flag: --logtostderr: Kubernetes removed it; logs go to standard error",
+            id="a-flag-of-the-old-log",
+        ),
+        pytest.param(
+            ["--boot-id-file=x"], "unknown flag: --boot-id-file", id="a-flag-of-cadvisor"
+        ),
+        pytest.param(
+            ["foo", "bar"],
+            '"kube-proxy" does not take any arguments, got ["foo" "bar"]',
+            id="arguments",
+        ),
+    ],
+)
+def test_command_lines_that_cannot_be_understood(arguments: list[str], expected: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_flags(arguments)
+    assert expected == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("healthz-port", "healthz-bind-address"), ("metrics-port", "metrics-bind-address")],
+)
+def test_deprecated_flags_say_what_to_use(name: str, instead: str) -> None:
+    expected = (
+        f"Flag --{name} has been deprecated, This flag is deprecated and will be removed in a"
+        f" future release. Please use --{instead} instead."
+    )
+    assert parse_flags([f"--{name}=1"]).deprecations == (expected,)
+
+
+def test_underscores_are_dashes() -> None:
+    assert parse_flags(["--proxy_mode=ipvs"]).value("proxy-mode", str) == "ipvs"
+
+
+def test_help_is_given_whatever_else_is_said() -> None:
+    assert parse_flags(["foo", "-h"]).value("help", bool)
+
+
+def test_our_own_flags() -> None:
+    parsed = parse_flags(["--manifests=a,b", "--manifests", "c", "--dry-run"])
+    assert parsed.value("manifests", tuple) == ("a", "b", "c")
+    assert parsed.value("dry-run", bool)
+
+
+def test_the_usage_text_shows_every_flag_that_should_be_used() -> None:
+    text = usage_text()
+    absent = [name for name in DEFAULTS if f"--{name}" not in text]
+    assert absent == ["healthz-port", "metrics-port"]
+    assert "windows-service" not in text
+    assert all(name in text for name in GATE_NAMES)
