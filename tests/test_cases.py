@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from world import NODE_IP, NODE_NAME, node, packet, prefix
 
 from kubeproxy.inet import Family, family_of
 from kubeproxy.model.cluster import Cluster
@@ -20,6 +19,7 @@ from kubeproxy.table.decide import Action, Verdict, decide
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode, Node
 from kubeproxy.table.rows import aligned, rows
+from world import NODE_IP, NODE_NAME, node, packet, prefix
 
 CASES = sorted(Path(__file__).with_name("cases").glob("*.case"))
 DERIVED = ("table", "packets")

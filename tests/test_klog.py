@@ -179,6 +179,11 @@ def test_a_line_names_the_file_and_line_of_its_caller(capsys: pytest.CaptureFixt
     assert [(HERE, str(line_number + step)) for step in range(4)] == found
 
 
+def test_a_pair_may_be_called_message(capsys: pytest.CaptureFixture[str]) -> None:
+    klog.info("Said", message="x")
+    assert capsys.readouterr().err.endswith('] "Said" message="x"\n')
+
+
 def test_lines_above_the_verbosity_are_not_said(capsys: pytest.CaptureFixture[str]) -> None:
     klog.configure(Settings(verbosity=2))
     klog.info("Shown", v=2)

@@ -115,24 +115,24 @@ def enabled(v: int) -> bool:
     return _enabled(v, 2)
 
 
-def info(message: str, *, v: int = 0, **pairs: object) -> None:
+def info(message: str, /, *, v: int = 0, **pairs: object) -> None:
     """Say something that is in order, at verbosity `v` and above."""
     if _enabled(v, 2):
         _emit(_record(Severity.INFO, message, pairs, v))
 
 
-def plain(text: str, *, v: int = 0) -> None:
+def plain(text: str, /, *, v: int = 0) -> None:
     """Say a line without quotes and pairs, such as `FLAG: --v="2"`."""
     if _enabled(v, 2):
         _emit(_record(Severity.INFO, text, {}, v)._replace(plain=True))
 
 
-def warning(message: str, **pairs: object) -> None:
+def warning(message: str, /, **pairs: object) -> None:
     """Say something that an operator may want to change."""
     _emit(_record(Severity.WARNING, message, pairs, 0))
 
 
-def error(message: str, *, err: BaseException | str | None = None, **pairs: object) -> None:
+def error(message: str, /, *, err: BaseException | str | None = None, **pairs: object) -> None:
     """Say what failed and why."""
     if err is not None:
         pairs = {"err": err, **pairs}

@@ -192,6 +192,7 @@ def test_a_bare_flush_frequency_counts_nanoseconds() -> None:
         pytest.param("", False, id="one-document"),
         pytest.param("---\nmode: x\n", True, id="two-documents"),
         pytest.param("---\nmode: [\n", True, id="a-second-one-with-mistakes"),
+        pytest.param("...\n%YAML 9.9\n---\n", True, id="a-second-one-that-cannot-begin"),
         pytest.param("...\n", False, id="an-end-mark"),
     ],
 )

@@ -56,5 +56,5 @@ def test_raw_is_one_line_with_everything() -> None:
 
 
 def test_the_reported_version_can_be_overridden() -> None:
-    assert KUBERNETES_VERSION == reported_version("false")
+    assert reported_version("false") == KUBERNETES_VERSION
     assert f"{KUBERNETES_VERSION}-x" == reported_version(f"{KUBERNETES_VERSION}-x")

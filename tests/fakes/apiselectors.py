@@ -15,7 +15,7 @@ class Operator(Enum):
     EXISTS = "exists"
     MISSING = "missing"
     IN = "in"
-    NOT_IN = "notin"
+    NOT_IN = "not in"
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -28,13 +28,14 @@ class Requirement(msgspec.Struct, frozen=True):
 
 _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9_./-]*[A-Za-z0-9])?"
 _VALUE = r"[A-Za-z0-9_.-]*"
+_IN = r"in\s*\((?P<values>[^()]+)\)\s*"
 _FORMS = (
     (re.compile(rf"\s*(?P<key>{_KEY})\s*"), Operator.EXISTS),
     (re.compile(rf"\s*!\s*(?P<key>{_KEY})\s*"), Operator.MISSING),
     (re.compile(rf"\s*(?P<key>{_KEY})\s*==?\s*(?P<values>{_VALUE})\s*"), Operator.IN),
     (re.compile(rf"\s*(?P<key>{_KEY})\s*!=\s*(?P<values>{_VALUE})\s*"), Operator.NOT_IN),
-    (re.compile(rf"\s*(?P<key>{_KEY})\s+in\s*\((?P<values>[^()]+)\)\s*"), Operator.IN),
-    (re.compile(rf"\s*(?P<key>{_KEY})\s+notin\s*\((?P<values>[^()]+)\)\s*"), Operator.NOT_IN),
+    (re.compile(rf"\s*(?P<key>{_KEY})\s+{_IN}"), Operator.IN),
+    (re.compile(rf"\s*(?P<key>{_KEY})\s+not{_IN}"), Operator.NOT_IN),
 )
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 _FIELD_TERM = re.compile(r"(?P<key>[A-Za-z0-9_.]+)(?P<operator>==|!=|=)(?P<value>.*)")

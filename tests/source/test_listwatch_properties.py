@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from enum import Enum
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.source.events import Delete, Reset, Synced, Upsert
 from kubeproxy.source.listwatch import ListWatch, Request, Verb
 from kubeproxy.source.resources import SERVICES
@@ -70,7 +70,7 @@ def test_a_stream_byte_by_byte_says_the_same_as_in_one_piece() -> None:
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
 def test_however_a_stream_is_cut_it_says_the_same(cuts: list[int]) -> None:
     edges = [0, *cuts, len(STREAM)]
-    pieces = [STREAM[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [STREAM[start:end] for start, end in pairwise(edges)]
     assert heard(pieces) == WHOLE
 
 
@@ -138,8 +138,8 @@ class Consumer:
     """Keeps what it had until Synced, as the contract of the events says."""
 
     def __init__(self) -> None:
-        self.objects: dict[ObjectKey, int] = {}
-        self._untold: set[ObjectKey] = set()
+        self.objects: dict[str, int] = {}
+        self._untold: set[str] = set()
 
     def hear(self, sayings: Iterable[Saying]) -> None:
         for saying in sayings:
@@ -147,14 +147,14 @@ class Consumer:
                 case Reset():
                     self._untold = set(self.objects)
                 case Upsert(object=found):
-                    key = found.metadata.key
-                    self.objects[key] = int(found.metadata.resource_version)
-                    self._untold.discard(key)
+                    name = found.metadata.name
+                    self.objects[name] = int(found.metadata.resource_version)
+                    self._untold.discard(name)
                 case Delete(key=key):
-                    self.objects.pop(key, None)
+                    self.objects.pop(key.name, None)
                 case Synced():
-                    for key in self._untold:
-                        self.objects.pop(key, None)
+                    for name in self._untold:
+                        self.objects.pop(name, None)
                 case Setback() | Skipped():
                     pass
 
@@ -219,8 +219,7 @@ def test_whatever_happens_the_consumer_ends_with_what_the_server_has(
         now += request.delay
         consumer.hear(exchange(machine, request, server, outcome, now))
         now += 30
-    had = {key.name: version for key, version in consumer.objects.items()}
-    assert server.objects == had
+    assert server.objects == consumer.objects
 
 
 @given(

@@ -21,7 +21,7 @@ from yarl import URL
 
 from kubeproxy import klog
 from kubeproxy.source.access import Access
-from kubeproxy.source.credentials import Credentials
+from kubeproxy.source.credentials import Credentials, Proof
 from kubeproxy.source.failures import UnreachableError, describe_failure
 from kubeproxy.source.proxies import proxy_for
 from kubeproxy.source.ratelimit import TokenBucket
@@ -145,30 +145,39 @@ class Connection:
     ) -> aiohttp.ClientResponse:
         waited = 0.0 if watch else await self._wait_turn(path)
         proof = await self._credentials.prove(time.monotonic(), time.time())
-        tls = self.access.tls
-        assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
         began = time.monotonic()
-        code = "<error>"
+
+        def observe(code: str) -> None:
+            seconds = time.monotonic() - began
+            self._observe(
+                Attempt("GET", self._host, code, seconds, waited, retry=retry, watch=watch)
+            )
+
+        try:
+            response = await self._send(proof, path, query)
+        except UnreachableError:
+            observe("<error>")
+            raise
+        observe(str(response.status))
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.refused(proof)
+        return response
+
+    async def _send(self, proof: Proof, path: str, query: Query) -> aiohttp.ClientResponse:
+        assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
+        url = self.access.server + path + (f"?{encode_query(query)}" if query else "")
+        tls = self.access.tls
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT + ANSWER_TIMEOUT):
-                response = await self._session.get(
-                    URL(f"{self.access.server}{path}?{encode_query(query)}", encoded=True),
+                return await self._session.get(
+                    URL(url, encoded=True),
                     headers=[*proof.headers, *self._headers],
                     ssl=proof.context or True,
                     server_hostname=(tls.server_name if tls else None) or None,
                     proxy=self._proxy,
                 )
-            code = str(response.status)
         except (aiohttp.ClientError, OSError) as error:
             raise UnreachableError(describe_failure(error, self.access.server)) from error
-        finally:
-            seconds = time.monotonic() - began
-            self._observe(
-                Attempt("GET", self._host, code, seconds, waited, retry=retry, watch=watch)
-            )
-        if response.status == HTTPStatus.UNAUTHORIZED:
-            self._credentials.refused(proof)
-        return response
 
     async def _wait_turn(self, path: str) -> float:
         now = time.monotonic()

@@ -71,11 +71,12 @@ def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = (
     """The objects of the watched kinds among the documents.
 
     One that cannot be understood is a problem of its own: the others are decoded, and it stays
-    what it was before.
+    what it was before. If not even its name can be read it may be any of those that stood there
+    before, so they all stay.
     """
-    known = {placed.identity: placed for placed in before}
     objects: list[Placed] = []
     problems: list[BrokenManifest] = []
+    doubtful: set[ObjectId | Kind] = set()
     for document in documents:
         kind = _KIND_OF_DOCUMENT.get((document.api_version, document.kind))
         if kind is None:
@@ -83,15 +84,20 @@ def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = (
         try:
             decoded = convert(kind, _with_namespace(kind, document.body))
         except UndecodableObject as error:
-            name = f" {error.key}" if error.key is not None else ""
-            reason = f"the {kind.value}{name} cannot be understood: {error.reason}"
-            problems.append(BrokenManifest(document.file, document.line, 1, reason))
-            stays = known.get((kind, error.key)) if error.key is not None else None
-            if stays is not None:
-                objects.append(stays)
+            problems.append(_problem(document, error))
+            doubtful.add(kind if error.key is None else (kind, error.key))
         else:
             objects.append(Placed(kind, decoded, document.file, document.line))
+    good = {placed.identity for placed in objects}
+    stay = [placed for placed in before if not doubtful.isdisjoint((placed.kind, placed.identity))]
+    objects += [placed for placed in stay if placed.identity not in good]
     return Decoded(tuple(objects), tuple(problems))
+
+
+def _problem(document: Document, error: UndecodableObject) -> BrokenManifest:
+    name = f" {error.key}" if error.key is not None else ""
+    reason = f"the {error.kind.value}{name} cannot be understood: {error.reason}"
+    return BrokenManifest(document.file, document.line, 1, reason)
 
 
 def _with_namespace(kind: Kind, body: Body) -> Body:

@@ -1,0 +1,97 @@
+import pytest
+
+from fakes.dataplane import FakeDataplane
+from kubeproxy.follow import Follower
+from kubeproxy.inet import Family
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.decode import convert
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.schedule import Schedule
+from kubeproxy.source.events import Delete, Reset, Synced, Upsert
+from kubeproxy.sync import FamilySync, Setting
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.node import Mode
+from world import CART, NODE_NAME, endpoint_slice, kestrel, node, service
+
+
+def upsert(kind: Kind, document: dict[str, object]) -> Upsert:
+    return Upsert(kind, convert(kind, document))
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.cluster = Cluster(NODE_NAME)
+        self.news = 0
+        self.syncs = {family: self._sync(family) for family in Family}
+        self.follower = Follower(self.cluster, tuple(self.syncs.values()), self._node_news)
+
+    def _sync(self, family: Family) -> FamilySync:
+        setting = Setting(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
+        return FamilySync(
+            self.cluster, family, FakeDataplane(), Schedule(0, 30, 3600), lambda: setting
+        )
+
+    def _node_news(self) -> None:
+        self.news += 1
+
+    @property
+    def wanted(self) -> list[Family]:
+        """Which families want a sync; asking forgets it."""
+        found = [family for family, sync in self.syncs.items() if sync.progress.requested]
+        for sync in self.syncs.values():
+            sync.progress = type(sync.progress)()
+        return found
+
+
+def test_syncs_open_when_services_and_slices_and_the_node_are_known() -> None:
+    rig = Rig()
+    rig.follower.deliver(Reset(Kind.SERVICE))
+    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    rig.follower.deliver(Synced(Kind.SERVICE))
+    assert not rig.syncs[Family.IPV4]._is_open
+    rig.follower.deliver(Synced(Kind.ENDPOINT_SLICE))
+    assert not rig.syncs[Family.IPV4]._is_open
+    rig.follower.ready()
+    assert all(sync._is_open for sync in rig.syncs.values())
+
+
+def test_an_event_wakes_only_the_family_that_it_concerns() -> None:
+    rig = Rig()
+    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    assert rig.wanted == [Family.IPV4]
+    rig.follower.deliver(
+        upsert(Kind.ENDPOINT_SLICE, endpoint_slice("L1", {"addressType": "IPv6"}))
+    )
+    assert rig.wanted == [Family.IPV6]
+    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    assert rig.wanted == []
+    rig.follower.deliver(Delete(Kind.SERVICE, CART))
+    assert rig.wanted == [Family.IPV4]
+
+
+def test_service_ranges_and_the_node_concern_both_families_at_once() -> None:
+    rig = Rig()
+    cidr: dict[str, object] = {"metadata": {"name": "k"}, "spec": {"cidrs": ["10.112.0.0/16"]}}
+    rig.follower.deliver(upsert(Kind.SERVICE_CIDR, cidr))
+    assert rig.wanted == list(Family)
+    rig.follower.deliver(upsert(Kind.NODE, kestrel()))
+    assert rig.wanted == list(Family)
+    assert rig.news == 1
+    rig.follower.deliver(Synced(Kind.NODE))
+    assert rig.news == 2
+
+
+def test_what_makes_no_sense_is_said_once_until_it_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    said = capsys.readouterr().err
+    assert said.count("the cluster IP 'x' is not an IP address") == 1
+    assert 'object="shop/cart"' in said
+    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    assert "not an IP address" in capsys.readouterr().err
+    rig.follower.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
+    assert rig.follower._problems == {}

@@ -1,0 +1,168 @@
+import asyncio
+
+import pytest
+
+from fakes.dataplane import FakeDataplane
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.objects.decode import convert
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.schedule import Schedule
+from kubeproxy.sync import FamilySync, Setting
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.node import Mode
+from waiting import until
+from world import CART, NODE_IP, cluster_of, endpoint_slice, node, service
+
+NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
+
+
+class Rig:
+    """A sync of one family with a fake kernel."""
+
+    def __init__(self, schedule: Schedule | None = None) -> None:
+        self.cluster = cluster_of(service(), endpoint_slice("L1"))
+        self.kernel = FakeDataplane()
+        self.node = node(Mode.NFTABLES)
+        self.sync = FamilySync(
+            self.cluster,
+            Family.IPV4,
+            self.kernel,
+            schedule or Schedule(0.0, 30.0, 3600.0),
+            lambda: Setting(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
+        )
+
+    def change(self, endpoints: str) -> None:
+        obj = convert(Kind.ENDPOINT_SLICE, endpoint_slice(endpoints))
+        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, obj)
+        self.sync.touch(key for _, key in touched.services)
+
+    @property
+    def backends(self) -> list[str]:
+        return [backend.address for backend in self.kernel.entries[NAME].cluster]
+
+
+async def test_the_first_sync_is_full_and_later_ones_carry_only_changes() -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    rig.change("L1 R1")
+    await rig.sync.sync()
+    assert [update.full for update in rig.kernel.updates] == [True, False]
+    assert len(rig.kernel.updates[1].changes.changed) == 1
+    assert rig.backends == ["10.64.3.11", "10.65.7.21"]
+
+
+async def test_nothing_is_asked_of_the_kernel_when_nothing_changed() -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    rig.sync.touch([CART, ObjectKey("shop", "unknown")])
+    await rig.sync.sync()
+    assert len(rig.kernel.updates) == 1
+
+
+async def test_a_changed_node_is_told_although_no_entry_changed() -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    rig.node = node(Mode.IPTABLES)
+    await rig.sync.sync()
+    assert rig.kernel.updates[1].node == rig.node
+    assert not rig.kernel.updates[1].changes
+
+
+async def test_a_failed_sync_is_followed_by_a_full_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    rig.kernel.fail = 1
+    rig.change("R1")
+    await rig.sync.sync()
+    assert "Sync failed, will try again" in capsys.readouterr().err
+    rig.change("R1 R2")
+    await rig.sync.sync()
+    assert [update.full for update in rig.kernel.updates] == [True, False, True]
+    assert rig.backends == ["10.65.7.21", "10.66.9.31"]
+
+
+async def test_a_service_that_is_refused_holds_up_nobody_and_is_tried_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    rig.cluster.upsert(
+        Kind.SERVICE, convert(Kind.SERVICE, service({"clusterIP": "10.112.0.9"}, name="basket"))
+    )
+    rig.kernel.refuse = {"cart"}
+    await rig.sync.sync()
+    assert [name.service for name in rig.kernel.entries] == ["basket"]
+    assert "the kernel does not want it" in capsys.readouterr().err
+    await rig.sync.sync()
+    assert [entry.name for entry in rig.kernel.updates[1].again] == [NAME]
+    assert not rig.kernel.updates[1].full
+    assert capsys.readouterr().err == ""  # said once
+    rig.kernel.refuse = set()
+    rig.change("R1")  # carried by the change itself, not twice
+    await rig.sync.sync()
+    assert rig.kernel.updates[2].again == ()
+    assert rig.backends == ["10.65.7.21"]
+    assert "programmed again" in capsys.readouterr().err
+    assert rig.sync.progress.failures == 0
+
+
+async def test_a_refused_service_that_goes_away_is_forgotten() -> None:
+    rig = Rig()
+    rig.kernel.refuse = {"cart"}
+    await rig.sync.sync()
+    touched = rig.cluster.delete(Kind.SERVICE, CART)
+    rig.sync.touch(key for _, key in touched.services)
+    await rig.sync.sync()
+    assert rig.kernel.updates[1].again == ()
+    assert rig.sync.progress.failures == 0
+
+
+async def test_two_services_with_one_address_are_named_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    rig.cluster.upsert(Kind.SERVICE, convert(Kind.SERVICE, service(name="zz")))
+    await rig.sync.sync()
+    await rig.sync.sync()
+    said = capsys.readouterr().err
+    assert said.count("claimed by two services") == 1
+    assert 'servedBy="shop/cart:http" notServed="shop/zz:http"' in said
+
+
+async def test_the_loop_waits_until_it_is_opened_and_coalesces_requests() -> None:
+    rig = Rig(Schedule(0.05, 30.0, 3600.0))
+    running = asyncio.ensure_future(rig.sync.run())
+    rig.change("L1 R1")
+    await asyncio.sleep(0.02)
+    assert rig.kernel.updates == []
+    rig.sync.open()
+    await until(lambda: len(rig.kernel.updates) == 1)
+    for endpoints in ("R1", "L1", "R2"):
+        rig.change(endpoints)
+    await until(lambda: len(rig.kernel.updates) == 2)
+    assert rig.backends == ["10.66.9.31"]
+    running.cancel()
+    assert await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_loop_tries_a_failed_first_sync_again_by_itself() -> None:
+    rig = Rig(Schedule(0.0, 0.01, 3600.0))
+    rig.kernel.fail = 3
+    running = asyncio.ensure_future(rig.sync.run())
+    rig.sync.open()
+    await until(lambda: bool(rig.kernel.entries))
+    assert len(rig.kernel.updates) == 4
+    running.cancel()
+    assert await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_full_syncs_come_by_themselves() -> None:
+    rig = Rig(Schedule(0.0, 30.0, 0.02))
+    running = asyncio.ensure_future(rig.sync.run())
+    rig.sync.open()
+    await until(lambda: len(rig.kernel.updates) >= 3)
+    assert all(update.full for update in rig.kernel.updates)
+    running.cancel()
+    assert await asyncio.gather(running, return_exceptions=True)
