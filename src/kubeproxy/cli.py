@@ -1,9 +1,11 @@
 """`kube-proxy`: finds the subcommand, and turns what goes wrong into a message and an exit code.
 
 Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 when what was asked
-for was done, 1 for any error, 128 plus the number of the signal that ended the daemon.
+for was done, 1 for any error, 128 plus the number of the signal that ended it.
 """
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,27 +20,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and given[0] == "explain":
         from kubeproxy.commands import explain  # noqa: PLC0415  # the daemon must start lean
 
-        return _guarded(explain.main, explain.usage_text, given[1:])
+        return _guarded(explain.main, explain.usage_text, _tell_people, given[1:])
     from kubeproxy.commands import run  # noqa: PLC0415  # the tools do not need the daemon
 
-    return _guarded(run.main, run.usage_text, given)
+    return _guarded(run.main, run.usage_text, _tell_log, given)
+
+
+def _tell_people(error: Exception) -> None:
+    print(f"Error: {error}", file=sys.stderr)  # noqa: T201  # the command line speaks to people
+
+
+def _tell_log(error: Exception) -> None:
+    klog.error("command failed", err=error)
 
 
 def _guarded(
-    command: Callable[[Sequence[str]], int], usage: Callable[[], str], arguments: Sequence[str]
+    command: Callable[[Sequence[str]], int],
+    usage: Callable[[], str],
+    tell: Callable[[Exception], None],
+    arguments: Sequence[str],
 ) -> int:
     try:
-        return command(arguments)
+        code = command(arguments)
+        sys.stdout.flush()
     except UsageError as error:
         if error.show_usage:
-            print(usage(), file=sys.stderr)  # noqa: T201  # the command line speaks to people
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
+            print(usage(), file=sys.stderr)  # noqa: T201  # as above
+        _tell_people(error)
         return 1
     except KubeProxyError as error:
-        klog.error("command failed", err=error)
+        tell(error)
         return 1
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has seen enough
+        # Whoever read our output has seen enough; the interpreter would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    else:
+        return code
     finally:
         klog.flush()

@@ -12,7 +12,10 @@ from kubeproxy.model.node import NodeState
 from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
 
 LOOPBACK_IP = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
-EVERYTHING = {Family.IPV4: parse_prefix("0.0.0.0/0"), Family.IPV6: parse_prefix("::/0")}
+EVERYTHING = {
+    Family.IPV4: Prefix("0.0.0.0", 0),  # noqa: S104  # a prefix, not an address to bind
+    Family.IPV6: Prefix("::", 0),
+}
 
 
 class NodeIPs(msgspec.Struct, frozen=True):
@@ -81,8 +84,7 @@ def node_port_ranges(
     says where node ports are wanted: here that family serves none.
     """
     if not config.node_port_addresses:
-        everything = EVERYTHING[family]
-        return (everything,) if everything else ()
+        return (EVERYTHING[family],)
     expanded = expand(config.node_port_addresses, ips.ips)
     return tuple(prefix for prefix in expanded if prefix.family is family)
 

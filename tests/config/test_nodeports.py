@@ -1,7 +1,7 @@
 import pytest
 
-from kubeproxy.config.nodeports import accepting, expand
-from kubeproxy.inet import Family, Prefix
+from kubeproxy.config.nodeports import expand
+from kubeproxy.inet import Family
 
 NODE = {Family.IPV4: "192.168.0.2", Family.IPV6: "fd00::2"}
 IPV4_ALONE = {Family.IPV4: "192.168.0.2", Family.IPV6: "::1"}
@@ -36,10 +36,3 @@ def test_keywords_are_expanded(
     addresses: list[str], node_ips: dict[Family, str], expected: list[str]
 ) -> None:
     assert expected == list(map(str, expand(addresses, node_ips)))
-
-
-def test_a_family_without_prefixes_accepts_everywhere() -> None:
-    prefixes = expand(["primary"], IPV4_ALONE)
-    assert accepting(prefixes, Family.IPV4) == (Prefix("192.168.0.2", 32),)
-    assert accepting(prefixes, Family.IPV6) == (Prefix("::", 0),)
-    assert accepting((), Family.IPV4) == (Prefix("0.0.0.0", 0),)

@@ -29,13 +29,17 @@ UNSET = (
     "nodePortAddresses is unset; NodePort connections will be accepted on all local IPs."
     " Consider using `--nodeport-addresses primary`"
 )
+UNKNOWN = (
+    "nodePortAddresses names no address, because this node's IPs are not known;"
+    " NodePort connections will not be accepted. Consider setting `--bind-address`"
+)
 ONLY_IPV4 = (
     "cluster appears to be dual-stack but nodePortAddresses contains only IPv4 addresses;"
-    " NodePort connections will be accepted on all local IPv6 IPs"
+    " NodePort connections will not be accepted on any IPv6 IP"
 )
 NOT_PRIMARY = (
     "cluster appears to be IPv4-primary but nodePortAddresses contains only IPv6 addresses;"
-    " NodePort connections will be accepted on all local IPv4 IPs"
+    " NodePort connections will not be accepted on any IPv4 IP"
 )
 
 
@@ -46,7 +50,7 @@ NOT_PRIMARY = (
         pytest.param(
             ["--nodeport-addresses=primary"],
             NodeFacts(Family.IPV4, {Family.IPV4: "127.0.0.1"}),
-            UNSET,
+            UNKNOWN,
             id="primary-of-an-unknown-address",
         ),
         pytest.param(
@@ -72,7 +76,7 @@ NOT_PRIMARY = (
         ),
     ],
 )
-def test_node_ports_that_are_open_are_mentioned(
+def test_node_ports_that_are_open_or_closed_by_surprise_are_mentioned(
     arguments: list[str], node: NodeFacts, expected: str
 ) -> None:
     assert warning(expected) == node_port_warnings(config_of(*arguments), node)

@@ -12,6 +12,7 @@ messages = st.builds(
     st.integers(0, 0xFFFF),
     st.integers(0, 2**32 - 1),
     st.binary(max_size=40),
+    st.integers(0, 2**32 - 1),
 )
 
 

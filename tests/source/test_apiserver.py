@@ -153,6 +153,19 @@ async def test_big_answers_are_compressed_and_inflated_on_the_way(server: FakeAp
         await heard.wait(lambda: "live" in heard.names())
 
 
+async def test_waiting_for_the_rate_limit_is_logged_when_it_is_long(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = Limits(0.8, 1)
+    async with following(
+        server, Kind.SERVICE, Kind.NODE, watch_list=False, limits=limits
+    ) as heard:
+        await heard.wait_synced()
+        await heard.wait_synced(Kind.NODE)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert '"Waiting for the client-side rate limit" delay=1.2' in line
+
+
 async def test_compression_can_be_switched_off(server: FakeApiServer) -> None:
     async with following(Access(server=server.url, compression=False)) as heard:
         await heard.wait_synced()
@@ -220,6 +233,19 @@ async def test_a_server_that_goes_and_comes_back_costs_nothing(server: FakeApiSe
         await heard.wait_names("a", "b")
         assert heard.tellings() == 1
     assert len(lists(server)) == 2
+
+
+async def test_what_reaches_the_server_again_brings_the_others_along(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = iter([60.0, 0.2, 60.0])  # each follower waits once, and only one of them briefly
+    monkeypatch.setattr("kubeproxy.source.backoff.Backoff.delay", lambda *_: next(waits))
+    await server.pause()
+    async with following(server, Kind.SERVICE, Kind.NODE, Kind.SERVICE_CIDR) as heard:
+        await heard.wait(lambda: len(heard.attempts) == 3)
+        await server.resume()
+        for kind in (Kind.SERVICE, Kind.NODE, Kind.SERVICE_CIDR):
+            await heard.wait_synced(kind)
 
 
 async def test_a_lost_server_is_one_line_for_all_kinds_and_one_when_it_is_back(
@@ -368,7 +394,7 @@ async def test_a_watch_list_that_never_completes_gives_way_to_a_list(
     ("code", "expected"),
     [
         pytest.param(401, "we are anonymous: check that the token or certificate", id="401"),
-        pytest.param(403, "check that ClusterRole system:node-proxier is bound to us", id="403"),
+        pytest.param(403, "such as ClusterRole system:node-proxier, is bound to us", id="403"),
         pytest.param(404, "check the server URL and its path, and that the cluster", id="404"),
         pytest.param(500, "500 InternalError: refused on purpose", id="500"),
     ],

@@ -56,6 +56,7 @@ async def talker() -> AsyncIterator[str]:
             "/closed": b"",
             "/ssh": b"SSH-2.0-OpenSSH\r\n\r\n",
             "/cut": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+            "/zip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         }
         writer.write(next(text for start, text in answers.items() if path.startswith(start)))
         await writer.drain()
@@ -72,6 +73,7 @@ async def talker() -> AsyncIterator[str]:
         pytest.param("/closed", "closed the connection without an answer", id="says-nothing"),
         pytest.param("/ssh", "does not speak HTTP as expected; check its port", id="not-http"),
         pytest.param("/cut", "closed the connection in the middle of its answer", id="cut"),
+        pytest.param("/zip", "compresses in a broken way: Error -3", id="not-gzip"),
     ],
 )
 async def test_servers_that_are_none(
@@ -80,6 +82,17 @@ async def test_servers_that_are_none(
     async with following(Access(server=talker + path), watch_list=False) as heard:
         await heard.wait(lambda: len(heard.attempts) > 1)
     assert expected in capsys.readouterr().err.splitlines()[0]
+
+
+async def test_a_server_that_stops_in_the_middle(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kubeproxy.source.answer.PATIENCE", 0.05)
+    server.faults.slow(1)
+    async with following(server, watch_list=False) as heard:
+        await heard.wait(lambda: len(heard.attempts) > 1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{server.url} stopped in the middle of its answer" in line
 
 
 async def test_requests_go_through_a_proxy(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +179,7 @@ def test_rarer_failures(error: Exception, expected: str) -> None:
     ("code", "expected"),
     [
         pytest.param(401, "; we are me: check that the token or certificate is valid", id="401"),
-        pytest.param(403, "allows list and watch of services", id="403"),
+        pytest.param(403, "such as ClusterRole system:node-proxier, is bound to us", id="403"),
         pytest.param(404, "check the server URL and its path", id="404"),
         pytest.param(400, "begins with https:// if the port speaks TLS", id="400"),
         pytest.param(409, "S refused to serve services with 409", id="others"),

@@ -198,7 +198,7 @@ def _ended(machine: ListWatch, outcome: Trouble, now: float) -> list[Saying]:
         case Trouble.CLOSED | Trouble.NONE:
             return machine.closed(now)
         case Trouble.SILENT:
-            return [setback for _ in range(6) if (setback := machine.quiet(now))]
+            return [setback for _ in range(6) for setback in machine.quiet(now)]
         case _:
             machine.broke(now)
             return []

@@ -4,28 +4,34 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from kubeproxy.commands.question import Origin, Question, questions
-from kubeproxy.commands.snapshot import Snapshot, from_api_server, from_manifests
+from kubeproxy.commands.question import Origin, Question, questions, served
+from kubeproxy.commands.snapshot import Snapshot, Wanted, from_api_server, from_manifests
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.kinds import STRING, STRINGS
 from kubeproxy.config.load import Loaded, load
 from kubeproxy.config.validate import validate
 from kubeproxy.errors import OperatorError
-from kubeproxy.inet import Family, parse_address
+from kubeproxy.inet import Family, family_of, join, parse_address
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.model.endpoint import Endpoint, Slice
+from kubeproxy.model.merge import merge
+from kubeproxy.model.serviceport import ServicePort
+from kubeproxy.model.topology import HintMode, LeftOut, Place, hint_mode
 from kubeproxy.nodefacts import Surroundings, node_ips, node_view
 from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.source.kubeconfig import find_access
-from kubeproxy.table.build import Builder
+from kubeproxy.table.build import Builder, Conflict
 from kubeproxy.table.compile import Vantage, left_out
-from kubeproxy.table.decide import Verdict, decide
+from kubeproxy.table.decide import Packet, Reason, Verdict, decide
 from kubeproxy.table.entries import Table
 from kubeproxy.table.explain import Context, Explanation, explain, render
 from kubeproxy.table.node import Mode, Node
@@ -44,7 +50,13 @@ _OWN: Final = (
         "Where to: ADDRESS:PORT[/PROTOCOL], ADDRESS, or [NAMESPACE/]SERVICE[:PORT][/PROTOCOL]."
         " May be repeated.",
     ),
-    Flag("node", STRING, "", "The node that handles the packet; default: this host."),
+    Flag(
+        "node",
+        STRING,
+        "",
+        "The node that handles the packet; default: that of the pod that sends it, else this"
+        " host.",
+    ),
     Flag(
         "interface",
         STRING,
@@ -114,29 +126,35 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _snapshot(parsed: Parsed, loaded: Loaded) -> Snapshot:
-    wanted = (parsed.value("node", str) or loaded.config.hostname_override).strip().lower()
-    hostname = socket.gethostname().strip().lower()
+    source = parsed.value("from", str)
+    is_pod = source not in {"outside", "host"} and parse_address(source) is None
+    wanted = Wanted(
+        node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
+        hostname=socket.gethostname().strip().lower(),
+        pod=source if is_pod else "",
+        allow_external_ips=loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS),
+    )
     manifests = parsed.value("manifests", tuple)
     if manifests:
-        return from_manifests(manifests, wanted, hostname)
-    kubeconfig = loaded.config.client_connection.kubeconfig
+        return from_manifests(manifests, wanted)
+    # The proxy's config file names the proxy's kubeconfig: who asks may have another.
+    kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
     master = parsed.value("master", str)
     if not kubeconfig and not master:
         kubeconfig = _users_kubeconfig(os.environ)
-    source = parsed.value("from", str)
-    is_pod = source not in {"outside", "host"} and parse_address(source) is None
-    pod = source.rpartition("/")[2] if is_pod else ""
     access = find_access(kubeconfig, master, os.environ)
-    return asyncio.run(from_api_server(access, wanted, hostname, pod))
+    return asyncio.run(from_api_server(access, wanted))
 
 
 def _users_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Where kubectl would look: this is a tool for people, unlike the daemon."""
+    """Where kubectl would look: this is a tool for people, unlike the daemon. "" inside a pod."""
     given = environ.get("KUBECONFIG", "").partition(":")[0]
     usual = Path(environ.get("HOME", "/")) / ".kube/config"
-    if not given and not usual.exists():
-        raise OperatorError("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
-    return given or str(usual)
+    if given or usual.exists():
+        return given or str(usual)
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return ""
+    raise OperatorError("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
 
 
 class View(msgspec.Struct, frozen=True):
@@ -146,59 +164,120 @@ class View(msgspec.Struct, frozen=True):
     mode: Mode
     tables: dict[Family, Table]
     nodes: dict[Family, Node]
+    conflicts: dict[Family, list[Conflict]]
 
 
 def answer(parsed: Parsed, loaded: Loaded, snapshot: Snapshot) -> list[Explanation]:
     """The explanation of each packet that was asked for."""
     cluster = snapshot.cluster
     ips = node_ips(cluster.node, loaded.config.bind_address)
-    tables, nodes = {}, {}
+    own = (*(cluster.node.ips if cluster.node else ()), *ips.ips.values())
+    view = View(snapshot, Mode(loaded.config.mode), {}, {}, {})
     for family in Family:
         builder = Builder(family)
         builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family)))
-        tables[family] = builder.table
-        own = cluster.node.ips if cluster.node else ()
         around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
-        nodes[family] = node_view(loaded.config, loaded.gates, family, around)
-    view = View(snapshot, Mode(loaded.config.mode), tables, nodes)
-    origin = Origin(ips, snapshot.pods, parsed.value("interface", str))
+        view.tables[family] = builder.table
+        view.nodes[family] = node_view(loaded.config, loaded.gates, family, around)
+        view.conflicts[family] = builder.conflicts()
+    origin = Origin(cluster.node_name, ips, snapshot.pods, parsed.value("interface", str))
     source = parsed.value("from", str)
     return [
         _explained(question, view)
         for destination in parsed.value("to", tuple)
-        for question in questions(source, destination, tables, origin)
+        for question in questions(source, destination, view.tables, origin)
     ]
 
 
 def _explained(question: Question, view: View) -> Explanation:
     packet = question.packet
-    family = Family.IPV6 if ":" in packet.destination else Family.IPV4
+    family = family_of(packet.destination)
     verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)
     context = Context(
         node_name=view.snapshot.cluster.node_name,
         node=view.nodes[family],
         mode=view.mode,
-        not_chosen=_not_chosen(verdict, family, view),
-        notes=question.notes,
+        places=_places(verdict, family, view.snapshot.cluster),
+        not_chosen=_not_chosen(verdict, family, view.snapshot.cluster),
+        notes=(*question.notes, *_notes(verdict, packet, view)),
     )
     return explain(verdict, packet, context)
 
 
-def _not_chosen(verdict: Verdict, family: Family, view: View) -> tuple[tuple[str, str], ...]:
-    """The endpoints of the service that were left out, and why."""
+def _notes(verdict: Verdict, packet: Packet, view: View) -> Iterator[str]:
+    """What the tables know about the destination beside the verdict."""
+    family = family_of(packet.destination)
+    matched = verdict.frontend
+    if matched is None:
+        keys = served(packet.destination, view.tables[family])
+        if keys:
+            yield f"services have these ports of the address: {', '.join(map(str, keys))}"
+        return
+    if verdict.reason is Reason.SOURCE_RANGES and verdict.service is not None:
+        ranges = view.tables[family].entries[verdict.service].source_ranges or ()
+        yield f"allowed are {', '.join(map(str, ranges)) or f'no {family.value} sources at all'}"
+    for conflict in view.conflicts[family]:
+        if conflict.key == (matched.address, packet.protocol, matched.port):
+            yield f"{conflict.loser} claims {conflict.key} too and does not get it"
+
+
+def _service_port(
+    verdict: Verdict, family: Family, cluster: Cluster
+) -> tuple[ServicePort, Mapping[str, Slice]] | None:
+    """The service port that the packet is addressed to, and the slices of its Service."""
     name = verdict.service
     if name is None:
-        return ()
-    cluster = view.snapshot.cluster
+        return None
     service = ObjectKey(name.namespace, name.service)
+    ports = cluster.service_ports(family, service)
+    port = next(p for p in ports if (p.name, p.protocol) == (name.port, name.protocol))
+    return port, cluster.slices(family, service)
+
+
+def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str]:
+    """The node of each endpoint of the service, as far as slices name it."""
+    found = _service_port(verdict, family, cluster)
+    if found is None:
+        return {}
+    port, slices = found
+    endpoints = merge(slices, port.name, port.protocol)
+    return {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
+
+
+_ABOUT_ENDPOINTS: Final = (
+    None,
+    Reason.NO_ENDPOINTS,
+    Reason.NO_LOCAL_ENDPOINTS,
+    Reason.NOT_CHECKED_ON_OUTPUT,
+)
+
+
+def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    """The endpoints of the service that cannot be chosen, where that is the question."""
+    found = _service_port(verdict, family, cluster)
+    if found is None or verdict.reason not in _ABOUT_ENDPOINTS:
+        return ()
+    port, slices = found
+    place = cluster.place
+    hints = hint_mode(merge(slices, port.name, port.protocol), place)
     return tuple(
-        (str(backend), why.value)
-        for port in cluster.service_ports(family, service)
-        if (port.name, port.protocol) == (name.port, name.protocol)
-        for backend, why in left_out(
-            port,
-            cluster.slices(family, service),
-            cluster.place,
-            local_policy=verdict.local_policy,
-        )
+        (join(at.endpoint.address, at.port), _why_not(at.endpoint, why, hints, place))
+        for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)
     )
+
+
+def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
+    """Why an endpoint cannot be chosen, with the names that decide it."""
+    match why:
+        case LeftOut.NOT_LOCAL if endpoint.node:
+            return f"it is on node {endpoint.node}, and the traffic policy is Local"
+        case LeftOut.NOT_LOCAL:
+            return "its slice does not say on which node it is, and the traffic policy is Local"
+        case LeftOut.NOT_HINTED if hints is HintMode.SAME_NODE:
+            nodes = ", ".join(endpoint.node_hints)
+            return f"its topology hints are for node {nodes}, and this is {place.node}"
+        case LeftOut.NOT_HINTED:
+            zones = ", ".join(endpoint.zone_hints)
+            return f"its topology hints are for zone {zones}, and this node is in {place.zone}"
+        case _:
+            return str(why.value)

@@ -5,7 +5,7 @@ the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-
 A source is an address, `outside`, `host`, or a pod (`name` or `namespace/name`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -32,19 +32,25 @@ class Target(msgspec.Struct, frozen=True):
     address: str
     protocol: Protocol | None
     port: int
+    notes: tuple[str, ...] = ()
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """A pod that a source may name."""
+    """A pod that a source may name. `node` is "" before it has one."""
 
     namespace: str
     name: str
     ips: tuple[str, ...]
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What is known of possible sources: this node, its pods, and the interface of the packet."""
+    """What is known of possible sources: this node, the pods, and the interface of the packet."""
 
+    node: str
     ips: NodeIPs
     pods: Sequence[Pod] = ()
     interface: str = ""
@@ -70,7 +76,7 @@ def questions(
             target.port,
             "" if source == "host" else origin.interface,
         )
-        found.append(Question(packet, notes))
+        found.append(Question(packet, (*target.notes, *notes)))
     if not found:
         raise OperatorError(refused)
     return found
@@ -85,10 +91,16 @@ def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
     host, port = _split_port(where)
     address = parse_address(host.strip("[]"))
     if address is None:
-        return _service_targets(host, port, protocol, tables)
+        return _service_targets(text, _Named(host, port, protocol), tables)
     if port:
         return [Target(address, protocol or Protocol.TCP, _number(port, text))]
-    return _all_ports(address, protocol, tables)
+    found = _all_ports(address, protocol, tables)
+    if not found and protocol is not None:
+        name = protocol.name
+        raise OperatorError(
+            f"--to {text}: no service serves {name} there; give ADDRESS:PORT/{name}"
+        )
+    return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
 
 
 def _split_port(where: str) -> tuple[str, str]:
@@ -108,21 +120,29 @@ def _number(port: str, text: str) -> int:
 def _all_ports(
     address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
 ) -> list[Target]:
-    """Every port that services have at the address; an ICMP echo when there is none."""
-    table = tables.get(family_of(address))
-    keys: list[FrontendKey] = []
-    for entry in table.entries.values() if table else ():
-        keys += [key for key in entry.keys() if key.address == address]  # noqa: SIM118
-    wanted = [key for key in sorted(keys) if protocol in (None, key.protocol)]
-    found = [Target(address, key.protocol, key.port) for key in wanted]
-    return found or [Target(address, None, 0)]
+    """Every port that services have at the address."""
+    keys = served(address, tables[family_of(address)])
+    wanted = [key for key in keys if protocol in (None, key.protocol)]
+    return [Target(address, key.protocol, key.port) for key in wanted]
 
 
-def _service_targets(
-    name: str, port: str, protocol: Protocol | None, tables: Mapping[Family, Table]
-) -> list[Target]:
+def served(address: str, table: Table) -> list[FrontendKey]:
+    """The destinations at an address that services have, in order."""
+    keys = (key for entry in table.entries.values() for key in entry.keys())  # noqa: SIM118  # no dict
+    return sorted({key for key in keys if key.address == address})
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A Service, by [NAMESPACE/]NAME, and which of its ports, by name or number; "" for all."""
+
+    service: str
+    port: str
+    protocol: Protocol | None
+
+
+def _service_targets(text: str, asked: _Named, tables: Mapping[Family, Table]) -> list[Target]:
     """The cluster IPs of a Service, with the ports that were asked for."""
-    namespace, slash, service = name.rpartition("/")
+    namespace, slash, service = asked.service.rpartition("/")
     of_service = [
         entry
         for table in tables.values()
@@ -131,25 +151,34 @@ def _service_targets(
     ]
     if not of_service:
         raise OperatorError(
-            f"--to {name}: no such Service is proxied; give [NAMESPACE/]NAME or an address "
+            f"--to {text}: no such Service is proxied; give [NAMESPACE/]NAME or an address "
             "(headless and ExternalName Services are not proxied)"
         )
     namespaces = sorted({entry.name.namespace for entry in of_service})
     if len(namespaces) > 1:
         choices = ", ".join(f"{each}/{service}" for each in namespaces)
-        raise OperatorError(f"--to {name}: several Services have that name: {choices}")
+        raise OperatorError(f"--to {text}: several Services have that name: {choices}")
     found = [
         target
         for entry in of_service
         for target in _cluster_ips(entry)
-        if protocol in (None, entry.protocol) and port in ("", entry.name.port, str(target.port))
+        if asked.protocol in (None, entry.protocol)
+        and asked.port in ("", entry.name.port, str(target.port))
     ]
     if not found:
-        ports = sorted(
-            {f"{t.port}/{e.protocol.name}" for e in of_service for t in _cluster_ips(e)}
-        )
-        raise OperatorError(f"--to {name}: it has no such port, but these: {', '.join(ports)}")
+        ports = [_port(e, t) for e in of_service for t in _cluster_ips(e)]
+        if not ports:
+            raise OperatorError(
+                f"--to {text}: another Service has its cluster IP; give an address"
+            )
+        listed = ", ".join(dict.fromkeys(ports))
+        raise OperatorError(f"--to {text}: the Service has no such port, but these: {listed}")
     return found
+
+
+def _port(entry: Entry, target: Target) -> str:
+    number = f"{target.port}/{entry.protocol.name}"
+    return f"{entry.name.port} ({number})" if entry.name.port else number
 
 
 def _cluster_ips(entry: Entry) -> Iterator[Target]:
@@ -161,7 +190,7 @@ def _cluster_ips(entry: Entry) -> Iterator[Target]:
 def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
     """The source address in the family, and what was assumed."""
     if text == "outside":
-        note = f"{OUTSIDE[family]} stands for a client outside the cluster"
+        note = f"{OUTSIDE[family]} stands for any client outside (--from ADDRESS names one)"
         return OUTSIDE[family], (note,)
     if text == "host":
         ip = origin.ips.ips[family]
@@ -171,14 +200,20 @@ def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tupl
     address = parse_address(text)
     if address is not None:
         if family_of(address) is not family:
-            raise OperatorError(f"--from {text} and --to are of different IP families")
+            own = family_of(address).value
+            raise OperatorError(f"--from {text}: it is {own}, but --to is {family.value}")
         return address, ()
-    return _pod_address(text, family, origin.pods), ()
+    return _pod_address(text, family, origin)
 
 
-def _pod_address(text: str, family: Family, pods: Sequence[Pod]) -> str:
+def find_pods(text: str, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that `[NAMESPACE/]NAME` may mean."""
     namespace, slash, name = text.rpartition("/")
-    found = [pod for pod in pods if pod.name == name and (not slash or pod.namespace == namespace)]
+    return [pod for pod in pods if pod.name == name and (not slash or pod.namespace == namespace)]
+
+
+def _pod_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    found = find_pods(text, origin.pods)
     if not found:
         raise OperatorError(
             f"--from {text}: it is no address, and no Pod of that name is known; give "
@@ -186,9 +221,17 @@ def _pod_address(text: str, family: Family, pods: Sequence[Pod]) -> str:
             "from there too: kubectl get pods -A -o yaml)"
         )
     if len(found) > 1:
-        choices = ", ".join(sorted(f"{pod.namespace}/{pod.name}" for pod in found))
+        choices = ", ".join(sorted(map(str, found)))
         raise OperatorError(f"--from {text}: several Pods have that name: {choices}")
-    for ip in found[0].ips:
+    pod = found[0]
+    for ip in pod.ips:
         if family_of(ip) is family:
-            return ip
+            return ip, _about_pod(pod, ip, origin.node)
     raise OperatorError(f"--from {text}: the Pod has no {family.value} address")
+
+
+def _about_pod(pod: Pod, ip: str, node: str) -> tuple[str, ...]:
+    note = f"{ip} is Pod {pod}"
+    if not pod.node or pod.node == node:
+        return (note,)
+    return (f"{note}, whose packets are handled on node {pod.node} (--node {pod.node})",)

@@ -1,19 +1,20 @@
 """The cluster at one moment, for tools: from manifests, or from an API server."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from kubeproxy.commands.question import Pod
+from kubeproxy.commands.question import Pod, find_pods
 from kubeproxy.errors import ApiServerError, OperatorError
 from kubeproxy.inet import parse_address
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access
 from kubeproxy.source.documents import Document
-from kubeproxy.source.events import Event, Reset, Synced, Upsert
+from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.source.manifestobjects import first_events
 from kubeproxy.source.manifests import Loaded, load
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from kubeproxy.source.apiserver import ApiServer
 
 API_SERVER_WAIT = 60.0
+OPTIONAL_WAIT = 3.0
+"""How long to wait for what can be missing: older clusters have no ServiceCIDRs."""
+
+SHOWN_NODES = 10
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -31,37 +36,65 @@ class Snapshot(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def choose_node(wanted: str, hostname: str, nodes: Sequence[str]) -> str:
-    """The node to look from: the one asked for, this machine, or the only one there is."""
-    if wanted:
-        if nodes and wanted not in nodes:
-            raise OperatorError(f"there is no Node {wanted}; there are: {', '.join(nodes)}")
-        return wanted
-    if hostname in nodes or not nodes:
-        return hostname
+class Wanted(msgspec.Struct, frozen=True):
+    """How to look at a cluster.
+
+    `node` is where from, "" when nobody said; `hostname` is this machine; `pod` is who sends, by
+    [NAMESPACE/]NAME, or "" when it is no pod.
+    """
+
+    node: str = ""
+    hostname: str = ""
+    pod: str = ""
+    allow_external_ips: bool = True
+
+
+def choose_node(wanted: Wanted, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
+    """The node to look from: the one asked for, the pod's, this machine, or the only one."""
+    if wanted.node:
+        if nodes and wanted.node not in nodes:
+            raise OperatorError(f"there is no Node {wanted.node}; there are: {_shown(nodes)}")
+        return wanted.node
+    of_pods = {pod.node for pod in find_pods(wanted.pod, pods)}
+    if len(of_pods) == 1 and of_pods.issubset(nodes):
+        return of_pods.pop()
+    if wanted.hostname in nodes or not nodes:
+        return wanted.hostname
     if len(nodes) == 1:
         return nodes[0]
-    raise OperatorError(f"from which node? Give --node with one of: {', '.join(nodes)}")
+    raise OperatorError(f"on which node is the packet? Give --node with one of: {_shown(nodes)}")
 
 
-def from_manifests(paths: Sequence[str], wanted: str, hostname: str) -> Snapshot:
+def _shown(nodes: Sequence[str]) -> str:
+    more = len(nodes) - SHOWN_NODES
+    return ", ".join(nodes[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def from_manifests(paths: Sequence[str], wanted: Wanted) -> Snapshot:
     """The cluster that manifests describe."""
     loaded = load(paths)
     nodes = sorted(key.name for kind, key in loaded.objects if kind is Kind.NODE)
-    name = choose_node(wanted, hostname, nodes)
-    cluster = Cluster(name)
+    found = (_pod(document) for document in loaded.documents if document.kind == "Pod")
+    pods = tuple(pod for pod in found if pod is not None)
+    name = choose_node(wanted, nodes, pods)
+    cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
     remarks = [*_remarks(loaded, name, nodes)]
     for event in first_events(loaded.objects):
         remarks += _take(cluster, event)
-    pods = (_pod(document) for document in loaded.documents if document.kind == "Pod")
-    return Snapshot(cluster, tuple(pod for pod in pods if pod is not None), tuple(remarks))
+    return Snapshot(cluster, pods, tuple(remarks))
 
 
-def _remarks(loaded: Loaded, name: str, nodes: Sequence[str]) -> list[str]:
-    remarks = [f"skipped: {problem}" for problem in loaded.problems]
+def _remarks(loaded: Loaded, name: str, nodes: Sequence[str]) -> Iterator[str]:
+    """What an answer from these manifests cannot be relied on for."""
+    for problem in loaded.problems:
+        yield f"skipped: {problem}"
+    for twice in loaded.duplicates:
+        where = f"in {twice.ignored} and in {twice.used}"
+        yield f"{twice.kind.value} {twice.key} is {where}: the latter counts"
     if name not in nodes:
-        remarks.append(f"no Node {name} in the manifests: its addresses and zone are not known")
-    return remarks
+        yield f"no Node {name} in the manifests: its addresses and zone are not known"
+    if not any(kind is Kind.ENDPOINT_SLICE for kind, _ in loaded.objects):
+        yield "no EndpointSlices in the manifests: no Service has endpoints"
 
 
 def _take(cluster: Cluster, event: Event) -> list[str]:
@@ -74,8 +107,10 @@ def _take(cluster: Cluster, event: Event) -> list[str]:
             cluster.reset(event.kind)
         case Synced():
             cluster.complete(event.kind)
-        case _:
+        case Delete():
             cluster.delete(event.kind, event.key)
+        case _:
+            assert_never(event)
     return []
 
 
@@ -88,18 +123,23 @@ class _PodStatus(msgspec.Struct, frozen=True):
     pod_ips: tuple[_PodIP, ...] | None = msgspec.field(name="podIPs", default=None)
 
 
-class _PodMeta(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = "default"
+class _PodSpec(msgspec.Struct, frozen=True):
+    node_name: str | None = msgspec.field(name="nodeName", default=None)
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str | None = None
 
 
 class _PodObject(msgspec.Struct, frozen=True):
-    metadata: _PodMeta = _PodMeta()
+    metadata: _Meta
+    spec: _PodSpec | None = None
     status: _PodStatus | None = None
 
 
 class _Named(msgspec.Struct, frozen=True):
-    metadata: _PodMeta = _PodMeta()
+    metadata: _Meta
 
 
 class _PodList(msgspec.Struct, frozen=True):
@@ -121,49 +161,58 @@ def _to_pod(pod: _PodObject) -> Pod:
     status = pod.status or _PodStatus()
     texts = [status.pod_ip or "", *(each.ip for each in status.pod_ips or ())]
     ips = dict.fromkeys(ip for ip in map(parse_address, texts) if ip is not None)
-    return Pod(pod.metadata.namespace, pod.metadata.name, tuple(ips))
+    node = (pod.spec.node_name if pod.spec else None) or ""
+    return Pod(pod.metadata.namespace or "default", pod.metadata.name, tuple(ips), node)
 
 
-async def from_api_server(access: Access, wanted: str, hostname: str, pod: str) -> Snapshot:
-    """The cluster that an API server tells of, and the Pods of that name."""
+async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
+    """The cluster that an API server tells of, and the Pods of the wanted name."""
     from kubeproxy.source.apiserver import ApiServer, Settings  # noqa: PLC0415  # costly to import
 
     asking = ApiServer(access, Settings(node_name=""))
     nodes = await asking.get_json("/api/v1/nodes", (), _NodeList)
-    name = choose_node(wanted, hostname, sorted(node.metadata.name for node in nodes.items))
-    cluster = Cluster(name)
+    pods = await _pods(asking, wanted.pod)
+    name = choose_node(wanted, sorted(node.metadata.name for node in nodes.items), pods)
+    cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
     remarks: list[str] = []
-    known = asyncio.Event()
+    news = asyncio.Event()
 
     def deliver(event: Event) -> None:
         remarks.extend(_take(cluster, event))
-        if cluster.synced(*Kind):
-            known.set()
+        news.set()
 
-    following = asyncio.ensure_future(ApiServer(access, Settings(node_name=name)).run(deliver))
     try:
-        async with asyncio.timeout(API_SERVER_WAIT):
-            await asyncio.wait(
-                (following, waiting := asyncio.ensure_future(known.wait())),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-    except TimeoutError:
-        if not cluster.synced(Kind.SERVICE, Kind.ENDPOINT_SLICE):
+        async with asyncio.TaskGroup() as tasks:
+            source = ApiServer(access, Settings(node_name=name))
+            following = tasks.create_task(source.run(deliver))
+            await _wait_told(cluster, news, access.server)
+            following.cancel()
+    except* ApiServerError as group:
+        raise group.exceptions[0] from None
+    missing = [kind.value for kind in Kind if not cluster.synced(kind)]
+    if missing:
+        remarks.append(f"{' and '.join(missing)} objects could not be read: they count as absent")
+    return Snapshot(cluster, pods, tuple(remarks))
+
+
+async def _wait_told(cluster: Cluster, news: asyncio.Event, server: str) -> None:
+    """Wait for what every answer needs, and a little for the rest."""
+    needed = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+    for kinds, seconds in ((needed, API_SERVER_WAIT), (tuple(Kind), OPTIONAL_WAIT)):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not cluster.synced(*kinds):
+                    news.clear()
+                    await news.wait()
+        if not cluster.synced(*needed):
             raise ApiServerError(
-                f"{access.server} did not tell all Services and EndpointSlices within "
-                f"{API_SERVER_WAIT:g} s"
-            ) from None
-        remarks.append("Nodes or ServiceCIDRs could not be read: what depends on them is missing")
-    finally:
-        waiting.cancel()
-        following.cancel()
-        await asyncio.gather(following, waiting, return_exceptions=True)
-    return Snapshot(cluster, await _pods(asking, pod), tuple(remarks))
+                f"{server} did not tell of all Services and EndpointSlices within {seconds:g} s"
+            )
 
 
-async def _pods(asking: "ApiServer", name: str) -> tuple[Pod, ...]:
-    if not name:
+async def _pods(asking: "ApiServer", text: str) -> tuple[Pod, ...]:
+    if not text:
         return ()
-    query = (("fieldSelector", f"metadata.name={name}"),)
+    query = (("fieldSelector", f"metadata.name={text.rpartition('/')[2]}"),)
     pods = await asking.get_json("/api/v1/pods", query, _PodList)
     return tuple(map(_to_pod, pods.items))

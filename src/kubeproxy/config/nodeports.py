@@ -38,9 +38,3 @@ def _primary(node_ips: Mapping[Family, str]) -> Iterable[Prefix]:
         address = node_ips.get(family)
         if address is not None and not contains(_LOOPBACK[family], address):
             yield Prefix(address, family.bits)
-
-
-def accepting(prefixes: Iterable[Prefix], family: Family) -> tuple[Prefix, ...]:
-    """The prefixes of one family; all its addresses when none is listed."""
-    listed = tuple(prefix for prefix in prefixes if prefix.family is family)
-    return listed or (_EVERYTHING[family],)

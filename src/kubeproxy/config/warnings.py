@@ -25,11 +25,20 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def node_port_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[Notice, ...]:
-    """Whether NodePorts are open where nobody expects it; known before the families are."""
+    """Whether NodePorts are open or closed where nobody expects it.
+
+    Upstream opens a family that the list does not name; here such a family serves no NodePorts,
+    so the texts differ.
+    """
     prefixes = expand(config.node_port_addresses, node.node_ips)
     families = {prefix.family for prefix in prefixes}
     primary, other = node.primary.value, node.primary.other.value
-    if not prefixes:
+    if not prefixes and config.node_port_addresses:
+        text = (
+            "nodePortAddresses names no address, because this node's IPs are not known;"
+            " NodePort connections will not be accepted. Consider setting `--bind-address`"
+        )
+    elif not prefixes:
         text = (
             "nodePortAddresses is unset; NodePort connections will be accepted on all local IPs."
             " Consider using `--nodeport-addresses primary`"
@@ -37,12 +46,12 @@ def node_port_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple
     elif families == {node.primary} and _is_dual_stack(config, node):
         text = (
             f"cluster appears to be dual-stack but nodePortAddresses contains only {primary}"
-            f" addresses; NodePort connections will be accepted on all local {other} IPs"
+            f" addresses; NodePort connections will not be accepted on any {other} IP"
         )
     elif node.primary not in families:
         text = (
             f"cluster appears to be {primary}-primary but nodePortAddresses contains only {other}"
-            f" addresses; NodePort connections will be accepted on all local {primary} IPs"
+            f" addresses; NodePort connections will not be accepted on any {primary} IP"
         )
     else:
         return ()

@@ -13,13 +13,13 @@ from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 
 from kubeproxy.errors import ApiServerError
 from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access, CredentialsError
-from kubeproxy.source.connection import Attempt, Connection, Limits, keep_alive
+from kubeproxy.source.answer import Answer
+from kubeproxy.source.connection import Attempt, Connection, Limits
 from kubeproxy.source.events import Event
 from kubeproxy.source.failures import RefusedError, UnreachableError, describe_refusal
 from kubeproxy.source.listwatch import ListWatch, Request, Verb
@@ -103,10 +103,10 @@ class ApiServer:
         Raises an `ApiServerError` when the server cannot be reached, refuses, or answers with
         something else.
         """
-        async with self._connect() as connection, connection.get(path, query) as response:
-            body = await connection.read_all(response)
-        if response.status != HTTPStatus.OK:
-            status = decode_status(bytes(body), response.status)
+        async with self._connect() as connection, connection.get(path, query) as answer:
+            body = await answer.read_all()
+        if answer.status != HTTPStatus.OK:
+            status = decode_status(bytes(body), answer.status)
             text = describe_refusal(status, path, self._access.server, self._access.identity)
             raise RefusedError(text, status)
         try:
@@ -137,49 +137,59 @@ class _Follower:
 
     async def run(self) -> None:
         """Follow for ever."""
+        lost = False
         while True:
             # Chance spreads the load of many nodes; nothing secret depends on it.
             request = self._machine.next_request(time.monotonic(), random.random())  # noqa: S311
-            await asyncio.sleep(request.delay)
+            if lost:  # what reaches one of us reaches all of us
+                await self._connection.wait_reachable(request.delay)
+            else:
+                await asyncio.sleep(request.delay)
+            lost = False
             try:
                 await self._exchange(request)
             except (UnreachableError, CredentialsError) as error:
-                now = time.monotonic()
-                if self._machine.streaming and self._machine.told:
-                    self._reports.cut(self._resource, error)
-                else:
-                    self._reports.unreachable(self._resource, error, now)
-                self._machine.broke(now)
+                self._failed(error)
+                lost = isinstance(error, UnreachableError)
+
+    def _failed(self, error: Exception) -> None:
+        now = time.monotonic()
+        if self._machine.streaming and self._machine.told:
+            self._reports.cut(self._resource, error)
+        else:
+            self._reports.unreachable(self._resource, error, now)
+        self._machine.broke(now)
 
     async def _exchange(self, request: Request) -> None:
         watch = request.verb is Verb.WATCH
         path = self._resource.path
-        async with self._connection.get(path, request.query, watch=watch) as response:
-            if response.status != HTTPStatus.OK:
-                await self._refused(response)
+        async with self._connection.get(path, request.query, watch=watch) as answer:
+            if answer.status != HTTPStatus.OK:
+                await self._refused(answer)
                 return
-            self._reports.answered(self._resource, time.monotonic())
             if watch:
-                await self._watch(response)
-            else:
-                body = await self._connection.read_all(response)
-                await self._say(self._machine.received_list(body))
+                await self._watch(answer)
+                return
+            body = await answer.read_all()
+            self._reports.answered(self._resource, time.monotonic())
+            await self._say(self._machine.received_list(body))
 
-    async def _refused(self, response: aiohttp.ClientResponse) -> None:
-        body = await self._connection.read_all(response)
-        setback = self._machine.refused(decode_status(bytes(body), response.status))
+    async def _refused(self, answer: Answer) -> None:
+        status = decode_status(bytes(await answer.read_all()), answer.status)
+        setback = self._machine.refused(status)
         if setback is not None:
             await self._say([setback])
 
-    async def _watch(self, response: aiohttp.ClientResponse) -> None:
-        keep_alive(response)
+    async def _watch(self, answer: Answer) -> None:
+        answer.keep_alive()
         machine = self._machine
         await self._say(machine.opened(time.monotonic()))
         while machine.streaming:
-            chunk = await self._connection.read_some(response, machine.patience)
+            if machine.told:
+                self._reports.answered(self._resource, time.monotonic())
+            chunk = await answer.read_some(machine.patience)
             if chunk is None:
-                setback = machine.quiet(time.monotonic())
-                await self._say([] if setback is None else [setback])
+                await self._say(machine.quiet(time.monotonic()))
             elif chunk:
                 await self._say(machine.receive(chunk))
             else:

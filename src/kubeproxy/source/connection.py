@@ -7,7 +7,6 @@ operator. What the bytes mean is not known here.
 import asyncio
 import contextlib
 import platform
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
@@ -21,6 +20,7 @@ from yarl import URL
 
 from kubeproxy import klog
 from kubeproxy.source.access import Access
+from kubeproxy.source.answer import Answer
 from kubeproxy.source.credentials import Credentials, Proof
 from kubeproxy.source.failures import UnreachableError, describe_failure
 from kubeproxy.source.proxies import proxy_for
@@ -30,16 +30,13 @@ from kubeproxy.version import KUBERNETES_VERSION, VERSION
 
 CONNECT_TIMEOUT = 30.0
 ANSWER_TIMEOUT = 120.0
-"""For the first byte of an answer, and between two bytes of a list."""
+"""For the first byte of an answer."""
 KEEP_IDLE_CONNECTIONS = 90.0
 MOST_RETRIES = 10
 LONGEST_RETRY_AFTER = 300
 NOTED_LIMITER = 0.05
 SLOW_LIMITER = 1.0
 SLOW_LIMITER_PERIOD = 10.0
-
-# A peer that vanished is noticed after 45 s: as soon as upstream notices it with HTTP/2 pings.
-KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
@@ -97,6 +94,7 @@ class Connection:
             self._headers.append(("Accept-Encoding", "gzip"))
         self._proxy = access.proxy_url or proxy_for(access.server, environ) or None
         self._session: aiohttp.ClientSession | None = None
+        self._reachable = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -105,6 +103,7 @@ class Connection:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=256 * 1024,
             skip_auto_headers=("Accept-Encoding",),
+            auto_decompress=False,
         )
         return self
 
@@ -119,15 +118,13 @@ class Connection:
             await session.close()
 
     @contextlib.asynccontextmanager
-    async def get(
-        self, path: str, query: Query, *, watch: bool = False
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def get(self, path: str, query: Query, *, watch: bool = False) -> AsyncIterator[Answer]:
         """The answer to a GET, whatever its status, after the retries that the server asks for."""
-        response = await self._answer(path, query, watch=watch)
+        answer = Answer(await self._answer(path, query, watch=watch), self.access.server)
         try:
-            yield response
+            yield answer
         finally:
-            response.close()
+            answer.close()
 
     async def _answer(self, path: str, query: Query, *, watch: bool) -> aiohttp.ClientResponse:
         for attempt in range(MOST_RETRIES + 1):
@@ -156,8 +153,10 @@ class Connection:
         try:
             response = await self._send(proof, path, query)
         except UnreachableError:
+            self._reachable.clear()
             observe("<error>")
             raise
+        self._reachable.set()
         observe(str(response.status))
         if response.status == HTTPStatus.UNAUTHORIZED:
             self._credentials.refused(proof)
@@ -191,38 +190,11 @@ class Connection:
             await asyncio.sleep(seconds)
         return seconds
 
-    async def read_all(self, response: aiohttp.ClientResponse) -> bytearray:
-        """The whole body, in one buffer that is never copied."""
-        body = bytearray()
-        while True:
-            chunk = await self.read_some(response, ANSWER_TIMEOUT)
-            if chunk is None:
-                raise UnreachableError(f"{self.access.server} stopped in the middle of its answer")
-            if not chunk:
-                return body
-            body += chunk
-
-    async def read_some(self, response: aiohttp.ClientResponse, patience: float) -> bytes | None:
-        """The next bytes as soon as any come; empty at the end; None when none came in time."""
-        try:
-            async with asyncio.timeout(patience):
-                return await response.content.readany()
-        except aiohttp.ClientError as error:
-            raise UnreachableError(describe_failure(error, self.access.server)) from error
-        except TimeoutError:
-            return None
-        except OSError as error:
-            raise UnreachableError(describe_failure(error, self.access.server)) from error
-
-
-def keep_alive(response: aiohttp.ClientResponse) -> None:
-    """Have the kernel ask now and then whether the other side of this connection still exists."""
-    transport = response.connection.transport if response.connection is not None else None
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEPALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    async def wait_reachable(self, at_most: float) -> None:
+        """Wait until another request got an answer since the last failure, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most):
+                await self._reachable.wait()
 
 
 def encode_query(query: Query) -> str:

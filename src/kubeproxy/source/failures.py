@@ -118,8 +118,8 @@ def describe_refusal(status: Status, what: str, server: str, identity: str) -> s
             )
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{text}; we are {identity}: check that ClusterRole system:node-proxier is bound"
-                f" to us and allows list and watch of {what}"
+                f"{text}; we are {identity}: check that a role that allows this, such as"
+                " ClusterRole system:node-proxier, is bound to us"
             )
         case HTTPStatus.NOT_FOUND:
             return f"{text}; check the server URL and its path, and that the cluster serves {what}"

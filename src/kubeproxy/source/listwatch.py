@@ -100,8 +100,11 @@ class ListWatch:
         self._kind = resource.kind
         self._first_step = _Step.WATCH_LIST if watch_list else _Step.LIST
         self._step = self._first_step
-        self._pause = False
-        self._backoff = Backoff()
+        # How to wait before the next request: a server that just came back is not to be blamed
+        # for its absence when everything must be told anew, so that those waits count apart.
+        self._pause: Backoff | None = None
+        self._reconnecting = Backoff()
+        self._telling_anew = Backoff()
         self._seconds = 0
         # Up to where all has been told, and whether a server has rejected that.
         self._version = ""
@@ -141,8 +144,8 @@ class ListWatch:
 
     def next_request(self, now: float, chance: float) -> Request:
         """What to ask next; `chance` in [0, 1) spreads the waits and the lives of watches."""
-        delay = self._backoff.delay(now, chance) if self._pause else 0.0
-        self._pause = False
+        delay = self._pause.delay(now, chance) if self._pause is not None else 0.0
+        self._pause = None
         self._seconds = int(300 + 300 * chance)
         version = self._version if self._version_usable else ""
         if self._step is _Step.LIST:
@@ -182,7 +185,7 @@ class ListWatch:
             self._version_usable = False
             return None
         if status.code == HTTPStatus.TOO_MANY_REQUESTS:
-            self._pause = True
+            self._pause = self._reconnecting
             return Setback(Reason.NOT_NOW, status)
         self._step = _Step.LIST
         return Setback(Reason.NOT_STREAMED, status)
@@ -201,23 +204,24 @@ class ListWatch:
         if status.stale:
             return self._tell_anew(Reason.EXPIRED, status)
         if status.not_now:
-            self._stream, self._pause = None, True
+            self._stream, self._pause = None, self._reconnecting
             return Setback(Reason.NOT_NOW, status)
         return self._tell_anew(otherwise, status)
 
     def broke(self, now: float) -> None:
         """Nobody answered, or the answer was cut; what was told stays told."""
         stream, self._stream = self._stream, None
-        watched = stream is not None and self._step is _Step.WATCH
-        self._pause = stream is None or not watched or now - stream.opened < SHORTEST_WATCH
         if self._step is _Step.WATCH_LIST:
             self._ledger.abandon()
+        long = stream is not None and now - stream.opened >= SHORTEST_WATCH
+        if not (long and self._step is _Step.WATCH):
+            self._pause = self._reconnecting
 
     def _tell_anew(
         self, reason: Reason, status: Status | None = None, detail: str = ""
     ) -> Setback:
         """Begin from the beginning, after a pause."""
-        self._step, self._pause = self._first_step, True
+        self._step, self._pause = self._first_step, self._telling_anew
         self._token, self._whole = "", False
         self._stream = None
         self._ledger.abandon()
@@ -319,21 +323,22 @@ class ListWatch:
             # of etcd that can last for days.
             return [self._tell_anew(Reason.SUSPECT)]
         self._stream = None
-        self._pause = lived < SHORTEST_WATCH
+        if lived < SHORTEST_WATCH:
+            self._pause = self._reconnecting
         return []
 
-    def quiet(self, now: float) -> Setback | None:
+    def quiet(self, now: float) -> list[Setback]:
         """Nothing came for `patience` seconds."""
         stream = self._stream
         if stream is None:
-            return None
+            return []
         if self._step is not _Step.WATCH_LIST:
             self.broke(now)
-            return Setback(Reason.SILENT)
+            return [Setback(Reason.SILENT)]
         stream.waits += 1
         if stream.waits < FIRST_BOOKMARK_TRIES:
-            return Setback(Reason.NO_BOOKMARK)
-        return self._list_instead(Reason.NEVER_COMPLETE)
+            return [Setback(Reason.NO_BOOKMARK)]
+        return [self._list_instead(Reason.NEVER_COMPLETE)]
 
     def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
         event = decode_event(line)

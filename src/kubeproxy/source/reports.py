@@ -77,10 +77,10 @@ class Reports:
             klog.error(setback.reason.value, **pairs)
 
     def _refused(self, resource: Resource, status: Status, now: float) -> None:
-        """A server that fails or does not know us does so for all resources."""
+        """A server that fails, or does not know us or our words, does so for all resources."""
         what = describe_resource(resource)
         text = describe_refusal(status, what, self._access.server, self._access.identity)
-        if status.code == 401 or status.code >= 500:
+        if status.code in (400, 401) or status.code >= 500:
             cry = self._outage.failed(resource.kind, now)
             message = "API server does not serve us, the rules stay as they are"
         else:

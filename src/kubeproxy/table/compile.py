@@ -80,12 +80,12 @@ def _compile_port(
 
 def left_out(
     port: ServicePort, slices: Mapping[str, Slice], place: Place, *, local_policy: bool
-) -> tuple[tuple[Backend, LeftOut], ...]:
+) -> tuple[tuple[PortEndpoint, LeftOut], ...]:
     """The endpoints of a port that a traffic policy does not use, and why. For explaining."""
     endpoints = merge(slices, port.name, port.protocol)
     usable = usable_endpoints(port, endpoints, place)
     reasons = ((at, why_left_out(at, usable, local_policy=local_policy)) for at in endpoints)
-    return tuple((_backend(at), why) for at, why in reasons if why is not None)
+    return tuple((at, why) for at, why in reasons if why is not None)
 
 
 def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:

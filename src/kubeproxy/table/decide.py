@@ -51,19 +51,38 @@ class Action(Enum):
 class Reason(Enum):
     """Why a packet is not forwarded, or not touched."""
 
-    NO_ENDPOINTS = "the service has no endpoint that could serve"
+    NO_ENDPOINTS = "the service has no endpoint that can serve"
     NO_LOCAL_ENDPOINTS = (
         "the traffic policy is Local and no endpoint on this node can serve, "
-        "though others elsewhere could"
+        "though some elsewhere can"
     )
     SOURCE_RANGES = "the source is in none of spec.loadBalancerSourceRanges"
-    UNDEFINED_PORT = "the service has this address but no such port and protocol"
+    UNDEFINED_PORT = "a service has this address, but not this port and protocol"
     UNALLOCATED = "the address is in a service range, but no service has it"
     LOCALHOST_OFF = "node ports of the loopback address are not served"
     LOCALHOST_NOT_TCP = "node ports of the loopback address are served for TCP only"
+    LOCALHOST_ONE_ADDRESS = "of all loopback addresses only 127.0.0.1 and ::1 serve node ports"
     NOT_NODE_PORT_ADDRESS = "node ports are not served on this address (nodePortAddresses)"
-    NOT_CHECKED_ON_OUTPUT = "iptables mode does not check what the node itself sends there"
+    NOT_CHECKED_ON_OUTPUT = (
+        "the service has no endpoint that can serve, but iptables mode does not check what the "
+        "node itself sends to external addresses"
+    )
+    NOT_OWN_ADDRESS = (
+        "the port is a node port, but the address is not known as one of this node, "
+        "and no service has it"
+    )
     NO_FRONTEND = "no service has this address, protocol and port"
+
+
+class Quirk(Enum):
+    """Why ipvs mode treats a source address otherwise than the frontend asks for."""
+
+    LOOPBACK = "ipvs mode never rewrites a loopback address"
+    FROM_CLUSTER_IP = "the source is itself a cluster IP: this node used it to reach the service"
+    NODE_PORT_NUMBER = (
+        "the port is also the number of a node port, and ipvs mode rewrites the source "
+        "wherever that number is dialled, cluster IPs included"
+    )
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -84,14 +103,9 @@ class Verdict(msgspec.Struct, frozen=True):
     service: ServicePortName | None = None
     frontend: Frontend | None = None
     choices: tuple[Choice, ...] = ()
-    why: Why | None = None
+    why: Why | Quirk | None = None
     local_policy: bool = False
     affinity_seconds: int = 0
-
-    @property
-    def backends(self) -> frozenset[Backend]:
-        """The backends that may be chosen."""
-        return frozenset(choice.backend for choice in self.choices)
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -123,7 +137,9 @@ def decide(packet: Packet, table: Table, node: Node, mode: Mode) -> Verdict:
         verdict = step(question)
         if verdict is not None:
             return verdict
-    return question.answer(Action.PASS, Reason.NO_FRONTEND)
+    is_node_port = _match(question, "", packet.port) is not None
+    reason = Reason.NOT_OWN_ADDRESS if is_node_port else Reason.NO_FRONTEND
+    return question.answer(Action.PASS, reason)
 
 
 def classify(packet: Packet, node: Node) -> Source:
@@ -163,7 +179,7 @@ def _iptables_nobody(q: _Question, match: _Match, chosen: Route) -> Verdict | No
         node_port = _node_port(q)
         if node_port is not None and node_port.action is Action.FORWARD:
             return node_port
-    elif q.source is Source.HOST and chosen.nobody is Nobody.REJECT:
+    elif q.source is Source.HOST:
         return q.answer(Action.PASS, Reason.NOT_CHECKED_ON_OUTPUT, match)
     return _nobody(q, match, chosen)
 
@@ -178,7 +194,9 @@ def _node_port(q: _Question) -> Verdict | None:
         # The no-endpoint rules of iptables mode match every local address.
         if q.mode is Mode.IPTABLES and not chosen.backends:
             return _nobody(q, match, chosen)
-        return q.answer(Action.PASS, Reason.NOT_NODE_PORT_ADDRESS, match)
+        loopback = q.node.is_loopback(q.packet.destination)
+        reason = Reason.LOCALHOST_OFF if loopback else Reason.NOT_NODE_PORT_ADDRESS
+        return q.answer(Action.PASS, reason, match)
     return _forward(q, match, chosen) if chosen.backends else _nobody(q, match, chosen)
 
 
@@ -191,10 +209,13 @@ def _loopback_node_port(q: _Question) -> Verdict | None:
         return q.answer(Action.REJECT, Reason.LOCALHOST_OFF, match)
     if q.packet.protocol is not Protocol.TCP:
         return q.answer(Action.REJECT, Reason.LOCALHOST_NOT_TCP, match)
+    if q.packet.destination not in {"127.0.0.1", "::1"}:
+        return q.answer(Action.PASS, Reason.LOCALHOST_ONE_ADDRESS, match)
     entry = match.entry
     backends = entry.local if entry.external_local else entry.cluster
-    if not backends or q.packet.destination not in {"127.0.0.1", "::1"}:
-        return q.answer(Action.PASS, Reason.NO_ENDPOINTS, match)
+    if not backends:  # the proxy listens only while it has somebody to connect to
+        verdict = q.answer(Action.PASS, _why_nobody(entry), match)
+        return msgspec.structs.replace(verdict, local_policy=entry.external_local)
     share = Fraction(1, len(backends))
     return Verdict(
         Action.LOCAL_PROXY,
@@ -269,52 +290,54 @@ def _is_allowed(q: _Question, entry: Entry) -> bool:
 
 def _route(q: _Question, match: _Match) -> Route:
     setup = Masquerading(detector=q.node.detector is not None, all=q.node.masquerade_all)
-    chosen = route(match.entry, match.frontend.kind, q.source, setup, q.mode)
-    if q.mode is Mode.IPVS:
-        return msgspec.structs.replace(chosen, masquerade=_ipvs_masquerade(q, match, chosen))
-    return chosen
+    return route(match.entry, match.frontend.kind, q.source, setup, q.mode)
 
 
-def _ipvs_masquerade(q: _Question, match: _Match, chosen: Route) -> bool:
-    """The three oddities of ipvs mode: loopback, sources that are cluster IPs, node ports."""
+def _ipvs_quirk(q: _Question, match: _Match, chosen: Route) -> Quirk | None:
+    """What makes ipvs mode decide against the route about the source address, if anything."""
     if q.node.is_loopback(q.packet.source):
-        return False
+        return Quirk.LOOPBACK if chosen.masquerade else None
     if chosen.masquerade or match.frontend.kind.external:
-        return chosen.masquerade
+        return None
     if q.node.detector is None and q.table.is_cluster_ip(q.packet.source):
-        return True
+        return Quirk.FROM_CLUSTER_IP
     # Masquerading of node ports matches the number on any local address, and a cluster IP is one.
     node_port = _match(q, "", q.packet.port)
-    return (
-        node_port is not None
-        and not node_port.entry.external_local
-        and q.packet.protocol is not Protocol.SCTP
-    )
+    if node_port is None or node_port.entry.external_local:
+        return None
+    return None if q.packet.protocol is Protocol.SCTP else Quirk.NODE_PORT_NUMBER
 
 
 def _forward(q: _Question, match: _Match, chosen: Route) -> Verdict:
     share = Fraction(1, len(chosen.backends))
+    quirk = _ipvs_quirk(q, match, chosen) if q.mode is Mode.IPVS else None
+    masquerade = chosen.masquerade if quirk is None else not chosen.masquerade
     return Verdict(
         Action.FORWARD,
         q.source,
         service=match.entry.name,
         frontend=match.frontend,
-        choices=tuple(_choice(q, backend, share, chosen) for backend in chosen.backends),
-        why=chosen.why,
+        choices=tuple(
+            _choice(q, backend, share, masquerade=masquerade) for backend in chosen.backends
+        ),
+        why=quirk or chosen.why,
         local_policy=chosen.local_policy,
         affinity_seconds=match.entry.affinity_seconds,
     )
 
 
-def _choice(q: _Question, backend: Backend, share: Fraction, chosen: Route) -> Choice:
+def _choice(q: _Question, backend: Backend, share: Fraction, *, masquerade: bool) -> Choice:
     itself = q.packet.source == backend.address
     # Only iptables mode recognises an endpoint of this node whose slice names no node.
     hairpin = itself and (backend.local or q.mode is Mode.IPTABLES)
-    return Choice(backend, share, chosen.masquerade or hairpin, hairpin)
+    return Choice(backend, share, masquerade or hairpin, hairpin)
+
+
+def _why_nobody(entry: Entry) -> Reason:
+    return Reason.NO_LOCAL_ENDPOINTS if entry.any else Reason.NO_ENDPOINTS
 
 
 def _nobody(q: _Question, match: _Match, chosen: Route) -> Verdict:
-    reason = Reason.NO_LOCAL_ENDPOINTS if match.entry.any else Reason.NO_ENDPOINTS
     action = Action.REJECT if chosen.nobody is Nobody.REJECT else Action.DROP
-    verdict = q.answer(action, reason, match)
+    verdict = q.answer(action, _why_nobody(match.entry), match)
     return msgspec.structs.replace(verdict, local_policy=chosen.local_policy)

@@ -146,15 +146,13 @@ class Table:
     cost what changed. Only `diff.patch` writes to it.
     """
 
-    def __init__(self, family: Family, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, family: Family) -> None:
         self.family = family
         self.entries: dict[ServicePortName, Entry] = {}
         self.health_checks: dict[ServiceName, HealthCheck] = {}
         self._names: dict[FrontendKey, ServicePortName] = {}
         self._cluster_ips: Counter[str] = Counter()
         self._service_ips: Counter[str] = Counter()
-        for entry in entries:
-            self.put(entry)
 
     def put(self, entry: Entry) -> None:
         """Add the entry, or replace the one of its name."""
@@ -190,10 +188,6 @@ class Table:
         """The entry that a destination leads to."""
         name = self._names.get(key)
         return None if name is None else self.entries[name]
-
-    def owner(self, key: FrontendKey) -> ServicePortName | None:
-        """The service port that has the destination."""
-        return self._names.get(key)
 
     def is_cluster_ip(self, address: str) -> bool:
         """Whether some service port, with or without endpoints, has this cluster IP."""

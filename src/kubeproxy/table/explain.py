@@ -4,12 +4,13 @@ Everything that is said here was decided elsewhere: `decide` gives the verdict, 
 endpoints were left out. This file only finds the words.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from kubeproxy.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
-from kubeproxy.table.entries import FrontendKind
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Mode, Node, PodInterface
 from kubeproxy.table.route import Source
 
 
@@ -21,35 +22,46 @@ class NotChosen(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Candidate(msgspec.Struct, frozen=True, rename="camel"):
-    """An endpoint that may be chosen."""
+    """An endpoint that may be chosen. `node` is "" when its slice does not name one."""
 
     endpoint: str
     percent: float
+    node: str
     on_this_node: bool
     source_rewritten: bool
     hairpin: bool
 
 
 class Matched(msgspec.Struct, frozen=True, rename="camel"):
-    """The service port and the frontend that the packet is addressed to."""
+    """The service port and the frontend that the packet is addressed to.
+
+    The address is "" for a node port, which every node-port address of the node serves.
+    """
 
     namespace: str
     service: str
-    port: str
+    port_name: str
     frontend: str
     address: str
+    port: int
+    protocol: str
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """All that can be said of one packet."""
+    """All that can be said of one packet.
+
+    `reason` is a short name for programs; `summary` says it in words.
+    """
 
     node: str
     mode: str
     source: str
     source_class: str
     destination: str
+    client: str
     verdict: str
     summary: str
+    reason: str = ""
     matched: Matched | None = None
     endpoints: tuple[Candidate, ...] = ()
     not_chosen: tuple[NotChosen, ...] = ()
@@ -60,11 +72,16 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the words need beside the verdict."""
+    """What the words need beside the verdict.
+
+    `places` are the nodes of the service's endpoints, `not_chosen` the endpoints that cannot be
+    chosen with the reasons, both by the endpoint's `address:port`.
+    """
 
     node_name: str
     node: Node
     mode: Mode
+    places: Mapping[str, str] = {}
     not_chosen: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -77,13 +94,16 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
         source=packet.source,
         source_class=verdict.source.value,
         destination=_destination(packet),
+        client=_client(verdict.source, packet, context.node),
         verdict=verdict.action.value,
         summary=_summary(verdict),
+        reason=verdict.reason.name.lower().replace("_", "-") if verdict.reason else "",
         matched=_matched(verdict),
         endpoints=tuple(
             Candidate(
                 endpoint=str(choice.backend),
                 percent=round(float(choice.share) * 100, 1),
+                node=context.places.get(str(choice.backend), ""),
                 on_this_node=choice.backend.local,
                 source_rewritten=choice.masquerade,
                 hairpin=choice.hairpin,
@@ -108,25 +128,45 @@ def _matched(verdict: Verdict) -> Matched | None:
     service, frontend = verdict.service, verdict.frontend
     if service is None or frontend is None:
         return None
-    address = frontend.address or "any node-port address"
-    where = join(address, frontend.port) if frontend.address else f"{address}, {frontend.port}"
     return Matched(
         namespace=service.namespace,
         service=service.service,
-        port=service.port,
+        port_name=service.port,
         frontend=frontend.kind.value,
-        address=f"{where}/{service.protocol.name}",
+        address=frontend.address,
+        port=frontend.port,
+        protocol=service.protocol.name,
     )
+
+
+def _client(source: Source, packet: Packet, node: Node) -> str:
+    """Whom the client is taken for, and why."""
+    detector = node.detector
+    if source is Source.HOST:
+        return "this node itself: the address is one of its own"
+    if detector is None:
+        return (
+            f"outside, as every pod would be: no pod range is known for {node.family.value}; "
+            "give explain the proxy's --config, or --cluster-cidr"
+        )
+    if isinstance(detector, PodInterface):
+        where = packet.interface or "an interface that is not known (--interface)"
+        return f"{_A[source]}: it enters the node through {where}, and pods use {detector}"
+    if source is Source.POD:
+        return f"a pod: the address is in {detector}"
+    return f"outside: the address is neither this node's nor in {detector}"
+
+
+_A = {Source.POD: "a pod", Source.OUTSIDE: "outside"}
 
 
 def _summary(verdict: Verdict) -> str:
     because = f": {verdict.reason.value}" if verdict.reason else ""
-    count = len(verdict.choices)
     match verdict.action:
         case Action.FORWARD:
-            return f"forwarded to {_one_of(count)}, chosen for each new connection"
+            return f"forwarded to {_one_of(verdict)}"
         case Action.LOCAL_PROXY:
-            return f"accepted by kube-proxy itself, which connects to {_one_of(count)}"
+            return f"accepted by kube-proxy itself, which connects to {_one_of(verdict)}"
         case Action.REJECT:
             return f"rejected with ICMP port unreachable{because}"
         case Action.DROP:
@@ -135,8 +175,12 @@ def _summary(verdict: Verdict) -> str:
             return f"not touched, ordinary routing applies{because}"
 
 
-def _one_of(count: int) -> str:
-    return "the only endpoint" if count == 1 else f"one of {count} endpoints"
+def _one_of(verdict: Verdict) -> str:
+    count = len(verdict.choices)
+    if count == 1:
+        return "the only endpoint that can be chosen"
+    each = "client" if verdict.affinity_seconds else "connection"
+    return f"one of {count} endpoints, chosen anew for each {each}"
 
 
 def _source_address(verdict: Verdict) -> str:
@@ -144,18 +188,19 @@ def _source_address(verdict: Verdict) -> str:
         return "the endpoint sees an address of this node, because the proxy connects to it"
     if verdict.action is not Action.FORWARD:
         return ""
-    reason = verdict.why.value if verdict.why else "unknown"
-    if all(choice.masquerade and not choice.hairpin for choice in verdict.choices):
-        return f"rewritten to an address of this node: {reason}"
-    itself = [str(choice.backend) for choice in verdict.choices if choice.hairpin]
-    if not itself:
-        return f"kept: {reason}"
-    hairpin = f"rewritten if the client reaches itself ({itself[0]}), so that it sees its reply"
-    if len(itself) == len(verdict.choices):
-        return hairpin
+    reason = f": {verdict.why.value}" if verdict.why else ""
+    rewritten = "rewritten to an address of this node"
     others = [choice for choice in verdict.choices if not choice.hairpin]
-    rest = "rewritten" if others[0].masquerade else "kept"
-    return f"{rest}: {reason}; {hairpin}"
+    if not others:
+        return f"{rewritten}: {_HAIRPIN}"
+    if others[0].masquerade:
+        return f"{rewritten}{reason}"
+    itself = [str(choice.backend) for choice in verdict.choices if choice.hairpin]
+    but = f"; but {rewritten} for {', '.join(itself)}: {_HAIRPIN}" if itself else ""
+    return f"kept{reason}{but}"
+
+
+_HAIRPIN = "the client reaches itself, and its reply has to come back through this node"
 
 
 def _affinity(verdict: Verdict) -> str:
@@ -178,48 +223,62 @@ def _replies(verdict: Verdict) -> str:
         case Action.FORWARD:
             if all(choice.masquerade for choice in verdict.choices):
                 return (
-                    "come back to this node, which restores both addresses: "
-                    "the client sees the service's"
+                    "go to this node, which restores both addresses: the client gets them from "
+                    "the address that it dialled"
                 )
             return (
-                "must pass this node, which puts the service's address back: "
-                "the client sees no other"
+                "go to the client's own address; this node, which they must pass, restores the "
+                "address that the client dialled"
             )
         case Action.LOCAL_PROXY:
-            return "come back through the proxy's connection"
+            return "go through the two connections of the proxy"
         case Action.REJECT:
-            return "the client gets an error at once"
+            return "none: the client gets an error at once (connection refused)"
         case Action.DROP:
-            return "none: the client waits for its time-out"
+            return "none: the client waits until it times out"
         case Action.PASS:
-            return "as for any packet that is not to a service"
+            return "not touched either"
 
 
 def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
     """What an operator should know although the verdict stands."""
-    found = []
-    for choice in verdict.choices:
-        if choice.backend.address == packet.source and not choice.masquerade:
-            found.append(
-                f"{choice.backend} is the client itself, but its slice names no node or another "
-                "one: this mode does not rewrite the source then, and the connection hangs"
-            )
-    remote = [choice for choice in verdict.choices if not choice.backend.local]
-    bypass = any(not choice.masquerade for choice in remote)
-    external = (
-        verdict.frontend is not None and verdict.frontend.kind is not FrontendKind.CLUSTER_IP
-    )
-    if bypass and external and verdict.source is not Source.HOST:
+    found = [
+        f"{choice.backend} is the client itself, but its slice does not say that it is on this "
+        "node: the source is not rewritten then, and the connection hangs"
+        for choice in verdict.choices
+        if choice.backend.address == packet.source and not choice.masquerade
+    ]
+    if _replies_may_bypass(verdict, packet, node):
+        unless = "" if _is_surely_outside(verdict, node) else "unless the client is on this node, "
         found.append(
-            "if the client is not on this node, the reply of an endpoint on another node does "
-            "not pass here, and the connection fails"
-        )
-    if verdict.frontend is not None and node.detector is None:
-        found.append(
-            "no pod range is known for this family (detectLocalMode): traffic of pods is "
-            "treated like traffic from outside"
+            f"{unless}replies of endpoints on other nodes do not pass this node: connections to "
+            "them fail"
         )
     return tuple(found)
+
+
+def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:
+    """Whether a remote endpoint would answer a client that may not be on this node directly."""
+    unmasqueraded = any(
+        not choice.masquerade
+        and not choice.backend.local
+        and choice.backend.address != packet.source
+        for choice in verdict.choices
+    )
+    match verdict.source:
+        case Source.HOST:
+            return False
+        case Source.OUTSIDE:
+            return unmasqueraded
+        case Source.POD:
+            # Only an address inside a range may be that of another node's pod. Traffic of such
+            # a pod to a cluster IP is handled on its own node and does not come here.
+            external = verdict.frontend is not None and verdict.frontend.kind.external
+            return unmasqueraded and external and not isinstance(node.detector, PodInterface)
+
+
+def _is_surely_outside(verdict: Verdict, node: Node) -> bool:
+    return verdict.source is Source.OUTSIDE and node.detector is not None
 
 
 def render(explanation: Explanation) -> str:
@@ -231,10 +290,12 @@ def render(explanation: Explanation) -> str:
     rows: list[tuple[str, str]] = []
     matched = explanation.matched
     if matched is not None:
-        port = f", port {matched.port}" if matched.port else ""
+        port = f", port {matched.port_name}" if matched.port_name else ""
         service = f"Service {matched.namespace}/{matched.service}{port}"
-        rows.append(("frontend", f"{matched.frontend} {matched.address} of {service}"))
-    rows.append(("verdict", explanation.summary))
+        where = join(matched.address, matched.port) if matched.address else f"{matched.port}"
+        text = f"{matched.frontend} {where}/{matched.protocol} of {service}"
+        rows.append(("frontend", text))
+    rows += [("client", explanation.client), ("verdict", explanation.summary)]
     width = max((len(each.endpoint) for each in explanation.endpoints), default=0)
     rows.extend(("", _candidate(each, width)) for each in explanation.endpoints)
     for index, left_out in enumerate(explanation.not_chosen):
@@ -250,5 +311,10 @@ def render(explanation: Explanation) -> str:
 
 
 def _candidate(candidate: Candidate, width: int) -> str:
-    place = "on this node" if candidate.on_this_node else "on another node"
+    if candidate.on_this_node:
+        place = "on this node"
+    elif candidate.node:
+        place = f"on node {candidate.node}"
+    else:
+        place = "on a node that its slice does not name"
     return f"  {candidate.endpoint:<{width}}  {candidate.percent:g} %  {place}"

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix, contains, parse_prefix
+from kubeproxy.inet import Family, Prefix, contains
 
 
 class Mode(Enum):
@@ -31,7 +31,7 @@ class PodInterface(msgspec.Struct, frozen=True):
     prefix: bool = False
 
     def __str__(self) -> str:
-        return f"interfaces named {self.name}{'*' if self.prefix else ''}"
+        return f"interfaces {self.name}*" if self.prefix else f"interface {self.name}"
 
 
 Detector = PodCIDR | PodInterface
@@ -40,7 +40,7 @@ LOOPBACK = {
     Family.IPV4: Prefix("127.0.0.0", 8),
     Family.IPV6: Prefix("::1", 128),
 }
-_LINK_LOCAL = parse_prefix("fe80::/10")
+_LINK_LOCAL = Prefix("fe80::", 10)
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -77,8 +77,7 @@ class Node(msgspec.Struct, frozen=True):
         if self.is_loopback(address):
             ipv4 = self.family is Family.IPV4
             return mode is Mode.IPTABLES and ipv4 and self.localhost_node_ports
-        link_local = _LINK_LOCAL is not None and contains(_LINK_LOCAL, address)
-        return not (mode is Mode.IPVS and link_local)
+        return not (mode is Mode.IPVS and contains(_LINK_LOCAL, address))
 
     def node_port_addresses(self, mode: Mode) -> tuple[str, ...]:
         """The addresses of this node on which node ports are served."""

@@ -1,0 +1,253 @@
+"""The ways of choosing an endpoint, and the chains that do it: one for each way in use.
+
+A `Choice` has no service in it. All services with three endpoints and the same policy go through
+the same chain; which three they are is looked up with the packet's own destination.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+from kubeproxy.dataplane.nftables.language import (
+    DPORT,
+    HEADERS,
+    L4PROTO,
+    ORIGINAL_DPORT,
+    PRIORITY,
+    Chain,
+    Dnat,
+    Headers,
+    IsOwnSource,
+    IsProtocol,
+    Key,
+    Rule,
+    Selector,
+    SetPriority,
+    Update,
+    goto,
+    jump,
+    numgen,
+    source_hash,
+)
+from kubeproxy.dataplane.nftables.program import (
+    AFFINITY,
+    LOCAL_AFFINITY,
+    MARK_FOR_MASQUERADE,
+    NODEPORT_AFFINITY,
+    NODEPORT_ENDPOINTS,
+    NODEPORT_LOCAL_ENDPOINTS,
+    SERVICE_AFFINITY,
+    SERVICE_ENDPOINTS,
+    SERVICE_LOCAL_ENDPOINTS,
+    is_pod,
+)
+from kubeproxy.inet import Protocol
+from kubeproxy.table.node import Node
+
+
+class Balance(Enum):
+    """How one of several endpoints is chosen."""
+
+    RANDOM = "random"
+    ROUND_ROBIN = "round-robin"
+    SOURCE_HASH = "source-hash"
+
+
+class Pick(msgspec.Struct, frozen=True, order=True):
+    """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
+
+    node_port: bool
+    local: bool
+    count: int
+    sticky: bool = False
+    balance: str = Balance.RANDOM.value
+
+    @property
+    def chain(self) -> str:
+        """The name of its chain."""
+        words = [
+            "nodeport" if self.node_port else "",
+            "pick",
+            "local" if self.local else "",
+            str(self.count),
+            "" if self.balance == Balance.RANDOM.value else self.balance,
+            "sticky" if self.sticky else "",
+        ]
+        return "-".join(word for word in words if word)
+
+
+class External(msgspec.Struct, frozen=True, order=True):
+    """Masquerade, then choose: external traffic policy Cluster."""
+
+    pick: Pick
+
+    @property
+    def chain(self) -> str:
+        """The name of its chain."""
+        return f"masquerade-{self.pick.chain}"
+
+
+class Split(msgspec.Struct, frozen=True, order=True):
+    """External traffic policy Local: pods and the node choose of all, others of this node's."""
+
+    all: Pick
+    local: Pick | None
+
+    @property
+    def chain(self) -> str:
+        """The name of its chain."""
+        here = self.local.count if self.local else 0
+        return f"local-{here}-of-{self.all.chain}"
+
+
+class Remember(msgspec.Struct, frozen=True, order=True):
+    """Remember which endpoint a client got, for so many seconds.
+
+    `local` says that the choice was among endpoints of this node; None, that it depends on the
+    client, as in a Split.
+    """
+
+    node_port: bool
+    local: bool | None
+    seconds: int
+
+    @property
+    def chain(self) -> str:
+        """The name of its chain."""
+        words = {True: "-local", False: "", None: "-split"}
+        prefix = "nodeport-" if self.node_port else ""
+        return f"{prefix}remember{words[self.local]}-{self.seconds}"
+
+
+Choice = Pick | External | Split | Remember
+
+
+def with_parts(choices: Iterable[Choice]) -> set[Choice]:
+    """The choices, and those that their chains lead to."""
+    found: set[Choice] = set()
+    waiting = list(choices)
+    while waiting:
+        choice = waiting.pop()
+        if choice not in found:
+            found.add(choice)
+            waiting += _parts(choice)
+    return found
+
+
+def _parts(choice: Choice) -> list[Choice]:
+    match choice:
+        case Pick():
+            return [msgspec.structs.replace(choice, sticky=False)] if choice.sticky else []
+        case External():
+            return [choice.pick]
+        case Split():
+            local: list[Choice] = [choice.local] if choice.local else []
+            return [choice.all, External(choice.all), *local]
+        case Remember():
+            if choice.local is not None:
+                return []
+            return [msgspec.structs.replace(choice, local=here) for here in (True, False)]
+
+
+def in_order(choices: Iterable[Choice]) -> list[Choice]:
+    """Choices after those that their chains lead to, and otherwise by name."""
+    return sorted(choices, key=lambda choice: (_depth(choice), choice.chain))
+
+
+def _depth(choice: Choice) -> int:
+    return 1 + max((_depth(part) for part in _parts(choice)), default=0)
+
+
+def chain_of(choice: Choice, node: Node) -> Chain:
+    """The chain of a choice."""
+    headers = HEADERS[node.family]
+    match choice:
+        case Pick():
+            rules = _sticky(choice, headers) if choice.sticky else _plain(choice, headers)
+        case External():
+            rules = ((jump(MARK_FOR_MASQUERADE),), (goto(choice.pick.chain),))
+        case Split():
+            rules = _split(choice, node, headers)
+        case Remember():
+            rules = _remember(choice, node, headers)
+    return Chain(choice.chain, rules)
+
+
+def _frontend(choice: Pick, headers: Headers) -> Key:
+    """The part of a key that names the frontend, as the packet does."""
+    return (L4PROTO, DPORT) if choice.node_port else (headers.daddr, L4PROTO, DPORT)
+
+
+def _plain(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
+    endpoints = {
+        (False, False): SERVICE_ENDPOINTS,
+        (False, True): SERVICE_LOCAL_ENDPOINTS,
+        (True, False): NODEPORT_ENDPOINTS,
+        (True, True): NODEPORT_LOCAL_ENDPOINTS,
+    }[choice.node_port, choice.local]
+    key = (*_frontend(choice, headers), _index(choice, headers))
+    return ((Dnat(headers.family, key, endpoints),),)
+
+
+def _index(choice: Pick, headers: Headers) -> Selector:
+    match Balance(choice.balance):
+        case Balance.RANDOM:
+            return numgen(choice.count)
+        case Balance.ROUND_ROBIN:
+            return numgen(choice.count, random=False)
+        case Balance.SOURCE_HASH:
+            return source_hash(headers, choice.count)
+
+
+def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
+    """Look for what the client had before; the service's number stands in for its frontends."""
+    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
+    pins = LOCAL_AFFINITY if choice.local else AFFINITY
+    plain = msgspec.structs.replace(choice, sticky=False)
+    return (
+        (SetPriority(_frontend(choice, headers), numbers),),
+        *((_of(each), Dnat(headers.family, (headers.saddr, PRIORITY), pins)) for each in Protocol),
+        (goto(plain.chain),),
+    )
+
+
+def _split(choice: Split, node: Node, headers: Headers) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    pod = is_pod(node, headers)
+    if pod is not None:
+        rules.append((pod, goto(choice.all.chain)))
+    rules.append((IsOwnSource(), goto(External(choice.all).chain)))
+    if choice.local is not None:
+        rules.append((goto(choice.local.chain),))
+    return tuple(rules)
+
+
+def _remember(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...]:
+    if choice.local is None:
+        return _remember_split(choice, node, headers)
+    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
+    pins = LOCAL_AFFINITY if choice.local else AFFINITY
+    frontend: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
+    original = frontend[1:] if choice.node_port else frontend
+    note = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)
+    key = (headers.saddr, PRIORITY)
+    update = tuple(
+        (_of(each), Update(pins, key, (headers.daddr, DPORT), choice.seconds)) for each in Protocol
+    )
+    return (*note, *update, (SetPriority(),))
+
+
+def _remember_split(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...]:
+    of_all = msgspec.structs.replace(choice, local=False).chain
+    of_local = msgspec.structs.replace(choice, local=True).chain
+    rules: list[Rule] = []
+    pod = is_pod(node, headers)
+    if pod is not None:
+        rules.append((pod, goto(of_all)))
+    rules += [(IsOwnSource(), goto(of_all)), (goto(of_local),)]
+    return tuple(rules)
+
+
+def _of(protocol: Protocol) -> IsProtocol:
+    return IsProtocol(protocol.name.lower(), protocol)

@@ -1,0 +1,348 @@
+"""The part of nft's language that the program needs, as typed values.
+
+A `Selector` reads something of a packet, a `Statement` does something with it, and rules, chains
+and sets are made of these. How they look as text is in `render`, and as bytes in `encode`.
+"""
+
+from enum import Enum, IntEnum
+
+import msgspec
+
+from kubeproxy.inet import Family, Prefix
+
+
+class Datatype(msgspec.Struct, frozen=True):
+    """A type of nft: its name, its number in set declarations, its size, and its byte order."""
+
+    name: str
+    number: int
+    size: int
+    host_order: bool = False
+
+
+IPV4_ADDR = Datatype("ipv4_addr", 7, 4)
+IPV6_ADDR = Datatype("ipv6_addr", 8, 16)
+INET_PROTO = Datatype("inet_proto", 12, 1, host_order=True)
+INET_SERVICE = Datatype("inet_service", 13, 2)
+INTEGER = Datatype("integer", 4, 4, host_order=True)
+CLASSID = Datatype("classid", 23, 4, host_order=True)
+
+ADDRESS = {Family.IPV4: IPV4_ADDR, Family.IPV6: IPV6_ADDR}
+
+
+class Base(IntEnum):
+    """Where an offset into a packet is counted from."""
+
+    NETWORK = 1
+    TRANSPORT = 2
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """Bytes of a header. `header` and `field` are nft's numbers for what they are."""
+
+    base: Base
+    offset: int
+    header: int
+    field: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """A property of the packet that is in no header."""
+
+    key: int
+
+
+class Ct(msgspec.Struct, frozen=True):
+    """A property of the connection; `original` reads it as the client sent it."""
+
+    key: int
+    original: bool = False
+
+
+class FibType(msgspec.Struct, frozen=True):
+    """What the routing table says about the source address."""
+
+
+class Numgen(msgspec.Struct, frozen=True):
+    """A number below the modulus: random, or the next one."""
+
+    modulus: int
+    random: bool = True
+
+
+class SourceHash(msgspec.Struct, frozen=True):
+    """A number below the modulus that depends on the source address only."""
+
+    source: "Selector"
+    modulus: int
+
+
+Load = Payload | Meta | Ct | FibType | Numgen | SourceHash
+
+
+class Selector(msgspec.Struct, frozen=True):
+    """Something that can be read of a packet: how nft writes it, its type, how it is read."""
+
+    text: str
+    type: Datatype
+    load: Load
+
+
+class Headers(msgspec.Struct, frozen=True):
+    """The selectors that differ between the families."""
+
+    family: Family
+    keyword: str
+    saddr: Selector
+    daddr: Selector
+    original_daddr: Selector
+
+
+def _headers(family: Family) -> Headers:
+    ipv4 = family is Family.IPV4
+    keyword = "ip" if ipv4 else "ip6"
+    type_ = ADDRESS[family]
+    header = 12 if ipv4 else 13
+    source, destination = (12, 16) if ipv4 else (8, 24)
+    source_field, destination_field = (11, 12) if ipv4 else (8, 9)
+    return Headers(
+        family=family,
+        keyword=keyword,
+        saddr=Selector(
+            f"{keyword} saddr", type_, Payload(Base.NETWORK, source, header, source_field)
+        ),
+        daddr=Selector(
+            f"{keyword} daddr",
+            type_,
+            Payload(Base.NETWORK, destination, header, destination_field),
+        ),
+        original_daddr=Selector(
+            f"ct original {keyword} daddr", type_, Ct(20 if ipv4 else 22, original=True)
+        ),
+    )
+
+
+HEADERS = {family: _headers(family) for family in Family}
+
+L4PROTO = Selector("meta l4proto", INET_PROTO, Meta(16))
+DPORT = Selector("th dport", INET_SERVICE, Payload(Base.TRANSPORT, 2, 11, 2))
+ORIGINAL_DPORT = Selector("ct original proto-dst", INET_SERVICE, Ct(12, original=True))
+PRIORITY = Selector("meta priority", CLASSID, Meta(2))
+
+
+def numgen(modulus: int, *, random: bool = True) -> Selector:
+    """`numgen random mod N` or `numgen inc mod N`."""
+    word = "random" if random else "inc"
+    return Selector(f"numgen {word} mod {modulus}", INTEGER, Numgen(modulus, random))
+
+
+def source_hash(headers: Headers, modulus: int) -> Selector:
+    """`jhash ip saddr mod N`."""
+    text = f"jhash {headers.saddr.text} mod {modulus} seed 0x1"
+    return Selector(text, INTEGER, SourceHash(headers.saddr, modulus))
+
+
+Key = tuple[Selector, ...]
+
+
+class Is(msgspec.Struct, frozen=True):
+    """The address is, or is not, in a prefix."""
+
+    selector: Selector
+    prefix: Prefix
+    negate: bool = False
+
+
+class IsProtocol(msgspec.Struct, frozen=True):
+    """The transport protocol is the one of this number and name."""
+
+    name: str
+    number: int
+
+
+class IsInterface(msgspec.Struct, frozen=True):
+    """The packet came in, or not, by an interface; `prefix` matches the beginning of its name."""
+
+    name: str
+    prefix: bool = False
+    negate: bool = False
+
+
+class IsNew(msgspec.Struct, frozen=True):
+    """It is the first packet of a connection."""
+
+
+class IsTranslated(msgspec.Struct, frozen=True):
+    """The destination of the connection was translated."""
+
+
+class IsOwnSource(msgspec.Struct, frozen=True):
+    """The source address is one of this node's."""
+
+
+class IsMarked(msgspec.Struct, frozen=True):
+    """The packet's mark has this bit."""
+
+    bit: int
+
+
+class InSet(msgspec.Struct, frozen=True):
+    """The key is in a set."""
+
+    key: Key
+    set: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Set a bit of the packet's mark, or clear it knowing that it is set."""
+
+    bit: int
+    clear: bool = False
+
+
+class SetPriority(msgspec.Struct, frozen=True):
+    """Note a map's number for the key in the packet's priority field; no key clears it."""
+
+    key: Key = ()
+    map: str = ""
+
+
+class VerdictMap(msgspec.Struct, frozen=True):
+    """Go where a map says for the key."""
+
+    key: Key
+    map: str
+
+
+class Dnat(msgspec.Struct, frozen=True):
+    """Send the connection to the address and port that a map has for the key."""
+
+    family: Family
+    key: Key
+    map: str
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Remember data under a key in a map, for so many seconds from now on."""
+
+    map: str
+    key: Key
+    data: Key
+    seconds: int
+
+
+class Masquerade(msgspec.Struct, frozen=True):
+    """Rewrite the source address to that of the outgoing interface, with a random port."""
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """Refuse with ICMP port unreachable."""
+
+    family: Family
+
+
+class CountIn(msgspec.Struct, frozen=True):
+    """Count in a named counter."""
+
+    counter: str
+
+
+class Jump(Enum):
+    """What to do with a packet, or where to go on; the values are the kernel's codes."""
+
+    DROP = 0
+    RETURN = -5
+    JUMP = -3
+    GOTO = -4
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The end of a rule."""
+
+    jump: Jump
+    chain: str = ""
+
+
+DROP = Verdict(Jump.DROP)
+RETURN = Verdict(Jump.RETURN)
+
+
+def goto(chain: str) -> Verdict:
+    """Go on in a chain, and do not come back to this one."""
+    return Verdict(Jump.GOTO, chain)
+
+
+def jump(chain: str) -> Verdict:
+    """Go through a chain, and come back."""
+    return Verdict(Jump.JUMP, chain)
+
+
+Statement = (
+    Is
+    | IsProtocol
+    | IsInterface
+    | IsNew
+    | IsTranslated
+    | IsOwnSource
+    | IsMarked
+    | InSet
+    | Mark
+    | SetPriority
+    | VerdictMap
+    | Dnat
+    | Update
+    | Masquerade
+    | Reject
+    | CountIn
+    | Verdict
+)
+
+Rule = tuple[Statement, ...]
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """Where a chain is attached to the path of packets."""
+
+    type: str
+    hook: str
+    number: int
+    priority: int
+    priority_text: str
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """Rules under a name, attached to a hook or reached from other chains."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    hook: Hook | None = None
+
+
+class Set(msgspec.Struct, frozen=True):
+    """A set, or with `data` a map; `verdicts` makes it a verdict map.
+
+    `typeof` declares it by selectors, for types that have no name. A `dynamic` one is filled by
+    rules, its elements have a time-out; an `interval` one holds ranges in the last field.
+    """
+
+    name: str
+    key: Key
+    comment: str
+    data: Key = ()
+    verdicts: bool = False
+    typeof: bool = False
+    dynamic: bool = False
+    interval: bool = False
+    counter: bool = False
+    size: int = 0
+
+
+class Program(msgspec.Struct, frozen=True):
+    """All that is fixed: it depends on the operator's settings and not on the cluster."""
+
+    family: Family
+    table: str
+    comment: str
+    counters: tuple[str, ...]
+    sets: tuple[Set, ...]
+    chains: tuple[Chain, ...]

@@ -1,0 +1,316 @@
+"""The program: what every packet goes through, whatever the cluster. See docs/nftables.md.
+
+The cluster is the content of the sets and maps. The only chains that depend on it are those of
+`choices`: one for each way of choosing that is in use, such as "one of three, at random".
+"""
+
+from kubeproxy.dataplane.nftables.language import (
+    DPORT,
+    DROP,
+    HEADERS,
+    L4PROTO,
+    ORIGINAL_DPORT,
+    PRIORITY,
+    RETURN,
+    Chain,
+    CountIn,
+    Headers,
+    Hook,
+    InSet,
+    Is,
+    IsInterface,
+    IsMarked,
+    IsNew,
+    IsProtocol,
+    IsTranslated,
+    Key,
+    Mark,
+    Masquerade,
+    Program,
+    Reject,
+    Rule,
+    Set,
+    Statement,
+    VerdictMap,
+    goto,
+    jump,
+    numgen,
+)
+from kubeproxy.inet import Protocol
+from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
+
+TABLE = "kube-proxy"
+COMMENT = "rules for kube-proxy"
+
+CLUSTER_IPS = "cluster-ips"
+NODEPORT_IPS = "nodeport-ips"
+SERVICE_CIDRS = "service-cidrs"
+SERVICE_IPS = "service-ips"
+SERVICE_NODEPORTS = "service-nodeports"
+SERVICE_ENDPOINTS = "service-endpoints"
+SERVICE_LOCAL_ENDPOINTS = "service-local-endpoints"
+NODEPORT_ENDPOINTS = "nodeport-endpoints"
+NODEPORT_LOCAL_ENDPOINTS = "nodeport-local-endpoints"
+SERVICE_CONNECTIONS = "service-connections"
+NODEPORT_CONNECTIONS = "nodeport-connections"
+NO_ENDPOINT_SERVICES = "no-endpoint-services"
+NO_ENDPOINT_NODEPORTS = "no-endpoint-nodeports"
+FIREWALL_IPS = "firewall-ips"
+FIREWALL_ALLOW = "firewall-allow"
+HAIRPIN = "hairpin-connections"
+AFFINITY = "affinity"
+LOCAL_AFFINITY = "local-affinity"
+SERVICE_AFFINITY = "service-affinity"
+NODEPORT_AFFINITY = "nodeport-affinity"
+REMEMBER_SERVICES = "remember-services"
+REMEMBER_NODEPORTS = "remember-nodeports"
+LOCALHOST_NODEPORTS = "localhost-nodeports"
+
+REJECT_CHAIN = "reject-chain"
+MARK_FOR_MASQUERADE = "mark-for-masquerade"
+
+LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
+
+INDEX = numgen(65536)
+AFFINITY_SIZE = 65535
+
+_HOOK_NUMBER = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
+
+
+def _hook(type_: str, hook: str, priority: int, text: str) -> Hook:
+    return Hook(type_, hook, _HOOK_NUMBER[hook], priority, text)
+
+
+def masquerade_mark(bit: int) -> int:
+    """The mark of a masquerade bit."""
+    return 1 << bit
+
+
+def is_pod(node: Node, headers: Headers, *, negate: bool = False) -> Statement | None:
+    """The packet comes, or does not come, from a pod; None when that cannot be told."""
+    detector = node.detector
+    if detector is None:
+        return None
+    if isinstance(detector, PodCIDR):
+        return Is(headers.saddr, detector.prefix, negate)
+    return IsInterface(detector.name, detector.prefix, negate)
+
+
+def program(node: Node, mark: int, *, endpoint_counters: bool = False) -> Program:
+    """The program for one family of this node."""
+    headers = HEADERS[node.family]
+    gate = node.localhost_gate
+    return Program(
+        family=node.family,
+        table=TABLE,
+        comment=COMMENT,
+        counters=tuple(LOCALHOST_COUNTER.values()) if gate else (),
+        sets=_sets(headers, localhost=gate, endpoint_counters=endpoint_counters),
+        chains=(
+            *_base_chains(node, headers),
+            *_check_chains(node, headers),
+            Chain(MARK_FOR_MASQUERADE, ((Mark(mark),),)),
+            Chain("masquerading", ((Mark(mark, clear=True),), (Masquerade(),))),
+            _postrouting(headers, mark),
+        ),
+    )
+
+
+def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tuple[Set, ...]:
+    address = (headers.daddr,)
+    frontend: Key = (headers.daddr, L4PROTO, DPORT)
+    node_port: Key = (L4PROTO, DPORT)
+    backend: Key = (headers.daddr, DPORT)
+    local = (
+        (Set(LOCALHOST_NODEPORTS, node_port, "node ports refused on loopback addresses"),)
+        if localhost
+        else ()
+    )
+
+    def endpoints(name: str, key: Key, comment: str) -> Set:
+        return Set(name, (*key, INDEX), comment, backend, typeof=True, counter=endpoint_counters)
+
+    def pins(name: str, comment: str) -> Set:
+        key = (headers.saddr, PRIORITY)
+        return Set(name, key, comment, backend, typeof=True, dynamic=True, size=AFFINITY_SIZE)
+
+    return (
+        Set(CLUSTER_IPS, address, "cluster IPs in use"),
+        Set(NODEPORT_IPS, address, "addresses that serve node ports"),
+        Set(SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
+        Set(SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True),
+        Set(NODEPORT_CONNECTIONS, node_port, "new connections of a node port", counter=True),
+        Set(SERVICE_IPS, frontend, "how a frontend chooses its endpoint", verdicts=True),
+        Set(SERVICE_NODEPORTS, node_port, "how a node port chooses", verdicts=True),
+        endpoints(SERVICE_ENDPOINTS, frontend, "the n-th endpoint of a frontend"),
+        endpoints(SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
+        endpoints(NODEPORT_ENDPOINTS, node_port, "the n-th endpoint of a node port"),
+        endpoints(NODEPORT_LOCAL_ENDPOINTS, node_port, "the n-th endpoint on this node"),
+        Set(NO_ENDPOINT_SERVICES, frontend, "frontends with nobody to serve", verdicts=True),
+        Set(NO_ENDPOINT_NODEPORTS, node_port, "node ports with nobody to serve", verdicts=True),
+        Set(FIREWALL_IPS, frontend, "frontends with source ranges"),
+        Set(FIREWALL_ALLOW, (*frontend, headers.saddr), "source ranges", interval=True),
+        Set(
+            HAIRPIN,
+            (headers.saddr, headers.daddr, L4PROTO, DPORT),
+            "endpoints of this node that reach themselves",
+        ),
+        Set(SERVICE_AFFINITY, frontend, "services that keep their clients", (PRIORITY,)),
+        Set(NODEPORT_AFFINITY, node_port, "the same for node ports", (PRIORITY,)),
+        Set(REMEMBER_SERVICES, frontend, "how a choice is remembered", verdicts=True),
+        Set(REMEMBER_NODEPORTS, node_port, "the same for node ports", verdicts=True),
+        pins(AFFINITY, "which endpoint a client of a service has"),
+        pins(LOCAL_AFFINITY, "the same among endpoints of this node"),
+        *local,
+    )
+
+
+def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
+    """The chains on the hooks; priorities are upstream's, which others rely on."""
+    daddr = headers.daddr
+    firewall: Rule = (
+        IsNew(),
+        InSet((daddr, L4PROTO, DPORT), FIREWALL_IPS),
+        jump("firewall-check"),
+    )
+    new_services: Rule = (IsNew(), jump("service-endpoints-check"))
+    new_cluster_ips: Rule = (IsNew(), jump("cluster-ips-check"))
+    localhost = ((jump("localhost-check"),),) if node.localhost_gate else ()
+    remember: Rule = (IsNew(), IsTranslated(), jump("remember"))
+    nat = _mark_cluster_ip_traffic(node, headers)
+    return (
+        Chain(
+            "filter-prerouting-pre-dnat",
+            (firewall,),
+            _hook("filter", "prerouting", -110, "dstnat - 10"),
+        ),
+        Chain(
+            "filter-output-pre-dnat",
+            (firewall,),
+            _hook("filter", "output", -110, "-110"),
+        ),
+        Chain(
+            "filter-input",
+            (
+                (IsNew(), jump("nodeport-endpoints-check")),
+                new_services,
+                *localhost,
+                remember,
+            ),
+            _hook("filter", "input", 0, "filter"),
+        ),
+        Chain(
+            "filter-forward",
+            (new_services, new_cluster_ips),
+            _hook("filter", "forward", 0, "filter"),
+        ),
+        Chain(
+            "filter-output",
+            (new_services, new_cluster_ips),
+            _hook("filter", "output", 0, "filter"),
+        ),
+        Chain(
+            "filter-postrouting",
+            (remember,),
+            _hook("filter", "postrouting", 90, "srcnat - 10"),
+        ),
+        Chain("nat-prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
+        Chain("nat-output", nat, _hook("nat", "output", -100, "-100")),
+    )
+
+
+def _mark_cluster_ip_traffic(node: Node, headers: Headers) -> tuple[Rule, ...]:
+    """Traffic to cluster IPs that must come back through this node is masqueraded."""
+    to_cluster_ip = InSet((headers.daddr,), CLUSTER_IPS)
+    not_a_pod = is_pod(node, headers, negate=True)
+    services: Rule = (jump("services"),)
+    if node.masquerade_all:
+        return ((to_cluster_ip, jump(MARK_FOR_MASQUERADE)), services)
+    if not_a_pod is None:
+        return (services,)
+    return ((to_cluster_ip, not_a_pod, jump(MARK_FOR_MASQUERADE)), services)
+
+
+def _check_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
+    frontend: Key = (headers.daddr, L4PROTO, DPORT)
+    node_port: Key = (L4PROTO, DPORT)
+    to_node_port = InSet((headers.daddr,), NODEPORT_IPS)
+    original: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
+    was_node_port = InSet((headers.original_daddr,), NODEPORT_IPS)
+    chains = [
+        Chain(
+            "services",
+            (
+                (InSet(frontend, SERVICE_CONNECTIONS),),
+                (VerdictMap(frontend, SERVICE_IPS),),
+                (to_node_port, InSet(node_port, NODEPORT_CONNECTIONS)),
+                (to_node_port, VerdictMap(node_port, SERVICE_NODEPORTS)),
+            ),
+        ),
+        Chain("service-endpoints-check", ((VerdictMap(frontend, NO_ENDPOINT_SERVICES),),)),
+        Chain(
+            "nodeport-endpoints-check",
+            ((to_node_port, VerdictMap(node_port, NO_ENDPOINT_NODEPORTS)),),
+        ),
+        Chain(
+            "cluster-ips-check",
+            (
+                (InSet((headers.daddr,), CLUSTER_IPS), goto(REJECT_CHAIN)),
+                (InSet((headers.daddr,), SERVICE_CIDRS), DROP),
+            ),
+        ),
+        Chain(
+            "firewall-check",
+            ((InSet((*frontend, headers.saddr), FIREWALL_ALLOW), RETURN), (DROP,)),
+        ),
+        Chain(REJECT_CHAIN, ((Reject(node.family),),)),
+        # A port of conntrack has no type but beside its protocol: hence a rule for each.
+        Chain(
+            "remember",
+            (
+                *((_of(each), VerdictMap(original, REMEMBER_SERVICES)) for each in Protocol),
+                *(
+                    (was_node_port, _of(each), VerdictMap(original[1:], REMEMBER_NODEPORTS))
+                    for each in Protocol
+                ),
+            ),
+        ),
+    ]
+    if node.localhost_gate:
+        chains.append(_localhost_check(node, headers))
+    return tuple(chains)
+
+
+def _of(protocol: Protocol) -> IsProtocol:
+    return IsProtocol(protocol.name.lower(), protocol)
+
+
+def _localhost_check(node: Node, headers: Headers) -> Chain:
+    """Node ports that are refused on loopback addresses, counted by protocol."""
+    loopback = Is(headers.daddr, LOOPBACK[node.family])
+    refused = InSet((L4PROTO, DPORT), LOCALHOST_NODEPORTS)
+    return Chain(
+        "localhost-check",
+        tuple(
+            (
+                loopback,
+                _of(protocol),
+                refused,
+                CountIn(LOCALHOST_COUNTER[protocol]),
+                Reject(node.family),
+            )
+            for protocol in Protocol
+        ),
+    )
+
+
+def _postrouting(headers: Headers, mark: int) -> Chain:
+    itself = (headers.saddr, headers.daddr, L4PROTO, DPORT)
+    return Chain(
+        "nat-postrouting",
+        (
+            (IsMarked(mark), jump("masquerading")),
+            (IsTranslated(), InSet(itself, HAIRPIN), Masquerade()),
+        ),
+        _hook("nat", "postrouting", 100, "srcnat"),
+    )

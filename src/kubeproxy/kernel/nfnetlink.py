@@ -1,0 +1,213 @@
+"""The netfilter socket: transactions in, refusals and dumps out.
+
+The kernel handles a request while it is being sent: when `send` returns, the answers wait in the
+receive buffer. So nothing here waits for anything, and a missing answer is an error at once.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from kubeproxy.errors import KernelError
+from kubeproxy.netlink.message import (
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    NLMSG_ERROR,
+    Message,
+    decode,
+    encode,
+)
+from kubeproxy.netlink.nfnetlink import (
+    BATCH_OVERHEAD,
+    NFGENMSG,
+    NFPROTO_UNSPEC,
+    NFT_MSG_GETGEN,
+    WHOLE_BATCH,
+    MessageError,
+    batch,
+    dump_error,
+    generation_in,
+    refusal,
+)
+
+# linux/netlink.h and asm-generic/socket.h; Python's socket module lacks them.
+_NETLINK_NETFILTER = 12
+SOL_NETLINK = 270
+_NETLINK_CAP_ACK = 10
+_NETLINK_EXT_ACK = 11
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
+
+_SEND_BUFFER = 1 << 26
+_RECEIVE_BUFFER = 1 << 23
+_DATAGRAM = 1 << 20
+_DUMP_ATTEMPTS = 5
+# What the kernel keeps of the send buffer for itself (netlink_sendmsg).
+_SEND_RESERVE = 32
+
+_WHAT_TO_DO = {
+    errno.EPERM: "the process needs CAP_NET_ADMIN in its network namespace",
+    errno.EOPNOTSUPP: "the kernel lacks nf_tables; load that module or choose another proxy mode",
+    errno.EPROTONOSUPPORT: "the kernel lacks nfnetlink; load nf_tables or choose another mode",
+    errno.EMSGSIZE: "it is larger than the send buffer; raise net.core.wmem_max",
+}
+
+
+class Refused(KernelError):
+    """The kernel refused a request; of a batch, nothing was done.
+
+    `errors` names the messages that it refused, in their order; `errno` is that of the first.
+    """
+
+    def __init__(self, what: str, *errors: MessageError) -> None:
+        super().__init__(f"{what}: {'; '.join(map(_describe, errors[:3]))}")
+        self.errors = errors
+        self.errno = errors[0].errno
+
+
+class GenerationChanged(KernelError):
+    """Somebody else changed the rules since the generation that the batch was made for."""
+
+
+class Nfnetlink:
+    """One netfilter socket. Not for two threads at a time.
+
+    `port_id` marks the changes made here in what a `Watch` tells. `max_batch` is how many bytes of
+    messages one `commit` can take: 128 MB with CAP_NET_ADMIN in the first user namespace, twice
+    net.core.wmem_max without.
+    """
+
+    def __init__(self) -> None:
+        self._socket = open_netfilter()
+        self._sequence = 0
+        self._buffer = memoryview(bytearray(_DATAGRAM))
+        self.port_id: int = self._socket.getsockname()[0]
+        room = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        self.max_batch: int = room - _SEND_RESERVE - BATCH_OVERHEAD
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+    def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        """Carry out the messages as one transaction: all of them, or none and `Refused`.
+
+        Together they may have `max_batch` bytes. With a generation it is `GenerationChanged` when
+        somebody else changed the rules since.
+        """
+        if not messages:
+            return
+        what = f"cannot commit {len(messages)} nftables messages"
+        self._send(batch(messages, generation), what)
+        answers, lost = self._receive()
+        verdicts = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
+        errors = sorted((v for v in verdicts if v is not None), key=lambda error: error.index)
+        if any(error.errno == errno.ERESTART for error in errors):
+            raise GenerationChanged(f"{what}: somebody else changed the rules; read them again")
+        if lost:
+            errors.append(MessageError(WHOLE_BATCH, errno.ENOBUFS, "further errors were lost"))
+        if not errors and not verdicts:
+            errors.append(MessageError(WHOLE_BATCH, errno.EBADMSG, "the kernel cannot read it"))
+        if errors:
+            raise Refused(what, *errors)
+
+    def generation(self) -> int:
+        """How many transactions this network namespace has seen, whoever made them."""
+        return generation_in(self.get(NFT_MSG_GETGEN, NFPROTO_UNSPEC))
+
+    def get(self, message_type: int, family: int, payload: bytes = b"") -> Message:
+        """Ask for one object; `Refused` with ENOENT when there is none."""
+        return self._ask(message_type, NLM_F_REQUEST, NFGENMSG.pack(family, 0, 0) + payload)[0]
+
+    def dump(self, message_type: int, family: int, payload: bytes = b"") -> list[Message]:
+        """Ask for all objects; again when they change while they are being listed."""
+        body = NFGENMSG.pack(family, 0, 0) + payload
+        for _ in range(_DUMP_ATTEMPTS):
+            *found, done = self._ask(message_type, NLM_F_REQUEST | NLM_F_DUMP, body)
+            failure = dump_error(done)
+            if failure == 0 and not any(answer.flags & NLM_F_DUMP_INTR for answer in found):
+                return found
+            if failure not in {0, errno.EINTR}:
+                break
+        what = f"cannot dump nfnetlink objects {message_type:#x}"
+        raise Refused(what, MessageError(WHOLE_BATCH, failure or errno.EINTR))
+
+    def _ask(self, kind: int, flags: int, body: bytes) -> list[Message]:
+        """Send a request; its answers, of which there is at least one."""
+        what = f"cannot read nfnetlink objects {kind:#x}"
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._send(encode(Message(kind, flags, self._sequence, body)), what)
+        answers, lost = self._receive()
+        for answer in answers:
+            error = refusal(answer) if answer.type == NLMSG_ERROR else None
+            if error is not None:
+                raise Refused(what, msgspec.structs.replace(error, index=WHOLE_BATCH))
+        if lost or not answers:
+            raise Refused(what, MessageError(WHOLE_BATCH, errno.ENOBUFS, "answers were lost"))
+        return answers
+
+    def _send(self, data: bytes | bytearray, what: str) -> None:
+        self._receive()  # what an earlier request, broken off, left unread
+        try:
+            self._socket.send(data)
+        except OSError as error:
+            raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+
+    def _receive(self) -> tuple[list[Message], bool]:
+        """The messages that wait to be read, and whether some were lost."""
+        found: list[Message] = []
+        lost = False
+        while True:
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                return found, lost
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise KernelError(f"cannot read from the netfilter socket: {error}") from error
+                lost = True
+            else:
+                found += decode(bytes(self._buffer[:size]))
+
+
+def open_netfilter() -> socket.socket:
+    """A netfilter socket that never blocks, explains refusals, and has room."""
+    try:
+        link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
+    except OSError as error:
+        raise Refused(
+            "cannot open a netfilter socket", MessageError(WHOLE_BATCH, error.errno or 0)
+        ) from error
+    link.setblocking(False)
+    link.bind((0, 0))
+    link.setsockopt(SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+    link.setsockopt(SOL_NETLINK, _NETLINK_CAP_ACK, 1)
+    _enlarge(link, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
+    _enlarge(link, _SO_RCVBUFFORCE, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    return link
+
+
+def _enlarge(link: socket.socket, force: int, ask: int, size: int) -> None:
+    """Make a buffer that large, or as large as the machine's limit allows."""
+    try:
+        link.setsockopt(socket.SOL_SOCKET, force, size)
+    except PermissionError:  # not an administrator of the first user namespace
+        link.setsockopt(socket.SOL_SOCKET, ask, size)
+
+
+def _describe(error: MessageError) -> str:
+    where = "" if error.index == WHOLE_BATCH else f"message {error.index}: "
+    text = f" ({error.text})" if error.text else ""
+    advice = _WHAT_TO_DO.get(error.errno)
+    return f"{where}{os.strerror(error.errno)}{text}" + (f": {advice}" if advice else "")

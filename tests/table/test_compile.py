@@ -1,0 +1,52 @@
+"""Why endpoints are left out. What is compiled is tested by the worked cases and by `cases/`."""
+
+import pytest
+from world import CART, Document, cluster_of, endpoint_slice, everywhere, service
+
+from kubeproxy.inet import Family
+from kubeproxy.model.topology import LeftOut
+from kubeproxy.table.compile import left_out
+
+
+@pytest.mark.parametrize(
+    ("svc", "endpoints", "local_policy", "expected"),
+    [
+        pytest.param(service(), "L1 R1", False, [], id="nobody-is"),
+        pytest.param(
+            service(),
+            "L1 L2:unready L3:draining L4:stopped",
+            False,
+            [
+                ("10.64.3.12", LeftOut.NOT_READY),
+                ("10.64.3.13", LeftOut.TERMINATING),
+                ("10.64.3.14", LeftOut.STOPPED),
+            ],
+            id="by-their-conditions",
+        ),
+        pytest.param(
+            service(),
+            "L1@z-east R1@z-west",
+            False,
+            [("10.65.7.21", LeftOut.NOT_HINTED)],
+            id="by-hints",
+        ),
+        pytest.param(
+            everywhere({"externalTrafficPolicy": "Local"}),
+            "L1 R1",
+            True,
+            [("10.65.7.21", LeftOut.NOT_LOCAL)],
+            id="by-the-policy",
+        ),
+        pytest.param(
+            everywhere({"externalTrafficPolicy": "Local"}), "L1 R1", False, [], id="not-asked-for"
+        ),
+    ],
+)
+def test_left_out(
+    svc: Document, endpoints: str, local_policy: bool, expected: list[tuple[str, LeftOut]]
+) -> None:
+    cluster = cluster_of(svc, endpoint_slice(endpoints))
+    (port,) = cluster.service_ports(Family.IPV4, CART)
+    slices = cluster.slices(Family.IPV4, CART)
+    found = left_out(port, slices, cluster.place, local_policy=local_policy)
+    assert expected == [(at.endpoint.address, why) for at, why in found]
