@@ -1,6 +1,5 @@
 import msgspec
 import pytest
-from world import prefix
 
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
@@ -16,6 +15,7 @@ from kubeproxy.nodefacts import (
     node_view,
 )
 from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
+from world import prefix
 
 V4, V6 = Family.IPV4, Family.IPV6
 IP4, IP6 = "198.51.100.10", "2001:db8:aa::10"
@@ -174,9 +174,7 @@ def test_node_port_ranges(
 ) -> None:
     config = loaded(*flags).config
     ips = node_ips(node, config.bind_address)
-    actual = {
-        family: tuple(map(str, node_port_ranges(config, ips, family))) for family in Family
-    }
+    actual = {family: tuple(map(str, node_port_ranges(config, ips, family))) for family in Family}
     assert expected == actual
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import yaml
+
 from world import Document, endpoint_slice, everywhere, kestrel
 
 API_VERSION = {
@@ -37,7 +38,9 @@ def node_named(name: str, *ips: str) -> Document:
 
 SHOP = (
     of_kind("Node", kestrel()),
-    of_kind("Service", everywhere({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32100})),
+    of_kind(
+        "Service", everywhere({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32100})
+    ),
     of_kind("EndpointSlice", endpoint_slice("L1@z-east L2:unready@z-east R1@z-west R2:draining")),
     of_kind("Pod", pod("client", "10.64.3.50")),
     of_kind("ServiceCIDR", {"metadata": {"name": "all"}, "spec": {"cidrs": ["10.112.0.0/16"]}}),

@@ -1,5 +1,4 @@
 import pytest
-from world import CLUSTER_IP, VIP, Document, endpoint_slice, everywhere, service, table_of
 
 from kubeproxy.commands.question import (
     Origin,
@@ -17,6 +16,7 @@ from kubeproxy.inet import Family, Protocol
 from kubeproxy.nodefacts import NodeIPs
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Table
+from world import CLUSTER_IP, VIP, Document, endpoint_slice, everywhere, service, table_of
 
 V4, V6 = Family.IPV4, Family.IPV6
 TCP, UDP = Protocol.TCP, Protocol.UDP
@@ -113,7 +113,9 @@ UNKNOWN = (
         ),
         pytest.param("10.112.0.10:0", "--to 10.112.0.10:0: '0' is not a port number", id="zero"),
         pytest.param(
-            "[fd12::10]:65536", "--to [fd12::10]:65536: '65536' is not a port number", id="too-high"
+            "[fd12::10]:65536",
+            "--to [fd12::10]:65536: '65536' is not a port number",
+            id="too-high",
         ),
         pytest.param(
             "10.112.0.10:٣", "--to 10.112.0.10:٣: '٣' is not a port number", id="another-script"
@@ -135,8 +137,7 @@ UNKNOWN = (
         ),
         pytest.param(
             "dns:54",
-            "--to dns:54: the Service has no such port, but these: "
-            "dns (53/UDP), dns-tcp (53/TCP)",
+            "--to dns:54: the Service has no such port, but these: dns (53/UDP), dns-tcp (53/TCP)",
             id="no-such-port-number",
         ),
         pytest.param(
@@ -165,13 +166,13 @@ def test_a_service_whose_cluster_ip_another_has() -> None:
     twice = tables(service(), service(name="till"))
     with pytest.raises(OperatorError) as caught:
         targets("till", twice)
-    assert "--to till: another Service has its cluster IP; give an address" == str(caught.value)
+    assert str(caught.value) == "--to till: another Service has its cluster IP; give an address"
 
 
 def test_what_an_address_serves() -> None:
     found = served(DNS_IP, WORLD[V4])
-    assert ["10.112.0.10:53/TCP", "10.112.0.10:53/UDP"] == list(map(str, found))
-    assert [] == served("192.0.2.9", WORLD[V4])
+    assert list(map(str, found)) == ["10.112.0.10:53/TCP", "10.112.0.10:53/UDP"]
+    assert served("192.0.2.9", WORLD[V4]) == []
 
 
 # --- sources ----------------------------------------------------------------------------------
@@ -188,6 +189,9 @@ ORIGIN = Origin("kestrel", NodeIPs(V4, {V4: IP4, V6: IP6}), PODS)
 STRANGER = Origin("kestrel", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}))
 
 
+FAR = "10.65.7.99 is Pod shop/far, whose packets are handled on node heron (--node heron)"
+
+
 @pytest.mark.parametrize(
     ("text", "family", "origin", "expected"),
     [
@@ -202,7 +206,10 @@ STRANGER = Origin("kestrel", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}))
             "outside",
             V6,
             ORIGIN,
-            ("2001:db8::1", "2001:db8::1 stands for any client outside (--from ADDRESS names one)"),
+            (
+                "2001:db8::1",
+                "2001:db8::1 stands for any client outside (--from ADDRESS names one)",
+            ),
             id="outside-ipv6",
         ),
         pytest.param("host", V4, ORIGIN, (IP4,), id="host"),
@@ -226,11 +233,7 @@ STRANGER = Origin("kestrel", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}))
             "far",
             V4,
             ORIGIN,
-            (
-                "10.65.7.99",
-                "10.65.7.99 is Pod shop/far, whose packets are handled on node heron "
-                "(--node heron)",
-            ),
+            ("10.65.7.99", FAR),
             id="pod-of-another-node",
         ),
         pytest.param(
@@ -280,9 +283,9 @@ def test_sources_that_name_nobody(text: str, family: Family, expected: str) -> N
 
 
 def test_pods_by_name() -> None:
-    assert ["shop/twin", "other/twin"] == list(map(str, find_pods("twin", PODS)))
-    assert ["other/twin"] == list(map(str, find_pods("other/twin", PODS)))
-    assert [] == find_pods("", PODS)
+    assert list(map(str, find_pods("twin", PODS))) == ["shop/twin", "other/twin"]
+    assert list(map(str, find_pods("other/twin", PODS))) == ["other/twin"]
+    assert find_pods("", PODS) == []
 
 
 # --- both together ----------------------------------------------------------------------------
@@ -304,7 +307,7 @@ def test_families_that_they_do_not_share_are_left_out() -> None:
 def test_no_family_in_common() -> None:
     with pytest.raises(OperatorError) as caught:
         questions("10.64.3.50", "[fd12::10]:53", WORLD, ORIGIN)
-    assert "--from 10.64.3.50: it is IPv4, but --to is IPv6" == str(caught.value)
+    assert str(caught.value) == "--from 10.64.3.50: it is IPv4, but --to is IPv6"
 
 
 def test_the_node_sends_without_entering_through_an_interface() -> None:
@@ -313,7 +316,7 @@ def test_the_node_sends_without_entering_through_an_interface() -> None:
         questions(source, f"{VIP}:80", WORLD, origin)[0].packet.interface
         for source in ("client", "host", "outside")
     ]
-    assert ["cni0", "", "cni0"] == entered
+    assert entered == ["cni0", "", "cni0"]
 
 
 def test_notes_of_the_destination_come_first() -> None:

@@ -25,7 +25,7 @@ _EVERYWHERE = (
     # Refusals are answers here; the kernel would swallow all but a few a second.
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratelimit", "0"),
-    ("ipv6/icmp/ratemask", ""),
+    ("ipv6/icmp/ratemask", "127"),  # the types that are limited: none that occurs
 )
 _ROUTER = (
     ("ipv4/ip_forward", "1"),

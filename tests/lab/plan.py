@@ -99,3 +99,8 @@ def vip(number: int, family: Family = Family.IPV4) -> str:
 
 def external_ip(number: int, family: Family = Family.IPV4) -> str:
     return f"{_STEM['external'][family]}{number}"
+
+
+def stems() -> tuple[tuple[str, str], ...]:
+    """How the addresses of services begin in IPv4, and how their twins begin in IPv6."""
+    return tuple((stem[Family.IPV4], stem[Family.IPV6]) for stem in _STEM.values())

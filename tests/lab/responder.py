@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.namespaces import entered
 
 _PKTINFO = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)
+_FREEBIND = ((socket.IPPROTO_IP, 15), (socket.IPPROTO_IPV6, 78))  # IP_FREEBIND, IPV6_FREEBIND
 _ANSWERED_FROM = 16  # bytes of in6_pktinfo that are the address
 _MAPPED = "::ffff:"
 
@@ -45,6 +46,8 @@ class Answering:
         datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+        for option in _FREEBIND:  # to answer from any address that is routed here
+            datagrams.setsockopt(*option, 1)
         datagrams.bind(("::", port))
         datagrams.setblocking(False)
         self._watch(datagrams, lambda: _reply(who, datagrams, port))

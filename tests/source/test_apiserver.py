@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 
 import msgspec
 import pytest
@@ -123,10 +123,10 @@ async def test_a_large_telling_leaves_the_event_loop_to_others(server: FakeApiSe
     for number in range(3000):
         server.put(service(f"s{number}"))
     async with following(server, watch_list=False) as heard:
-        between: list[int] = []
+        between = [0]
         while not heard.tellings():
-            between.append(len(heard.events))
             await asyncio.sleep(0)
+            between.append(len(heard.events))
     steps = [after - before for before, after in pairwise(between)]
     assert max(steps) <= 64
 
@@ -154,16 +154,17 @@ async def test_big_answers_are_compressed_and_inflated_on_the_way(server: FakeAp
 
 
 async def test_waiting_for_the_rate_limit_is_logged_when_it_is_long(
-    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits = Limits(0.8, 1)
+    monkeypatch.setattr("kubeproxy.source.connection.SLOW_LIMITER", 0.1)
+    limits = Limits(2, 1)
     async with following(
         server, Kind.SERVICE, Kind.NODE, watch_list=False, limits=limits
     ) as heard:
         await heard.wait_synced()
         await heard.wait_synced(Kind.NODE)
     (line,) = capsys.readouterr().err.splitlines()
-    assert '"Waiting for the client-side rate limit" delay=1.2' in line
+    assert '"Waiting for the client-side rate limit" delay=0.' in line
 
 
 async def test_compression_can_be_switched_off(server: FakeApiServer) -> None:
@@ -238,7 +239,7 @@ async def test_a_server_that_goes_and_comes_back_costs_nothing(server: FakeApiSe
 async def test_what_reaches_the_server_again_brings_the_others_along(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = iter([60.0, 0.2, 60.0])  # each follower waits once, and only one of them briefly
+    waits = chain([60.0, 0.2, 60.0], repeat(0.2))  # at first only one of them waits briefly
     monkeypatch.setattr("kubeproxy.source.backoff.Backoff.delay", lambda *_: next(waits))
     await server.pause()
     async with following(server, Kind.SERVICE, Kind.NODE, Kind.SERVICE_CIDR) as heard:
@@ -379,7 +380,7 @@ async def test_a_watch_list_that_never_completes_gives_way_to_a_list(
     server.faults.slow(1)
     async with following(server) as heard:
         await heard.wait(lambda: len(heard.attempts) == 1)
-        await asyncio.sleep(0.15)
+        await heard.wait(lambda: len(heard.attempts) == 2)
         server.faults.slow(None)
         await heard.wait_synced()
     written = capsys.readouterr().err
@@ -460,7 +461,7 @@ async def test_lists_wait_for_the_rate_limit_and_watches_do_not(server: FakeApiS
     server.faults.paginate_cached = True
     for number in range(1001):
         server.put(service(f"s{number}"))
-    async with following(server, watch_list=False, limits=Limits(20, 1)) as heard:
+    async with following(server, watch_list=False, limits=Limits(3, 1)) as heard:
         await heard.wait_synced()
         await server.wait_watchers(1)
         server.faults.cut_streams()

@@ -21,7 +21,7 @@ def test_waits_double_up_to_a_limit(chance: float, expected: list[float]) -> Non
     ("later", "expected"),
     [
         pytest.param(121.0, 0.8, id="two-minutes-after-the-wait-it-is-forgiven"),
-        pytest.param(119.0, 1.6, id="before-that-it-is-not"),
+        pytest.param(119.5, 1.6, id="before-that-it-is-not"),
     ],
 )
 def test_a_client_that_needs_no_wait_for_long_is_forgiven(later: float, expected: float) -> None:

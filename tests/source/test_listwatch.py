@@ -673,6 +673,17 @@ def test_a_known_object_that_no_longer_decodes_survives_a_new_telling() -> None:
     assert watch("9") == asked(machine)
 
 
+def test_an_object_that_does_not_decode_survives_every_new_telling() -> None:
+    machine = watching("5", service("a", 1), service("b", 2))
+    for gone in ([], ["-a"]):
+        list(machine.receive(error_event(EXPIRED)))
+        open_stream(machine)
+        kept = event("ADDED", unreadable("b", 8))
+        others = b"" if gone else event("ADDED", service("a", 1))
+        list(machine.receive(kept + others))
+        assert gone == shown(machine.receive(bookmark("9", ends=True)))
+
+
 def test_what_a_broken_telling_told_and_the_next_does_not_is_deleted() -> None:
     machine = watching("5", service("a", 1))
     list(machine.receive(error_event(EXPIRED)))

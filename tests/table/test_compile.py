@@ -1,11 +1,11 @@
 """Why endpoints are left out. What is compiled is tested by the worked cases and by `cases/`."""
 
 import pytest
-from world import CART, Document, cluster_of, endpoint_slice, everywhere, service
 
 from kubeproxy.inet import Family
 from kubeproxy.model.topology import LeftOut
 from kubeproxy.table.compile import left_out
+from world import CART, Document, cluster_of, endpoint_slice, everywhere, service
 
 
 @pytest.mark.parametrize(

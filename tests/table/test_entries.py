@@ -1,5 +1,4 @@
 import pytest
-from world import CLUSTER_IP, NODE_PORT, VIP, everywhere, service, table_of
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import (
@@ -13,6 +12,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
+from world import CLUSTER_IP, NODE_PORT, VIP, everywhere, service, table_of
 
 TCP, UDP = Protocol.TCP, Protocol.UDP
 CART = ServicePortName("shop", "cart", "http", TCP)
@@ -39,26 +39,26 @@ def test_values_in_words(value: object, expected: str) -> None:
 
 
 def test_only_the_cluster_ip_is_internal() -> None:
-    assert [FrontendKind.CLUSTER_IP] == [kind for kind in FrontendKind if not kind.external]
+    assert [kind for kind in FrontendKind if not kind.external] == [FrontendKind.CLUSTER_IP]
 
 
 def test_an_entry_knows_its_destinations() -> None:
     (entry,) = table_of(everywhere()).entries.values()
     assert TCP is entry.protocol
-    assert [
+    assert list(map(str, entry.keys())) == [
         "10.112.0.21:80/TCP",
         "203.0.113.7:80/TCP",
         "198.18.0.5:80/TCP",
         "node:31080/TCP",
-    ] == [str(key) for key in entry.keys()]  # noqa: SIM118  # an entry is no dictionary
-    assert (VIP,) == entry.addresses(FrontendKind.LOAD_BALANCER)
-    assert VIP_80 == entry.find(FrontendKey(VIP, TCP, 80))
+    ]
+    assert entry.addresses(FrontendKind.LOAD_BALANCER) == (VIP,)
+    assert entry.find(FrontendKey(VIP, TCP, 80)) == VIP_80
     assert entry.find(FrontendKey(VIP, UDP, 80)) is None
 
 
 def test_the_load_balancer_wins_over_an_external_ip_of_the_same_address() -> None:
     external = Frontend(FrontendKind.EXTERNAL_IP, VIP, 80)
-    assert VIP_80 == Entry(CART, (external, VIP_80)).find(FrontendKey(VIP, TCP, 80))
+    assert Entry(CART, (external, VIP_80)).find(FrontendKey(VIP, TCP, 80)) == VIP_80
 
 
 def test_a_table_finds_entries_by_destination() -> None:
@@ -73,22 +73,22 @@ def test_a_table_counts_the_addresses_that_ports_share() -> None:
     table = Table(Family.IPV4)
     for name, port in ((CART, 80), (CART._replace(port="https"), 443)):
         table.put(Entry(name, (CLUSTER_IP_80._replace(port=port), VIP_80._replace(port=port))))
-    assert [CLUSTER_IP] == list(table.cluster_ips())
+    assert list(table.cluster_ips()) == [CLUSTER_IP]
     table.remove(CART)
-    assert (True, True) == (table.is_cluster_ip(CLUSTER_IP), table.is_service_ip(VIP))
+    assert (table.is_cluster_ip(CLUSTER_IP), table.is_service_ip(VIP)) == (True, True)
     table.remove(CART._replace(port="https"))
-    assert (False, False) == (table.is_cluster_ip(CLUSTER_IP), table.is_service_ip(VIP))
-    assert [] == list(table.cluster_ips())
+    assert (table.is_cluster_ip(CLUSTER_IP), table.is_service_ip(VIP)) == (False, False)
+    assert list(table.cluster_ips()) == []
 
 
 def test_a_node_port_is_no_address() -> None:
     table = table_of(everywhere())
-    assert (True, False) == (table.is_service_ip(VIP), table.is_service_ip(""))
+    assert (table.is_service_ip(VIP), table.is_service_ip("")) == (True, False)
 
 
 def test_a_load_balancer_ip_is_no_cluster_ip() -> None:
     table = table_of(everywhere())
-    assert (True, False) == (table.is_cluster_ip(CLUSTER_IP), table.is_cluster_ip(VIP))
+    assert (table.is_cluster_ip(CLUSTER_IP), table.is_cluster_ip(VIP)) == (True, False)
 
 
 def test_replacing_an_entry_forgets_what_it_had() -> None:

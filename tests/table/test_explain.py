@@ -2,6 +2,11 @@
 
 import msgspec
 import pytest
+
+from kubeproxy.inet import Family
+from kubeproxy.table.decide import decide
+from kubeproxy.table.explain import Context, Explanation, duration, explain, render
+from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
 from world import (
     EXTERNAL_IP,
     NODE_NAME,
@@ -15,11 +20,6 @@ from world import (
     service,
     table_of,
 )
-
-from kubeproxy.inet import Family
-from kubeproxy.table.decide import decide
-from kubeproxy.table.explain import Context, Explanation, duration, explain, render
-from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
 
 NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
 LOCAL: Document = {"externalTrafficPolicy": "Local"}
@@ -366,7 +366,7 @@ def test_notes_on_replies_that_get_lost(
 
 
 def test_note_on_ipvs_sending_outside_clients_to_other_nodes() -> None:
-    assert (FAIL,) == told("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes
+    assert told("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes == (FAIL,)
 
 
 def test_note_on_a_hairpin_that_hangs() -> None:
@@ -381,9 +381,7 @@ def test_note_on_a_hairpin_that_hangs() -> None:
 
 def test_notes_of_the_context_come_first() -> None:
     asked = packet("P VIP:80")
-    verdict = decide(
-        asked, table_of(everywhere(LOCAL), endpoint_slice("R1")), node(NFT), NFT
-    )
+    verdict = decide(asked, table_of(everywhere(LOCAL), endpoint_slice("R1")), node(NFT), NFT)
     said = explain(verdict, asked, Context(NODE_NAME, node(NFT), NFT, notes=("first",)))
     assert ("first", f"unless the client is on this node, {FAIL}") == said.notes
 
@@ -398,7 +396,7 @@ def test_duration(seconds: int, expected: str) -> None:
 
 def test_a_packet_without_protocol_is_an_icmp_packet() -> None:
     said = told("P CIP:0/ICMP", service())
-    assert ("10.112.0.21 (ICMP)", "undefined-port") == (said.destination, said.reason)
+    assert (said.destination, said.reason) == ("10.112.0.21 (ICMP)", "undefined-port")
 
 
 def test_an_ipv6_destination_has_brackets() -> None:
@@ -406,7 +404,7 @@ def test_an_ipv6_destination_has_brackets() -> None:
     here = node(NFT, Family.IPV6)
     table = table_of(service({"clusterIP": "fd12::1"}), family=Family.IPV6)
     said = explain(decide(asked, table, here, NFT), asked, Context(NODE_NAME, here, NFT))
-    assert "[fd12::1]:80/TCP" == said.destination
+    assert said.destination == "[fd12::1]:80/TCP"
     assert "cluster IP [fd12::1]:80/TCP of Service shop/cart, port http" in render(said)
 
 
@@ -444,7 +442,7 @@ def test_everything_there_is_to_say() -> None:
         ),
         notes=("one", "two"),
     )
-    assert FORWARDED == render(explain(decide(asked, table, node(NFT), NFT), asked, context))
+    assert render(explain(decide(asked, table, node(NFT), NFT), asked, context)) == FORWARDED
 
 
 REJECTED = """\
@@ -457,7 +455,7 @@ REJECTED = """\
 
 def test_little_to_say_about_a_node_port_without_a_name() -> None:
     svc = everywhere({"ports": [{"port": 80, "nodePort": NODE_PORT}]})
-    assert REJECTED == render(told("X NP", svc, "", mode=IPT))
+    assert render(told("X NP", svc, "", mode=IPT)) == REJECTED
 
 
 PROXIED = """\
@@ -473,7 +471,7 @@ PROXIED = """\
 def test_the_proxy_for_the_loopback_address() -> None:
     here = changed(localhost_gate=True, node_port_ranges=(prefix("127.0.0.0/8"),))
     said = told("127.0.0.1 127.0.0.1:31080", everywhere(LOCAL), here=here)
-    assert PROXIED == render(said)
+    assert render(said) == PROXIED
 
 
 def test_what_programs_get() -> None:

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
-from world import node, prefix
 
 from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
+from world import node, prefix
 
 NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
 V4, V6 = Family.IPV4, Family.IPV6

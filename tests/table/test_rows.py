@@ -1,5 +1,8 @@
 import msgspec
 import pytest
+
+from kubeproxy.table.node import Mode
+from kubeproxy.table.rows import HEADER, aligned, entry_rows, rows
 from world import (
     CLUSTER_IP,
     EXTERNAL_IP,
@@ -12,9 +15,6 @@ from world import (
     service,
     table_of,
 )
-
-from kubeproxy.table.node import Mode
-from kubeproxy.table.rows import HEADER, aligned, entry_rows, rows
 
 NFT = Mode.NFTABLES
 CIP = f"{CLUSTER_IP}:80/TCP"
@@ -90,7 +90,7 @@ def test_source_ranges_stand_beside_load_balancer_ips_only(
 ) -> None:
     found = rows_of(everywhere({"loadBalancerSourceRanges": ranges}), "L1")
     assert expected == found[2][2]
-    assert ["10.64.3.11:8080"] * 4 == [row[2] for row in (*found[:2], *found[3:])]
+    assert [row[2] for row in (*found[:2], *found[3:])] == ["10.64.3.11:8080"] * 4
 
 
 def test_rows_are_in_the_order_of_names() -> None:
@@ -98,17 +98,17 @@ def test_rows_are_in_the_order_of_names() -> None:
         service(name="till"), service({"clusterIP": "10.112.0.22"}, name="bill"), endpoint_slice()
     )
     every = rows(table, node(NFT), NFT)
-    assert ["10.112.0.22:80/TCP", CIP] == list(dict.fromkeys(row[0] for row in every))
+    assert list(dict.fromkeys(row[0] for row in every)) == ["10.112.0.22:80/TCP", CIP]
     bill, _ = (table.entries[name] for name in sorted(table.entries))
     assert every[: len(every) // 2] == list(entry_rows(bill, node(NFT), NFT))
 
 
 def test_columns_are_aligned() -> None:
-    assert (
+    assert aligned(rows_of(service(), "L1")) == (
         "FRONTEND             SOURCE         BACKENDS          MASQUERADE   NOBODY\n"
         "10.112.0.21:80/TCP   pod            10.64.3.11:8080   hairpin      -\n"
         "10.112.0.21:80/TCP   host outside   10.64.3.11:8080   always       -"
-    ) == aligned(rows_of(service(), "L1"))
+    )
 
 
 def test_an_empty_table_is_its_header() -> None:

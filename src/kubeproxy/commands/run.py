@@ -19,9 +19,11 @@ from kubeproxy.config.version_flag import reported_version, version_text
 from kubeproxy.daemon import Daemon, Setup, tell
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.families import supported_families
+from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.source.contract import Source
 from kubeproxy.table.node import Mode
 
@@ -77,12 +79,14 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
     dry_run = parsed.value("dry-run", bool)
 
     def dataplane(_: Family) -> Dataplane:
-        if not dry_run:
+        if dry_run:
+            return DryRun(mode)
+        if mode is not Mode.NFTABLES:
             raise OperatorError(
-                f"mode {mode.value}: this version does not program the kernel yet; "
-                "run it with --dry-run to see what it would do"
+                f"mode {mode.value}: this version does not program it yet; use nftables, or "
+                "--dry-run to see what it would do"
             )
-        return DryRun(mode)
+        return Nftables(Settings(loaded.config.masquerade_bit), Nfnetlink())
 
     return Setup(
         config=loaded.config,
@@ -105,18 +109,18 @@ def _source(parsed: Parsed, loaded: Loaded, name: str) -> Source:
         from kubeproxy.source.manifests import Manifests  # noqa: PLC0415  # either or
 
         return Manifests(manifests, name)
-    from kubeproxy.source.apiserver import ApiServer, Settings  # noqa: PLC0415  # costly to import
+    from kubeproxy.source import apiserver  # noqa: PLC0415  # costly to import
     from kubeproxy.source.connection import Limits  # noqa: PLC0415
     from kubeproxy.source.kubeconfig import find_access  # noqa: PLC0415
 
     client = loaded.config.client_connection
     access = find_access(client.kubeconfig, parsed.value("master", str), os.environ)
-    settings = Settings(
+    settings = apiserver.Settings(
         node_name=name,
         watch_list=loaded.gates.enabled("WatchListClient"),
         limits=Limits(client.qps, client.burst),
     )
-    return ApiServer(access, settings)
+    return apiserver.ApiServer(access, settings)
 
 
 async def _run_until_signal(daemon: Daemon) -> int:

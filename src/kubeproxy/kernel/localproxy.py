@@ -237,6 +237,7 @@ class _Connection:
             self._loop.remove_reader(each)
             self._loop.remove_writer(each)
             each.close()
+        self._flows = ()  # they know this connection: without the circle both go at once
         self._over(self)
 
     def _forget_deadline(self) -> None:

@@ -7,7 +7,7 @@ receive buffer. So nothing here waits for anything, and a missing answer is an e
 import errno
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import msgspec
@@ -45,15 +45,15 @@ _SO_RCVBUFFORCE = 33
 
 _SEND_BUFFER = 1 << 26
 _RECEIVE_BUFFER = 1 << 23
-_DATAGRAM = 1 << 20
+_DATAGRAM = 1 << 16  # the kernel never puts more than 32 KB into one
 _DUMP_ATTEMPTS = 5
 # What the kernel keeps of the send buffer for itself (netlink_sendmsg).
 _SEND_RESERVE = 32
 
 _WHAT_TO_DO = {
     errno.EPERM: "the process needs CAP_NET_ADMIN in its network namespace",
-    errno.EOPNOTSUPP: "the kernel lacks nf_tables; load that module or choose another proxy mode",
-    errno.EPROTONOSUPPORT: "the kernel lacks nfnetlink; load nf_tables or choose another mode",
+    errno.EOPNOTSUPP: "the kernel lacks nf_tables or nf_conntrack_netlink; load that module",
+    errno.EPROTONOSUPPORT: "the kernel lacks nfnetlink; load the module nf_tables",
     errno.EMSGSIZE: "it is larger than the send buffer; raise net.core.wmem_max",
 }
 
@@ -77,24 +77,28 @@ class GenerationChanged(KernelError):
 class Nfnetlink:
     """One netfilter socket. Not for two threads at a time.
 
-    `port_id` marks the changes made here in what a `Watch` tells. `max_batch` is how many bytes of
-    messages one `commit` can take: 128 MB with CAP_NET_ADMIN in the first user namespace, twice
-    net.core.wmem_max without.
+    `port_id` marks the changes made here in what a `Watch` tells.
     """
 
     def __init__(self) -> None:
         self._socket = open_netfilter()
         self._sequence = 0
-        self._buffer = memoryview(bytearray(_DATAGRAM))
         self.port_id: int = self._socket.getsockname()[0]
-        room = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        self.max_batch: int = room - _SEND_RESERVE - BATCH_OVERHEAD
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def max_batch(self) -> int:
+        """How many bytes of messages one `commit` can take.
+
+        128 MB with CAP_NET_ADMIN in the first user namespace, twice net.core.wmem_max without.
+        """
+        room = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        return room - _SEND_RESERVE - BATCH_OVERHEAD
 
     def close(self) -> None:
         """Give the socket back."""
@@ -159,26 +163,12 @@ class Nfnetlink:
 
     def _send(self, data: bytes | bytearray, what: str) -> None:
         self._receive()  # what an earlier request, broken off, left unread
-        try:
-            self._socket.send(data)
-        except OSError as error:
-            raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+        send(self._socket, data, what)
 
     def _receive(self) -> tuple[list[Message], bool]:
         """The messages that wait to be read, and whether some were lost."""
-        found: list[Message] = []
-        lost = False
-        while True:
-            try:
-                size = self._socket.recv_into(self._buffer)
-            except BlockingIOError:
-                return found, lost
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise KernelError(f"cannot read from the netfilter socket: {error}") from error
-                lost = True
-            else:
-                found += decode(bytes(self._buffer[:size]))
+        found = list(waiting(self._socket))
+        return [message for message in found if message is not None], None in found
 
 
 def open_netfilter() -> socket.socket:
@@ -198,6 +188,31 @@ def open_netfilter() -> socket.socket:
     return link
 
 
+def send(link: socket.socket, data: bytes | bytearray, what: str) -> None:
+    """Send requests; `what` is what an error says could not be done."""
+    try:
+        link.send(data)
+    except OSError as error:
+        raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+
+
+def waiting(link: socket.socket) -> Iterator[Message | None]:
+    """The messages that wait to be read; None stands for messages that were lost."""
+    buffer = memoryview(bytearray(_DATAGRAM))
+    while True:
+        try:
+            size = link.recv_into(buffer)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                what = "cannot read from the netfilter socket"
+                raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+            yield None
+        else:
+            yield from decode(bytes(buffer[:size]))
+
+
 def _enlarge(link: socket.socket, force: int, ask: int, size: int) -> None:
     """Make a buffer that large, or as large as the machine's limit allows."""
     try:
@@ -207,7 +222,8 @@ def _enlarge(link: socket.socket, force: int, ask: int, size: int) -> None:
 
 
 def _describe(error: MessageError) -> str:
-    where = "" if error.index == WHOLE_BATCH else f"message {error.index}: "
-    text = f" ({error.text})" if error.text else ""
+    text = os.strerror(error.errno) + (f" ({error.text})" if error.text else "")
+    if error.index != WHOLE_BATCH:
+        return f"message {error.index}: {text}"
     advice = _WHAT_TO_DO.get(error.errno)
-    return f"{where}{os.strerror(error.errno)}{text}" + (f": {advice}" if advice else "")
+    return f"{text}: {advice}" if advice else text

@@ -41,6 +41,14 @@ class FrontendKind(Enum):
         return self is not FrontendKind.CLUSTER_IP
 
 
+class Balance(Enum):
+    """How one of several backends is chosen, where the dataplane has the choice."""
+
+    RANDOM = "random"
+    ROUND_ROBIN = "round-robin"
+    SOURCE_HASH = "source-hash"
+
+
 PRECEDENCE = {kind: rank for rank, kind in enumerate(FrontendKind)}
 
 
@@ -98,6 +106,7 @@ class Entry(msgspec.Struct, frozen=True):
     source_ranges: tuple[Prefix, ...] | None = None
     own_vips: bool = False
     serving: tuple[Backend, ...] = ()
+    balance: Balance = Balance.RANDOM
 
     @property
     def protocol(self) -> Protocol:

@@ -5,7 +5,6 @@ the same chain; which three they are is looked up with the packet's own destinat
 """
 
 from collections.abc import Iterable
-from enum import Enum
 
 import msgspec
 
@@ -43,25 +42,18 @@ from kubeproxy.dataplane.nftables.program import (
     is_pod,
 )
 from kubeproxy.inet import Protocol
+from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 
 
-class Balance(Enum):
-    """How one of several endpoints is chosen."""
-
-    RANDOM = "random"
-    ROUND_ROBIN = "round-robin"
-    SOURCE_HASH = "source-hash"
-
-
-class Pick(msgspec.Struct, frozen=True, order=True):
+class Pick(msgspec.Struct, frozen=True):
     """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
 
     node_port: bool
     local: bool
     count: int
     sticky: bool = False
-    balance: str = Balance.RANDOM.value
+    balance: Balance = Balance.RANDOM
 
     @property
     def chain(self) -> str:
@@ -71,13 +63,13 @@ class Pick(msgspec.Struct, frozen=True, order=True):
             "pick",
             "local" if self.local else "",
             str(self.count),
-            "" if self.balance == Balance.RANDOM.value else self.balance,
+            "" if self.balance is Balance.RANDOM else self.balance.value,
             "sticky" if self.sticky else "",
         ]
         return "-".join(word for word in words if word)
 
 
-class External(msgspec.Struct, frozen=True, order=True):
+class External(msgspec.Struct, frozen=True):
     """Masquerade, then choose: external traffic policy Cluster."""
 
     pick: Pick
@@ -88,7 +80,7 @@ class External(msgspec.Struct, frozen=True, order=True):
         return f"masquerade-{self.pick.chain}"
 
 
-class Split(msgspec.Struct, frozen=True, order=True):
+class Split(msgspec.Struct, frozen=True):
     """External traffic policy Local: pods and the node choose of all, others of this node's."""
 
     all: Pick
@@ -101,7 +93,7 @@ class Split(msgspec.Struct, frozen=True, order=True):
         return f"local-{here}-of-{self.all.chain}"
 
 
-class Remember(msgspec.Struct, frozen=True, order=True):
+class Remember(msgspec.Struct, frozen=True):
     """Remember which endpoint a client got, for so many seconds.
 
     `local` says that the choice was among endpoints of this node; None, that it depends on the
@@ -191,7 +183,7 @@ def _plain(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
 
 
 def _index(choice: Pick, headers: Headers) -> Selector:
-    match Balance(choice.balance):
+    match choice.balance:
         case Balance.RANDOM:
             return numgen(choice.count)
         case Balance.ROUND_ROBIN:

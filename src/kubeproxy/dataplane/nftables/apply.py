@@ -1,0 +1,174 @@
+"""Makes the kernel's table that of the update, in one transaction a sync.
+
+A partial update is the difference that the update names. A full one reads the kernel and writes
+only what differs: a restart with nothing changed writes nothing. A table that is not our program
+(upstream's, an older one of ours, one that somebody changed) is replaced as a whole in the same
+transaction that fills the new one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.nftables.batch import (
+    batch_messages,
+    element_at,
+    pieces,
+    program_messages,
+)
+from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
+from kubeproxy.dataplane.nftables.encode import delete_table
+from kubeproxy.dataplane.nftables.inspect import Found, inspect
+from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.pins import forget_stale_pins
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
+from kubeproxy.errors import KernelError
+from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.table.entries import Entry, ServicePortName
+from kubeproxy.table.node import Node
+
+_ATTEMPTS = 5
+_CULPRITS = 20
+_PIECE = 4 << 20
+_LARGE = 256 << 10
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How the operator set nftables mode up."""
+
+    masquerade_bit: int = 14
+    endpoint_counters: bool = False
+
+
+class Culprit(KernelError):
+    """The kernel refused what one service port needs."""
+
+    def __init__(self, name: ServicePortName, error: Refused) -> None:
+        super().__init__(str(error))
+        self.name = name
+
+
+class Nftables:
+    """One family of nftables mode."""
+
+    def __init__(self, settings: Settings, kernel: Nfnetlink) -> None:
+        self._settings = settings
+        self._kernel = kernel
+        self._state: Programmed | None = None
+
+    async def apply(self, update: Update) -> SyncReport:
+        """Make the kernel as the update says."""
+        wanted = program(
+            update.node,
+            masquerade_mark(self._settings.masquerade_bit),
+            endpoint_counters=self._settings.endpoint_counters,
+        )
+        state = self._state
+        if state is not None and not update.full and state.program == wanted:
+            try:
+                return await self._partial(state, update)
+            except Refused:
+                pass  # the kernel is not as we remember it: read it
+        self._state = None
+        return await self._full(wanted, update)
+
+    async def _partial(self, state: Programmed, update: Update) -> SyncReport:
+        changes = update.changes
+        gone = [*changes.removed, *(before for before, _ in changes.changed)]
+        wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
+        next_ = step(state, gone, wanted, update.node)
+        await self._send(batch_messages(state.program, next_.batch))
+        return await self._done(state, next_, update.node)
+
+    async def _full(self, wanted: Program, update: Update) -> SyncReport:
+        """Read and compare, leaving out one service port after the other that is refused."""
+        failed: dict[ServicePortName, str] = {}
+        attempts = 0
+        while True:
+            try:
+                report = await self._reconcile(wanted, update, failed)
+            except GenerationChanged:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise
+            except Culprit as culprit:
+                failed[culprit.name] = str(culprit)
+                if len(failed) > _CULPRITS:
+                    raise
+            else:
+                return msgspec.structs.replace(report, failed=failed)
+
+    async def _reconcile(
+        self, wanted: Program, update: Update, failed: dict[ServicePortName, str]
+    ) -> SyncReport:
+        kernel = self._kernel
+        entries = [e for name, e in update.table.entries.items() if name not in failed]
+        generation: int | None = kernel.generation()
+        found = inspect(kernel, wanted, _chains(entries, update.node))
+        chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
+        state = Programmed(wanted, update.node, chains=set(chains))
+        next_ = reconcile(state, entries, found.elements, update.node)
+        for piece in self._pieces(wanted, found, next_):
+            try:
+                await self._send(piece, generation)
+            except Refused as error:
+                name = _culprit(error, piece, next_, update.node)
+                if name is None:
+                    raise
+                raise Culprit(name, error) from error
+            generation = None
+        report = await self._done(state, next_, update.node)
+        self._state = state
+        return report
+
+    def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
+        """The transactions: one, unless the kernel has no table of ours that could break."""
+        messages = batch_messages(wanted, next_.batch)
+        if found.intact:
+            return pieces(messages, self._kernel.max_batch)
+        messages = [*program_messages(wanted), *messages]
+        if found.exists:
+            messages.insert(0, delete_table(wanted.family, wanted.table))
+            return pieces(messages, self._kernel.max_batch)
+        return pieces(messages, min(_PIECE, self._kernel.max_batch))
+
+    async def _send(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        """Commit; a large transaction must not hold up the event loop."""
+        if sum(map(len, messages)) > _LARGE:
+            await asyncio.to_thread(self._kernel.commit, messages, generation)
+        else:
+            self._kernel.commit(messages, generation)
+
+    async def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
+        commit(state, next_, node)
+        if next_.lost_backends:
+            await asyncio.to_thread(forget_stale_pins, state.program, list(state.placed.values()))
+        return SyncReport(written=next_.batch.count)
+
+
+def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:
+    """The chains of all choices that the entries need."""
+    needed = {c for entry in entries for c in choices(Placed(entry, (), ()))}
+    return [chain_of(choice, node) for choice in with_parts(needed)]
+
+
+def _culprit(
+    error: Refused, messages: Sequence[bytes], next_: Step, node: Node
+) -> ServicePortName | None:
+    """The service port whose element the kernel did not like, when it says so."""
+    first = error.errors[0]
+    if first.index < 0 or first.offset is None:
+        return None
+    element = element_at(messages[first.index], first.offset)
+    if element is None:
+        return None
+    set_, body = element
+    for name, placed in next_.placed.items():
+        for (of_set, head), tail in entry_elements(placed, node).items() if placed else ():
+            if of_set == set_ and head + tail == body:
+                return name
+    return None

@@ -1,0 +1,189 @@
+"""Elements and chains that come and go -> the messages of one transaction.
+
+Elements are packed into messages of at most 64 KB, the largest attribute that netlink has.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+import msgspec
+
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.elements import ElementKey
+from kubeproxy.dataplane.nftables.encode import (
+    delete_chain,
+    new_chain,
+    new_counter,
+    new_rule,
+    new_set,
+    new_table,
+)
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.netlink.attribute import nested, text
+from kubeproxy.netlink.message import attributes
+from kubeproxy.netlink.nfnetlink import (
+    NFT_MSG_DELRULE,
+    NFT_MSG_DELSETELEM,
+    NFT_MSG_NEWSETELEM,
+    NLM_F_CREATE,
+    request,
+)
+
+_HEADER = Struct("=HH")
+_NLMSGHDR, _NFGENMSG = 16, 4
+_LARGEST = 65532 - 4  # of a nested attribute, padding included
+
+
+# A first fill may take several transactions. In this order every moment is correct: lists before
+# the frontends that draw from them, and what guards a frontend before the frontend.
+FILLING_ORDER = (
+    names.SERVICE_ENDPOINTS,
+    names.SERVICE_LOCAL_ENDPOINTS,
+    names.NODEPORT_ENDPOINTS,
+    names.NODEPORT_LOCAL_ENDPOINTS,
+    names.FIREWALL_ALLOW,
+    names.FIREWALL_IPS,
+    names.HAIRPIN,
+    names.SERVICE_AFFINITY,
+    names.NODEPORT_AFFINITY,
+    names.REMEMBER_SERVICES,
+    names.REMEMBER_NODEPORTS,
+    names.SERVICE_CONNECTIONS,
+    names.NODEPORT_CONNECTIONS,
+    names.LOCALHOST_NODEPORTS,
+    names.CLUSTER_IPS,
+    names.NODEPORT_IPS,
+    names.SERVICE_NODEPORTS,
+    names.SERVICE_IPS,
+    names.NO_ENDPOINT_NODEPORTS,
+    names.NO_ENDPOINT_SERVICES,
+    names.SERVICE_CIDRS,
+)
+
+
+class Batch(msgspec.Struct):
+    """What one transaction does to the elements and chains of the table."""
+
+    chains: list[Chain] = []
+    deleted: dict[str, list[bytes]] = {}
+    added: dict[str, list[bytes]] = {}
+    unused_chains: list[str] = []
+
+    def delete(self, element: ElementKey) -> None:
+        """An element goes, or goes to come back with other data."""
+        name, head = element
+        self.deleted.setdefault(name, []).append(encoded(head))
+
+    def add(self, element: ElementKey, tail: bytes) -> None:
+        """An element comes."""
+        name, head = element
+        self.added.setdefault(name, []).append(encoded(head + tail))
+
+    def change(self, element: ElementKey, before: bytes | None, after: bytes | None) -> None:
+        """An element had this tail and shall have that one; None is no element."""
+        if before == after:
+            return
+        if before is not None:
+            self.delete(element)
+        if after is not None:
+            self.add(element, after)
+
+    @property
+    def count(self) -> int:
+        """How many kernel objects it touches."""
+        listed = [*self.deleted.values(), *self.added.values()]
+        return sum(map(len, listed)) + len(self.chains) + len(self.unused_chains)
+
+
+def encoded(body: bytes) -> bytes:
+    """An element in a list of elements."""
+    return _HEADER.pack(4 + len(body), 1) + body
+
+
+def program_messages(program: Program) -> list[bytes]:
+    """Make the table and all that is fixed in it."""
+    return [
+        new_table(program),
+        *(new_counter(program, name) for name in program.counters),
+        *(new_set(program, set_, number) for number, set_ in enumerate(program.sets, 1)),
+        *chain_messages(program, program.chains),
+    ]
+
+
+def chain_messages(program: Program, chains: Sequence[Chain]) -> list[bytes]:
+    """Make chains, which may lead to each other, and their rules."""
+    return [
+        *(new_chain(program, chain) for chain in chains),
+        *(new_rule(program, chain.name, rule) for chain in chains for rule in chain.rules),
+    ]
+
+
+def element_messages(
+    program: Program, name: str, elements: Iterable[bytes], *, delete: bool = False
+) -> list[bytes]:
+    """Add elements to a set, or remove them."""
+    kind, flags = (NFT_MSG_DELSETELEM, 0) if delete else (NFT_MSG_NEWSETELEM, NLM_F_CREATE)
+    target = text(1, program.table) + text(2, name)
+    family = NFPROTO[program.family]
+    messages = []
+    waiting: list[bytes] = []
+    size = 0
+    for element in elements:
+        if size + len(element) > _LARGEST:
+            body = target + nested(3, b"".join(waiting))
+            messages.append(request(kind, family, body, flags))
+            waiting, size = [], 0
+        waiting.append(element)
+        size += len(element)
+    if waiting:
+        messages.append(request(kind, family, target + nested(3, b"".join(waiting)), flags))
+    return messages
+
+
+def batch_messages(program: Program, batch: Batch) -> list[bytes]:
+    """All messages of a batch, in an order in which each finds what it refers to."""
+    messages = chain_messages(program, batch.chains)
+    for name, elements in batch.deleted.items():
+        messages += element_messages(program, name, elements, delete=True)
+    for name in sorted(batch.added, key=FILLING_ORDER.index):
+        messages += element_messages(program, name, batch.added[name])
+    for name in batch.unused_chains:
+        messages.append(_flush_chain(program, name))
+    messages += [delete_chain(program, name) for name in batch.unused_chains]
+    return messages
+
+
+def _flush_chain(program: Program, name: str) -> bytes:
+    payload = text(1, program.table) + text(2, name)
+    return request(NFT_MSG_DELRULE, NFPROTO[program.family], payload)
+
+
+def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:
+    """The messages in order, in groups of at most so many bytes."""
+    found: list[list[bytes]] = []
+    size = limit
+    for message in messages:
+        if size + len(message) > limit:
+            found.append([])
+            size = 0
+        found[-1].append(message)
+        size += len(message)
+    return found
+
+
+def element_at(message: bytes, offset: int) -> ElementKey | None:
+    """The element of a message that an offset points at, as its set and what identifies it."""
+    body = attributes(message[_NLMSGHDR + _NFGENMSG :])
+    listed = body.get(3)
+    if listed is None:
+        return None
+    name = body[2].rstrip(b"\0").decode()
+    start = len(message) - len(listed) - (-len(listed) % 4)
+    position = 0
+    while position + 4 <= len(listed):
+        length, _ = _HEADER.unpack_from(listed, position)
+        if start + position <= offset < start + position + max(length, 4):
+            return name, listed[position + 4 : position + length]
+        position += max((length + 3) & ~3, 4)
+    return None

@@ -1,0 +1,223 @@
+"""What is programmed, and how one state becomes the next. Functions on values and dictionaries.
+
+`Programmed` remembers no elements: what an entry has in the kernel follows from the entry, its
+places and its number. Only elements that entries share are counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+import msgspec
+
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.batch import Batch
+from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.elements import (
+    ElementKey,
+    Elements,
+    Placed,
+    backend_data,
+    choices,
+    entry_elements,
+    frontend_key,
+    head,
+    index_bytes,
+    list_name,
+    node_elements,
+    shared_elements,
+)
+from kubeproxy.dataplane.nftables.language import Program
+from kubeproxy.dataplane.nftables.slots import Slots, rearrange
+from kubeproxy.inet import unpack
+from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
+from kubeproxy.table.node import Node
+
+_NUMBER = Struct("=I")
+
+KernelElements = dict[str, dict[bytes, bytes]]
+
+
+class Programmed(msgspec.Struct):
+    """The kernel's state, as far as it cannot be derived."""
+
+    program: Program
+    node: Node
+    placed: dict[ServicePortName, Placed] = {}
+    shared: Counter[ElementKey] = msgspec.field(default_factory=Counter)
+    chains: set[str] = set()
+    last_number: int = 0
+
+
+class Step(msgspec.Struct):
+    """A transaction, and what it makes of the state when it succeeds."""
+
+    batch: Batch
+    placed: dict[ServicePortName, Placed | None]
+    shared: Counter[ElementKey]
+    last_number: int
+    lost_backends: bool = False
+
+
+def place(entry: Entry, before: Placed | None, number: int) -> Placed:
+    """Give the backends of an entry their places."""
+    return Placed(
+        entry,
+        rearrange(before.cluster if before else (), entry.cluster),
+        rearrange(before.local if before else (), entry.local),
+        number if entry.affinity_seconds else 0,
+    )
+
+
+def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
+    """The transaction that takes entries out and puts others in (an entry may be in both)."""
+    old: Elements = {}
+    new: Elements = {}
+    shared: Counter[ElementKey] = Counter()
+    placed: dict[ServicePortName, Placed | None] = {}
+    lost = False
+    number = state.last_number
+    for entry in gone:
+        known = state.placed.get(entry.name)
+        placed[entry.name] = None
+        if known is not None:
+            old.update(entry_elements(known, state.node))
+            shared.subtract(shared_elements(known.entry))
+            lost = lost or known.number > 0
+    for entry in wanted:
+        known = state.placed.get(entry.name)
+        if entry.affinity_seconds and (known is None or not known.number):
+            number += 1
+            fresh = place(entry, known, number)
+        else:
+            fresh = place(entry, known, known.number if known else 0)
+        placed[entry.name] = fresh
+        new.update(entry_elements(fresh, node))
+        shared.update(shared_elements(entry))
+    batch = Batch()
+    _add_chains(batch, placed.values(), state.chains, node)
+    old_node, new_node = node_elements(state.node), node_elements(node)
+    for before, after in ((old, new), (old_node, new_node)):
+        for element in before.keys() | after.keys():
+            batch.change(element, before.get(element), after.get(element))
+    for element, difference in shared.items():
+        count = state.shared[element]
+        batch.change(element, b"" if count > 0 else None, b"" if count + difference > 0 else None)
+    return Step(batch, placed, shared, number, lost)
+
+
+def _add_chains(
+    batch: Batch, placed: Iterable[Placed | None], known: set[str], node: Node
+) -> set[str]:
+    """Add the chains that are needed and not known; the names of all that are needed."""
+    wanted = {choice for each in placed if each is not None for choice in choices(each)}
+    needed = in_order(with_parts(wanted))
+    batch.chains = [chain_of(choice, node) for choice in needed if choice.chain not in known]
+    return {choice.chain for choice in needed}
+
+
+def commit(state: Programmed, done: Step, node: Node) -> None:
+    """The transaction succeeded: this is the state now."""
+    state.node = node
+    state.last_number = done.last_number
+    state.chains.update(chain.name for chain in done.batch.chains)
+    state.chains.difference_update(done.batch.unused_chains)
+    for name, placed in done.placed.items():
+        if placed is None:
+            state.placed.pop(name, None)
+        else:
+            state.placed[name] = placed
+    for element, difference in done.shared.items():
+        state.shared[element] += difference
+        if state.shared[element] <= 0:
+            del state.shared[element]
+
+
+# --- from what the kernel says ----------------------------------------------------------------
+
+
+def adopt(entry: Entry, kernel: Mapping[str, Mapping[bytes, bytes]]) -> Placed:
+    """An entry with the places and the number that it has in the kernel, as far as it has any."""
+    cluster: Slots = ()
+    local: Slots = ()
+    number = 0
+    known = {backend_data(backend): backend for backend in (*entry.cluster, *entry.local)}
+    for frontend in entry.frontends:
+        key = frontend_key(frontend, entry.protocol)
+        node_port = frontend.kind is FrontendKind.NODE_PORT
+        cluster = cluster or _list(kernel, key, known, list_name(node_port=node_port, local=False))
+        local = local or _list(kernel, key, known, list_name(node_port=node_port, local=True))
+        number = number or _number(kernel, frontend, key)
+    return Placed(entry, cluster, local, number)
+
+
+def _list(
+    kernel: Mapping[str, Mapping[bytes, bytes]],
+    key: bytes,
+    known: Mapping[bytes, Backend],
+    name: str,
+) -> Slots:
+    """The backends of one list in the kernel, in their places."""
+    elements = kernel.get(name, {})
+    found: list[Backend] = []
+    while True:
+        tail = elements.get(head(key + index_bytes(len(found))))
+        if tail is None:
+            return tuple(found)
+        data = tail[8:]
+        stranger = Backend(unpack(data[:-4]), int.from_bytes(data[-4:-2], "big"))
+        found.append(known.get(data, stranger))
+
+
+def _number(kernel: Mapping[str, Mapping[bytes, bytes]], frontend: Frontend, key: bytes) -> int:
+    node_port = frontend.kind is FrontendKind.NODE_PORT
+    name = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
+    tail = kernel.get(name, {}).get(head(key))
+    return 0 if tail is None else int(_NUMBER.unpack(tail[8:12])[0])
+
+
+def largest_number(kernel: Mapping[str, Mapping[bytes, bytes]]) -> int:
+    """The largest number that a service has in the kernel."""
+    numbers = [
+        _NUMBER.unpack(tail[8:12])[0]
+        for name in (names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
+        for tail in kernel.get(name, {}).values()
+    ]
+    return max(numbers, default=0)
+
+
+def reconcile(
+    state: Programmed, entries: Iterable[Entry], kernel: KernelElements, node: Node
+) -> Step:
+    """The transaction that makes the kernel's elements those of the entries.
+
+    `state` has the program and the chains that the kernel has, and nothing else. The kernel's
+    elements are consumed: what is left of them at the end is nobody's, and goes.
+    """
+    batch = Batch()
+    placed: dict[ServicePortName, Placed | None] = {}
+    shared: Counter[ElementKey] = Counter()
+    number = largest_number(kernel)
+    for entry in entries:
+        known = adopt(entry, kernel)
+        if entry.affinity_seconds and not known.number:
+            number += 1
+            fresh = place(entry, known, number)
+        else:
+            fresh = place(entry, known, known.number)
+        placed[entry.name] = fresh
+        _take(batch, entry_elements(fresh, node), kernel)
+        shared.update(shared_elements(entry))
+    _take(batch, node_elements(node) | dict.fromkeys(shared, b""), kernel)
+    for name, left in kernel.items():
+        for each in left:
+            batch.delete((name, each))
+    needed = _add_chains(batch, placed.values(), state.chains, node)
+    fixed = {chain.name for chain in state.program.chains}
+    batch.unused_chains = sorted(state.chains - needed - fixed)
+    return Step(batch, placed, shared, number, lost_backends=bool(number))
+
+
+def _take(batch: Batch, wanted: Elements, kernel: KernelElements) -> None:
+    for (name, each), tail in wanted.items():
+        batch.change((name, each), kernel.get(name, {}).pop(each, None), tail)

@@ -1,0 +1,72 @@
+"""Fixtures of the lab. Each worker has namespaces of its own, so that labs run side by side."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.enter import is_entered
+from lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, private_mounts, unshare
+from lab.network import Network
+from lab.programmer import DaemonProcess
+from lab.responders import Responders
+from lab.stage import NFTABLES, Lab, Variant
+
+VARIANTS = (NFTABLES,)
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "lab: needs namespaces; run by `make lab`")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("lab")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_namespaces() -> None:
+    """A network and mounts for this process alone."""
+    if not is_entered():
+        pytest.fail(
+            "the tests in tests/lab need namespaces of their own: run `make lab`, or "
+            "`PYTHONPATH=tests python -m lab.enter -- pytest tests/lab`",
+            pytrace=False,
+        )
+    unshare(CLONE_NEWNET | CLONE_NEWNS)
+    private_mounts()
+
+
+@pytest.fixture(scope="session")
+def network(_own_namespaces: None) -> Iterator[Network]:
+    """The wired-up network, with those who answer in it."""
+    network = Network()
+    responders = Responders(network)
+    yield network
+    responders.close()
+    network.close()
+
+
+@pytest.fixture(scope="session", params=VARIANTS, ids=lambda variant: variant.name)
+def stage(
+    request: pytest.FixtureRequest, network: Network, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
+    """A lab for all tests of a variant; use `lab`."""
+    variant: Variant = request.param
+    programmer = DaemonProcess(network.node, tmp_path_factory.mktemp(variant.name))
+    stage = Lab(network, programmer, variant)
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture
+def lab(stage: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab without connections; the proxy of the test before may still run in it."""
+    failed = request.session.testsfailed
+    yield stage
+    if request.session.testsfailed > failed:
+        stage.stop()  # the next test shall not suffer from what went wrong in this one
+    else:
+        stage.forget_connections()

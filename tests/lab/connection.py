@@ -1,0 +1,66 @@
+"""Connections that stay: a TCP echo and a flow of datagrams, through whatever was dialled."""
+
+import itertools
+import select
+import socket
+import time
+
+from lab.outcome import Outcome, Peer, read_answer
+
+_SECONDS = 5.0
+
+
+class Connection:
+    """An established TCP connection to a responder, which echoes."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._words = itertools.count()
+        self.sent_from = Peer(*opened.getsockname()[:2])
+        line = self._receive(b"\n")
+        self.answer: Outcome = read_answer(line, self.sent_from)
+
+    def talk(self) -> None:
+        """Send something and get it back, or fail."""
+        word = f"{next(self._words)} still there?\n".encode()
+        self._socket.send(word)
+        got = self._receive(b"\n")
+        assert got == word, f"{self}: sent {word!r}, got {got!r}"
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __str__(self) -> str:
+        return f"{self.sent_from} to {Peer(*self._socket.getpeername()[:2])}, {self.answer}"
+
+    def _receive(self, until: bytes) -> bytes:
+        received = b""
+        while not received.endswith(until):
+            _wait_readable(self._socket)
+            more = self._socket.recv(4096)
+            assert more, f"closed by the other side after {received!r}"
+            received += more
+        return received
+
+
+class Flow:
+    """Datagrams from one port: to the kernel they are one connection."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self.sent_from = Peer(*opened.getsockname()[:2])
+
+    def ask(self) -> Outcome:
+        """Send one datagram; who answered it."""
+        self._socket.send(b"who")
+        _wait_readable(self._socket)
+        return read_answer(self._socket.recv(4096), self.sent_from)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _wait_readable(opened: socket.socket) -> None:
+    deadline = time.monotonic() + _SECONDS
+    readable, _, _ = select.select([opened], [], [], max(0.0, deadline - time.monotonic()))
+    assert readable, f"no answer within {_SECONDS:g} s from {opened.getpeername()}"

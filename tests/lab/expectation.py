@@ -1,0 +1,64 @@
+"""What should happen to packets on kestrel: the meaning of the documents under the daemon's flags.
+
+Built as the daemon builds it, from the same flags and documents, but all at once and from
+scratch. The meaning itself is `decide`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.inet import Family, family_of
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.nodefacts import Surroundings, node_ips, node_view
+from kubeproxy.objects.decode import convert
+from kubeproxy.objects.meta import Kind
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.decide import Packet, Verdict, decide
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Mode, Node
+from lab.documents import complete
+from world import NODE_NAME
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """The tables and this node, by family."""
+
+    mode: Mode
+    tables: Mapping[Family, Table]
+    nodes: Mapping[Family, Node]
+
+    def verdict(self, packet: Packet) -> Verdict:
+        """What should happen to the packet."""
+        family = family_of(packet.destination)
+        return decide(packet, self.tables[family], self.nodes[family], self.mode)
+
+
+def expectation(
+    documents: Iterable[Mapping[str, object]],
+    flags: Sequence[str],
+    addresses: Mapping[Family, tuple[str, ...]],
+) -> Expectation:
+    """What the documents mean on a node with these addresses."""
+    loaded = load(parse_flags(flags))
+    cluster = Cluster(NODE_NAME)
+    for document in map(complete, documents):
+        kind = Kind(document["kind"])
+        cluster.upsert(kind, convert(kind, document))
+    ips = node_ips(cluster.node, loaded.config.bind_address)
+    tables, nodes = {}, {}
+    for family in Family:
+        builder = Builder(family)
+        builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family)))
+        tables[family] = builder.table
+        around = Surroundings(
+            node=cluster.node,
+            ips=ips,
+            addresses=addresses[family],
+            service_cidrs=cluster.service_cidrs(family),
+        )
+        nodes[family] = node_view(loaded.config, loaded.gates, family, around)
+    return Expectation(Mode(loaded.config.mode), tables, nodes)

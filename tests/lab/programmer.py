@@ -1,0 +1,176 @@
+"""Whoever programs kestrel's kernel: the seam at which a dataplane is plugged into the lab."""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kubeproxy.inet import Family
+from lab.documents import complete
+from lab.namespaces import Namespace
+from lab.plan import cluster_ip
+from world import NODE_NAME
+
+Documents = Iterable[Mapping[str, object]]
+
+START_SECONDS = 30.0
+SYNC_SECONDS = 10.0
+_LAUNCH = """
+import signal, sys
+from lab.namespaces import die_with_parent
+die_with_parent(signal.SIGKILL)
+from kubeproxy.cli import main
+sys.exit(main())
+"""
+_SYNCED = re.compile(r'"Synced" (?P<pairs>.*)')
+_TESTS = Path(__file__).parents[1]
+
+
+class Programmer(Protocol):
+    """Makes the kernel of kestrel's namespace do what the documents say."""
+
+    def start(self, flags: Sequence[str], documents: Documents) -> None:
+        """Begin with kube-proxy's flags; returns when everything is programmed."""
+        ...
+
+    def put(self, documents: Documents) -> None:
+        """These are all documents now; returns when that is programmed."""
+        ...
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End; what is programmed stays."""
+        ...
+
+    def said(self) -> str:
+        """What it has to say about itself, for people who look at a failure."""
+        ...
+
+
+class DaemonProcess:
+    """The daemon as operators run it, on a directory of manifests.
+
+    How we know that it is done: every put changes the port of a Service that nobody uses, so
+    that both families have something to program, and the log tells when they did.
+    """
+
+    def __init__(self, node: Namespace, directory: Path) -> None:
+        self._node = node
+        self._manifests = directory / "manifests"
+        self._manifests.mkdir()
+        self._log = directory / "daemon.log"
+        self._log.touch()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pulses = itertools.cycle(range(1, 60000))
+
+    def start(self, flags: Sequence[str], documents: Documents) -> None:
+        """Start the process; returns when it has programmed the documents."""
+        assert self._process is None, "the daemon runs already"
+        self._write(documents)
+        before = self._log.stat().st_size
+        command = [
+            *(sys.executable, "-c", _LAUNCH),
+            *flags,
+            f"--manifests={self._manifests}",
+            f"--hostname-override={NODE_NAME}",
+            "--iptables-min-sync-period=0s",
+            "--ipvs-min-sync-period=0s",
+            "-v=2",
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(_TESTS), "PYTHONWARNINGS": "error"}
+        with self._node.entered(), self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stderr=log, env=environment)
+        self._wait_synced(before, START_SECONDS)
+
+    def put(self, documents: Documents) -> None:
+        """Replace the manifests; returns when the daemon has programmed the difference."""
+        before = self._log.stat().st_size
+        self._write(documents)
+        self._wait_synced(before, SYNC_SECONDS)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send the signal, and wait for the end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            code = process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        expected = -number if number is signal.SIGKILL else 128 + number
+        assert code == expected, f"the daemon ended with {code}:\n{self.said()}"
+
+    def said(self) -> str:
+        """The end of the log."""
+        return "\n".join(self._log.read_text().splitlines()[-40:])
+
+    def _write(self, documents: Documents) -> None:
+        """All documents appear at once."""
+        every = [*documents, _pulse(next(self._pulses))]
+        hidden = self._manifests / ".cluster.yaml"
+        hidden.write_text("\n---\n".join(json.dumps(complete(document)) for document in every))
+        hidden.rename(self._manifests / "cluster.yaml")
+
+    def _wait_synced(self, before: int, seconds: float) -> None:
+        """Wait until each family has programmed something since the log had that size."""
+        deadline = time.monotonic() + seconds
+        missing = set(Family)
+        with self._log.open() as log:
+            log.seek(before)
+            text = ""
+            while missing:
+                text += log.read()
+                *lines, text = text.split("\n")
+                missing -= {family for line in lines for family in _synced_families(line)}
+                if missing:
+                    self._check_alive(deadline)
+                    time.sleep(0.002)
+
+    def _check_alive(self, deadline: float) -> None:
+        assert self._process is not None
+        code = self._process.poll()
+        if code is not None:
+            self._process = None
+            raise AssertionError(f"the daemon ended with {code}:\n{self.said()}")
+        if time.monotonic() > deadline:
+            raise AssertionError(f"the daemon does not get done:\n{self.said()}")
+
+
+def _synced_families(line: str) -> set[Family]:
+    """The family of which the line says that something was programmed, if it says so."""
+    match = _SYNCED.search(line)
+    if match is None:
+        return set()
+    pairs = dict(pair.split("=", 1) for pair in match["pairs"].split())
+    assert pairs["failed"] == "0", f"not everything could be programmed: {line}"
+    with contextlib.suppress(KeyError):
+        if pairs["full"] == "true" or any(
+            pairs[word] != "0" for word in ("added", "changed", "removed")
+        ):
+            return {Family(pairs["ipFamily"].strip('"'))}
+    return set()
+
+
+def _pulse(number: int) -> Mapping[str, object]:
+    """A Service that nobody dials, with this port."""
+    addresses = [cluster_ip(255, family) for family in Family]
+    return {
+        "kind": "Service",
+        "metadata": {"namespace": "lab", "name": "pulse"},
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": addresses[0],
+            "clusterIPs": addresses,
+            "ipFamilies": [family.value for family in Family],
+            "ports": [{"name": "pulse", "port": number, "protocol": "TCP"}],
+        },
+    }

@@ -1,0 +1,159 @@
+"""The lab as a test sees it: put documents, dial, compare, restart."""
+
+import contextlib
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.kernel.links import interface_addresses
+from kubeproxy.table.node import Mode
+from lab.compare import compare, report
+from lab.connection import Connection, Flow
+from lab.dialer import Dialer
+from lab.documents import kestrel, service_cidr
+from lab.expectation import Expectation, expectation
+from lab.network import Network
+from lab.outcome import Outcome, Probe
+from lab.pairs import SOURCES, Pair, all_pairs
+from lab.plan import CLUSTER_CIDR, HOSTS
+from lab.programmer import Programmer
+from world import Document
+
+CLUSTER_CIDR_FLAG = "--cluster-cidr=" + ",".join(CLUSTER_CIDR[family] for family in Family)
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """A way to program the kernel that every scenario is run with."""
+
+    name: str
+    mode: Mode
+    flags: tuple[str, ...]
+    listing: tuple[str, ...]
+    """The command that shows the rules; it must work after every change."""
+    flush: tuple[tuple[str, ...], ...]
+    """The commands that leave no rule behind."""
+
+
+NFTABLES = Variant(
+    "nftables",
+    Mode.NFTABLES,
+    ("--proxy-mode=nftables",),
+    ("nft", "list", "ruleset"),
+    (("nft", "flush", "ruleset"),),
+)
+
+
+class Lab:
+    """A network, those who answer in it, and somebody who programs kestrel's kernel."""
+
+    def __init__(self, network: Network, programmer: Programmer, variant: Variant) -> None:
+        self.network = network
+        self.variant = variant
+        self.dialer = Dialer(network)
+        self.documents: tuple[Mapping[str, object], ...] = ()
+        self._programmer = programmer
+        self._flags: tuple[str, ...] | None = None
+        self._open: list[Connection | Flow] = []
+
+    def run(self, *flags: str, documents: Iterable[Document] = (), cidr: bool = True) -> None:
+        """Have the proxy run with these flags and documents, as it is if it runs with them.
+
+        Without `cidr` there is no --cluster-cidr: pods cannot be told from others by address.
+        """
+        wanted = (*self.variant.flags, *([CLUSTER_CIDR_FLAG] if cidr else []), *flags)
+        if wanted == self._flags:
+            self.put(*documents)
+            return
+        self.stop()
+        self.documents = (kestrel(), service_cidr(), *documents)
+        self._programmer.start(wanted, self.documents)
+        self._flags = wanted
+        self.rules()
+
+    def put(self, *documents: Document) -> None:
+        """These are all Services and slices from now on; returns when that is programmed."""
+        self.documents = (kestrel(), service_cidr(), *documents)
+        self._programmer.put(self.documents)
+        self.rules()
+
+    def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the proxy with the signal, and start it again."""
+        assert self._flags is not None
+        self._programmer.stop(number)
+        self._programmer.start(self._flags, self.documents)
+
+    def stop(self) -> None:
+        """End the proxy, and leave nothing of it in the kernel."""
+        self._programmer.stop()
+        self._flags = None
+        for command in self.variant.flush:
+            self.network.node.run(command)
+        self.forget_connections()
+
+    def rules(self) -> str:
+        """The rules, as the distribution's tool lists them."""
+        return self.network.node.run(self.variant.listing)
+
+    def forget_connections(self) -> None:
+        """Close what is open, and empty the connection tracker."""
+        for each in self._open:
+            each.close()
+        self._open.clear()
+        with contextlib.suppress(AssertionError):  # it has nothing to flush before the first rule
+            self.network.node.run(["conntrack", "-F"])
+
+    def expectation(self) -> Expectation:
+        """What should happen to packets now."""
+        assert self._flags is not None
+        with self.network.node.entered():
+            addresses = {family: interface_addresses(family) for family in Family}
+        return expectation(self.documents, self._flags, addresses)
+
+    def compare(
+        self, pairs: Sequence[Pair] | None = None, sources: Iterable[str] = SOURCES
+    ) -> int:
+        """Fail unless the kernel does with every pair what `decide` says; how many there were."""
+        expected = self.expectation()
+        trials = compare(
+            self.dialer, expected, all_pairs(expected, sources) if pairs is None else pairs
+        )
+        text = report(trials)
+        if text:
+            raise AssertionError(
+                f"the kernel disagrees with decide():\n{text}\n\n"
+                f"{self._programmer.said()}\n\n{self.rules()}"
+            )
+        return len(trials)
+
+    def dial(
+        self,
+        source: str,
+        destination: str,
+        port: int,
+        protocol: Protocol = Protocol.TCP,
+        tries: int = 1,
+    ) -> list[Outcome]:
+        """What becomes of so many connections, one after the other."""
+        probe = self._probe(source, destination, port, protocol)
+        return [self.dialer.dial([probe])[0] for _ in range(tries)]
+
+    def connect(self, source: str, destination: str, port: int) -> Connection:
+        """A TCP connection that stays until the test ends."""
+        connection = Connection(self.dialer.open(self._probe(source, destination, port)))
+        self._open.append(connection)
+        return connection
+
+    def flow(self, source: str, destination: str, port: int) -> Flow:
+        """A flow of datagrams that stays until the test ends."""
+        probe = self._probe(source, destination, port, Protocol.UDP)
+        flow = Flow(self.dialer.open(probe))
+        self._open.append(flow)
+        return flow
+
+    def _probe(
+        self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP
+    ) -> Probe:
+        family = Family.IPV6 if ":" in destination else Family.IPV4
+        return Probe(source, HOSTS[source].address(family), destination, port, protocol)

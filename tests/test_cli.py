@@ -1,0 +1,147 @@
+"""The command line as a whole: which command is meant, and what becomes of what goes wrong."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from commands.manifests import SHOP, write
+from kubeproxy import cli
+from kubeproxy.commands import explain, run
+from kubeproxy.config.errors import UsageError
+from kubeproxy.errors import ApiServerError, KernelError, KubeProxyError, OperatorError
+
+Command = Callable[[Sequence[str]], int]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Which command was called with which arguments; both succeed."""
+    called: list[tuple[str, list[str]]] = []
+
+    def command(name: str) -> Command:
+        def called_with(arguments: Sequence[str]) -> int:
+            called.append((name, list(arguments)))
+            return 0
+
+        return called_with
+
+    monkeypatch.setattr(explain, "main", command("explain"))
+    monkeypatch.setattr(run, "main", command("run"))
+    return called
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], ("run", []), id="nothing-is-the-daemon"),
+        pytest.param(["-v=2"], ("run", ["-v=2"]), id="flags-are-the-daemons"),
+        pytest.param(["explain", "--to=a"], ("explain", ["--to=a"]), id="a-subcommand"),
+        pytest.param(["-v=2", "explain"], ("run", ["-v=2", "explain"]), id="only-in-front"),
+        pytest.param(["explains"], ("run", ["explains"]), id="no-subcommand"),
+    ],
+)
+def test_which_command_is_meant(
+    calls: list[tuple[str, list[str]]], arguments: list[str], expected: tuple[str, list[str]]
+) -> None:
+    assert cli.main(arguments) == 0
+    assert [expected] == calls
+
+
+def test_the_arguments_of_the_process_are_taken(
+    calls: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kube-proxy", "explain", "--to=a"])
+    cli.main()
+    assert calls == [("explain", ["--to=a"])]
+
+
+def failing(error: BaseException) -> Command:
+    def command(_: Sequence[str]) -> int:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KubeProxyError("it broke"), OperatorError("it broke"), ApiServerError("it broke")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_tool_tells_errors_to_people(
+    error: KubeProxyError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explain, "main", failing(error))
+    assert cli.main(["explain"]) == 1
+    assert capsys.readouterr() == ("", "Error: it broke\n")
+
+
+@pytest.mark.parametrize(
+    "error", [KernelError("it broke"), OperatorError("it broke")], ids=lambda e: type(e).__name__
+)
+def test_the_daemon_tells_errors_to_its_log(
+    error: KubeProxyError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "main", failing(error))
+    assert cli.main([]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.partition("] ")[2]) == ("", '"command failed" err="it broke"\n')
+
+
+@pytest.mark.parametrize("arguments", [[], ["explain"]], ids=["daemon", "tool"])
+@pytest.mark.parametrize("show_usage", [True, False])
+def test_wrong_use_is_told_to_people(
+    arguments: list[str],
+    show_usage: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = UsageError("no such flag", show_usage=show_usage)
+    for command in (run, explain):
+        monkeypatch.setattr(command, "main", failing(error))
+        monkeypatch.setattr(command, "usage_text", lambda: "Usage: ...\n")
+    assert cli.main(arguments) == 1
+    usage = "Usage: ...\n\n" if show_usage else ""
+    assert ("", f"{usage}Error: no such flag\n") == capsys.readouterr()
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "main", failing(KeyboardInterrupt()))
+    assert cli.main(["explain"]) == 130
+
+
+def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "main", failing(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["explain"])
+
+
+def test_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
+    """`kube-proxy explain ... | true` ends without a word."""
+    write(tmp_path, SHOP)
+    read, written = os.pipe()
+    os.close(read)
+    program = "import sys; from kubeproxy.cli import main; sys.exit(main())"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "explain", f"--manifests={tmp_path}", "--to=cart"],
+        stdout=written,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(written)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_the_daemon_starts_without_what_only_tools_need() -> None:
+    program = (
+        "import sys; from kubeproxy.cli import main; main(['--version']);"
+        "print(sorted({'kubeproxy.commands.explain', 'rich', 'aiohttp'} & set(sys.modules)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"
