@@ -13,11 +13,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from commands.manifests import SHOP, write
+from commands.manifests import SHOP, write, write_kubeconfig
 from kubeproxy import klog
 from kubeproxy.cli import main
 from kubeproxy.commands import run
-from kubeproxy.daemon import Daemon
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.daemon import Daemon, Setup
+from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.errors import OperatorError
+from kubeproxy.inet import Family
+from kubeproxy.source.apiserver import ApiServer
+from kubeproxy.source.manifests import Manifests
 from kubeproxy.version import KUBERNETES_VERSION
 from waiting import until
 
@@ -241,11 +248,6 @@ def test_arguments_that_are_no_flags(call: Called) -> None:
             id="no-config-file",
         ),
         pytest.param(
-            ["--cleanup"],
-            "--cleanup: this version writes nothing that could be cleaned up",
-            id="cleanup",
-        ),
-        pytest.param(
             ["--kubeconfig=/nowhere", "--dry-run"],
             "stat /nowhere: no such file or directory; check --kubeconfig or "
             "clientConnection.kubeconfig",
@@ -261,12 +263,6 @@ def test_arguments_that_are_no_flags(call: Called) -> None:
             ["--manifests=/nowhere", "--dry-run"],
             "the manifests in /nowhere cannot be read: No such file or directory",
             id="no-manifests",
-        ),
-        pytest.param(
-            ["--manifests=/nowhere"],
-            "mode nftables: this version does not program the kernel yet; run it with --dry-run "
-            "to see what it would do",
-            id="no-dry-run",
         ),
         pytest.param(
             ["--manifests=/nowhere", "--dry-run", "--hostname-override= "],
@@ -323,6 +319,38 @@ def test_a_directory_is_no_config_file(call: Called, tmp_path: Path) -> None:
 
 
 # --- running ----------------------------------------------------------------------------------
+# Nothing here runs without --dry-run, or with --cleanup: that is for the lab, where the kernel's
+# rules are nobody's.
+
+
+def setup_of(*flags: str) -> Setup:
+    parsed = parse_flags(flags)
+    return run._setup(parsed, load(parsed), b"content")
+
+
+def test_what_a_run_on_manifests_depends_on(tmp_path: Path) -> None:
+    flags = (f"--manifests={tmp_path}", "--dry-run", "--hostname-override=Kestrel", "--init-only")
+    setup = setup_of(*flags)
+    assert isinstance(setup.source, Manifests)
+    assert isinstance(setup.dataplane(Family.IPV4), DryRun)
+    assert (setup.node_name, setup.waits_for_node, setup.init_only) == ("kestrel", False, True)
+    assert (setup.config_file, setup.config_content) == ("", b"content")
+
+
+def test_what_a_run_on_an_api_server_depends_on(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{HEADER}clientConnection: {{kubeconfig: {kubeconfig}}}\n")
+    setup = setup_of(f"--config={config}", "--dry-run")
+    assert isinstance(setup.source, ApiServer)
+    assert (setup.waits_for_node, setup.init_only) == (True, False)
+    assert setup.config_file == str(config)
+
+
+def test_a_mode_that_is_not_there_yet(tmp_path: Path) -> None:
+    setup = setup_of(f"--manifests={tmp_path}", "--proxy-mode=ipvs")
+    with pytest.raises(OperatorError, match=r"^mode ipvs: this version does not program it yet;"):
+        setup.dataplane(Family.IPV4)
 
 
 def test_init_only_ends_when_the_node_is_known(call: Called, tmp_path: Path) -> None:

@@ -160,6 +160,18 @@ async def test_bytes_go_both_ways(rig: Rig, host: str) -> None:
     assert Statistics(listeners=1, connections=1, bind_failures=0) == rig.proxy.statistics()
 
 
+async def test_a_connection_at_rest_holds_no_chunk_and_has_no_deadline(rig: Rig) -> None:
+    server = rig.server()
+    address = await rig.serve(server)
+    client, backend = await rig.pair(address, server)
+    await send(client, b"question")
+    await receive(backend, 8)
+    (connection,) = rig.proxy._ports[address].connections
+    assert [flow._rest.obj for flow in connection._flows] == [b"", b""]
+    assert connection._deadline is not None
+    assert connection._deadline.cancelled()
+
+
 async def test_a_target_may_be_of_the_other_family(rig: Rig) -> None:
     server = rig.server(V6)
     _, backend = await rig.pair(await rig.serve(server, host=V4), server)
@@ -252,6 +264,7 @@ async def test_what_a_full_sink_refuses_is_kept_for_it() -> None:
         await send(speaker, b"last")
         speaker.close()
         await until(lambda: flow._waits_for_sink)
+        assert not asyncio.get_running_loop().remove_reader(source), "it would wake up for nothing"
         assert (await receive(hearer))[ahead:] == b"last"
     assert ended == [None]
 

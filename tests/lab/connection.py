@@ -1,10 +1,11 @@
 """Connections that stay: a TCP echo and a flow of datagrams, through whatever was dialled."""
 
+import contextlib
 import itertools
 import select
 import socket
-import time
 
+from lab.dialer import outcome_of
 from lab.outcome import Outcome, Peer, read_answer
 
 _SECONDS = 5.0
@@ -56,11 +57,18 @@ class Flow:
         _wait_readable(self._socket)
         return read_answer(self._socket.recv(4096), self.sent_from)
 
+    def outcome(self) -> Outcome:
+        """What becomes of one datagram, when it may be refused."""
+        with contextlib.suppress(PermissionError):  # refused on the way out
+            self._socket.send(b"who")
+        _wait_readable(self._socket)
+        return outcome_of(self._socket, self.sent_from)
+
     def close(self) -> None:
         self._socket.close()
 
 
 def _wait_readable(opened: socket.socket) -> None:
-    deadline = time.monotonic() + _SECONDS
-    readable, _, _ = select.select([opened], [], [], max(0.0, deadline - time.monotonic()))
-    assert readable, f"no answer within {_SECONDS:g} s from {opened.getpeername()}"
+    poll = select.poll()
+    poll.register(opened, select.POLLIN)
+    assert poll.poll(1000 * _SECONDS), f"no answer within {_SECONDS:g} s from {opened.getpeername()}"

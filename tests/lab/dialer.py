@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
 from kubeproxy.inet import Protocol
 from lab.network import Network
@@ -129,21 +130,11 @@ class _Flight:
 
     def land(self) -> Outcome:
         """What the socket has to say."""
-        unreachable = _icmp_error(self.socket, self.sent_from)
-        if unreachable is not None:
-            return unreachable
-        try:
-            data = self.socket.recv(4096)
-        except ConnectionRefusedError:
-            return Outcome(Fate.REFUSED, self.sent_from)
-        except OSError as error:
-            return Outcome(Fate.FAILED, self.sent_from, detail=str(error))
         if self._probe.protocol is None:
             at = Peer(self._probe.destination, 0)
-            return Outcome(Fate.ANSWERED, self.sent_from, "echo", at, self.sent_from)
-        if not data:
-            return Outcome(Fate.FAILED, self.sent_from, detail="closed without a word")
-        return read_answer(data, self.sent_from)
+            echoed = Outcome(Fate.ANSWERED, self.sent_from, "echo", at, self.sent_from)
+            return _icmp_error(self.socket, self.sent_from) or echoed
+        return outcome_of(self.socket, self.sent_from)
 
 
 class _Flights:
@@ -154,7 +145,7 @@ class _Flights:
         self._flights: dict[int, _Flight] = {}
         self._deadlines: list[tuple[float, int, int]] = []
 
-    def __enter__(self) -> "_Flights":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -200,6 +191,22 @@ class _Flights:
                 flight = self._flights.pop(fd)
                 flight.socket.close()
                 yield number, Outcome(Fate.SILENT, flight.sent_from)
+
+
+def outcome_of(opened: socket.socket, sent_from: Peer) -> Outcome:
+    """What a TCP or UDP socket that can be read has to say."""
+    unreachable = _icmp_error(opened, sent_from)
+    if unreachable is not None:
+        return unreachable
+    try:
+        data = opened.recv(4096)
+    except ConnectionRefusedError:
+        return Outcome(Fate.REFUSED, sent_from)
+    except OSError as error:
+        return Outcome(Fate.FAILED, sent_from, detail=str(error))
+    if not data:
+        return Outcome(Fate.FAILED, sent_from, detail="closed without a word")
+    return read_answer(data, sent_from)
 
 
 def _icmp_error(opened: socket.socket, sent_from: Peer) -> Outcome | None:

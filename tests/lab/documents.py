@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from kubeproxy.inet import Family
-from lab.plan import CLUSTER_CIDR, HOSTS, NODE_NAME_OF, POD_CIDR, SERVICE_CIDR, stems
-from world import NODE_ADDRESSES, NODE_NAME, Document
+from lab.plan import CLUSTER_CIDR, HOSTS, POD_CIDR, SERVICE_CIDR, stems
+from world import NODE_ADDRESSES, Document
 from world import kestrel as kestrel_ipv4
 
 API_VERSION = {
@@ -81,7 +81,9 @@ def dual_stack(documents: Iterable[Mapping[str, object]]) -> list[Document]:
 def _dual_service(service: Mapping[str, object]) -> Document:
     spec = cast("Document", service["spec"])
     address = str(spec["clusterIP"])
-    both = {name: _with_twins(cast("Sequence[str]", spec[name])) for name in _LISTS if name in spec}
+    both = {
+        name: _with_twins(cast("Sequence[str]", spec[name])) for name in _LISTS if name in spec
+    }
     ingress = cast("Mapping[str, Mapping[str, list[Document]]]", service.get("status", {}))
     balancers = ingress.get("loadBalancer", {}).get("ingress", [])
     twins: list[Document] = [{**entry, "ip": twin(str(entry["ip"]))} for entry in balancers]
@@ -114,15 +116,3 @@ def _twin_slice(slice_: Mapping[str, object]) -> Document:
             ],
         }
     )
-
-
-def host_network_endpoint() -> Document:
-    """An endpoint with kestrel's own address."""
-    return {
-        "addresses": [HOSTS["H"].ipv4],
-        "nodeName": NODE_NAME_OF["H"],
-        "conditions": {"ready": True},
-    }
-
-
-__all__ = ["NODE_NAME", "complete", "dual_stack", "in_family", "kestrel", "service_cidr", "twin"]

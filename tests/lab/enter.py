@@ -8,7 +8,7 @@ privileges, and takes none when it is started with them.
 import os
 import subprocess
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.namespaces import (
@@ -31,9 +31,14 @@ kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profil
 unshare and mount (docker run --privileged does)."""
 
 
-def is_entered(environment: MutableMapping[str, str] = os.environ) -> bool:
+def _network() -> str:
+    """The name of the network namespace of this process."""
+    return str(Path("/proc/self/ns/net").readlink())
+
+
+def is_entered(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process was started by `lab.enter`, or is a child of one that was."""
-    return environment.get(VARIABLE) == os.readlink("/proc/self/ns/net")
+    return environment.get(VARIABLE) == _network()
 
 
 def enter() -> None:
@@ -46,11 +51,11 @@ def enter() -> None:
     (proc / "gid_map").write_text(f"0 {gid} 1")
     private_mounts()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    os.environ[VARIABLE] = os.readlink("/proc/self/ns/net")
+    os.environ[VARIABLE] = _network()
 
 
-def main(arguments: Sequence[str]) -> str | int:
-    """Enter, and become the command."""
+def main(arguments: list[str]) -> str:
+    """Enter, and become the command; what comes back is why that was not possible."""
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not command:
         return "usage: python -m lab.enter -- COMMAND [ARGUMENT...]"
@@ -65,7 +70,8 @@ def main(arguments: Sequence[str]) -> str | int:
         enter()
     except (Refused, PermissionError) as error:
         return _ADVICE.format(error=error)
-    os.execvp(command[0], command)  # noqa: S606  # to become what was asked for
+    os.execvp(command[0], command)
+    raise AssertionError("execvp returned")
 
 
 def _is_program(name: str) -> bool:

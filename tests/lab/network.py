@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kubeproxy.inet import Family
 from lab.namespaces import Namespace
-from lab.plan import FAR_AWAY, KESTREL, UPLINK, WIRED, Host
+from lab.plan import CROWD, FAR_AWAY, KESTREL, UPLINK, WIRED, Host
 from world import NODE_ADDRESSES
 
 _GATEWAYS = ("169.254.1.1", "fe80::1")
@@ -33,6 +33,15 @@ _ROUTER = (
     ("ipv4/conf/all/send_redirects", "0"),
     ("ipv4/conf/default/send_redirects", "0"),
 )
+_MANY_ADDRESSES = (
+    ("ipv4/ip_nonlocal_bind", "1"),
+    ("ipv6/ip_nonlocal_bind", "1"),
+)
+_HELD = {
+    "W": (*FAR_AWAY[Family.IPV4], *FAR_AWAY[Family.IPV6]),
+    "X": tuple(CROWD.values()),
+}
+"""Ranges of which a namespace has every address."""
 
 
 class Network:
@@ -43,6 +52,7 @@ class Network:
         for namespace in self.namespaces.values():
             namespace.sysctl(_EVERYWHERE)
         self.node.sysctl(_ROUTER)
+        self.namespaces["X"].sysctl(_MANY_ADDRESSES)
         _batch(self.node, _kestrel())
         for number, (name, hosts) in enumerate(WIRED.items()):
             _batch(self.namespaces[name], _far_end(number, hosts))
@@ -101,8 +111,10 @@ def _kestrel() -> Iterator[str]:
     for family in Family:
         for address in NODE_ADDRESSES[family][1:]:
             yield f"address add {address} dev {UPLINK} {' '.join(_no_probes(address))}"
-        world = WIRED["W"][0].address(family)
-        yield f"route add default via {world} dev {UPLINK}"
+        world, outside = WIRED["W"][0], WIRED["X"][0]
+        yield f"route add default via {world.address(family)} dev {UPLINK}"
+        crowd = f"{CROWD[family]} via {outside.address(family)} dev {outside.interface}"
+        yield f"route add {crowd}"
 
 
 def _far_end(number: int, hosts: tuple[Host, ...]) -> Iterator[str]:
@@ -115,6 +127,5 @@ def _far_end(number: int, hosts: tuple[Host, ...]) -> Iterator[str]:
     for gateway in _GATEWAYS:
         yield f"neigh add {gateway} lladdr {here} dev eth0 nud permanent"
         yield f"route add default via {gateway} dev eth0 onlink"
-    if hosts[0].interface == UPLINK:
-        for prefix in (*FAR_AWAY[Family.IPV4], *FAR_AWAY[Family.IPV6]):
-            yield f"route add local {prefix} dev lo"
+    for prefix in _HELD.get(hosts[0].namespace, ()):
+        yield f"route add local {prefix} dev lo"

@@ -68,6 +68,4 @@ class Probe(msgspec.Struct, frozen=True):
 def read_answer(line: bytes, sent_from: Peer) -> Outcome:
     """The outcome that a responder's line tells of."""
     who, at, at_port, saw, saw_port = line.decode().split()
-    return Outcome(
-        Fate.ANSWERED, sent_from, who, Peer(at, int(at_port)), Peer(saw, int(saw_port))
-    )
+    return Outcome(Fate.ANSWERED, sent_from, who, Peer(at, int(at_port)), Peer(saw, int(saw_port)))

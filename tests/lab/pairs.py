@@ -56,8 +56,8 @@ def all_pairs(expectation: Expectation, sources: Iterable[str] = SOURCES) -> lis
 def _targets(expectation: Expectation, family: Family) -> Iterator[Target]:
     table, node = expectation.tables[family], expectation.nodes[family]
     for entry in table.entries.values():
-        for key in entry.keys():
-            if key.protocol in PROTOCOLS:
+        if entry.protocol in PROTOCOLS:
+            for key in map(entry.key, entry.frontends):
                 yield from _around(key, node)
     for address in table.cluster_ips():
         yield address, None, 0

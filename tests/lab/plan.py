@@ -52,16 +52,23 @@ HOSTS = {
     host.name: host
     for host in (
         *_WIRED,
-        Host(
-            "H", KESTREL, "", world.NODE_IP[Family.IPV4], world.NODE_IP[Family.IPV6]
-        ),
+        Host("H", KESTREL, "", world.NODE_IP[Family.IPV4], world.NODE_IP[Family.IPV6]),
         Host("LO", KESTREL, "", "127.0.0.1", "::1"),
     )
 }
-WIRED = {host.namespace: tuple(h for h in _WIRED if h.namespace == host.namespace) for host in _WIRED}
+WIRED = {
+    name: tuple(host for host in _WIRED if host.namespace == name)
+    for name in dict.fromkeys(host.namespace for host in _WIRED)
+}
 """The hosts of each namespace but kestrel's."""
-NODE_NAME_OF = {"L1": "kestrel", "L2": "kestrel", "L3": "kestrel", "H": "kestrel",
-                "R1": "heron", "R2": "merlin"}
+NODE_NAME_OF = {
+    "L1": "kestrel",
+    "L2": "kestrel",
+    "L3": "kestrel",
+    "H": "kestrel",
+    "R1": "heron",
+    "R2": "merlin",
+}
 """The endpoints, and their nodes. H is an endpoint with the host's network."""
 
 CLUSTER_CIDR = {Family.IPV4: "10.64.0.0/14", Family.IPV6: "fd40::/48"}
@@ -78,6 +85,9 @@ FAR_AWAY = {
     Family.IPV6: (SERVICE_CIDR[Family.IPV6], "2001:db8:1b::/64", "2001:db8:e::/64"),
 }
 """What W answers for."""
+CROWD_SIZE = 60
+CROWD = {Family.IPV4: "192.0.2.64/26", Family.IPV6: "2001:db8:ff:64::/64"}
+"""More clients from outside: addresses that X can send from."""
 
 ENDPOINT_PORTS = (53, 5353, 8080, 8081, 8443)
 """Where endpoints listen, TCP and UDP."""
@@ -99,6 +109,11 @@ def vip(number: int, family: Family = Family.IPV4) -> str:
 
 def external_ip(number: int, family: Family = Family.IPV4) -> str:
     return f"{_STEM['external'][family]}{number}"
+
+
+def crowd(number: int, family: Family = Family.IPV4) -> str:
+    """The address of one of the crowd."""
+    return f"192.0.2.{64 + number}" if family is Family.IPV4 else f"2001:db8:ff:64::{number}"
 
 
 def stems() -> tuple[tuple[str, str], ...]:

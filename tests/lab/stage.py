@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.inet import Family, Protocol, family_of
 from kubeproxy.kernel.links import interface_addresses
 from kubeproxy.table.node import Mode
 from lab.compare import compare, report
@@ -17,7 +17,7 @@ from lab.expectation import Expectation, expectation
 from lab.network import Network
 from lab.outcome import Outcome, Probe
 from lab.pairs import SOURCES, Pair, all_pairs
-from lab.plan import CLUSTER_CIDR, HOSTS
+from lab.plan import CLUSTER_CIDR, CROWD_SIZE, HOSTS, crowd
 from lab.programmer import Programmer
 from world import Document
 
@@ -128,16 +128,20 @@ class Lab:
         return len(trials)
 
     def dial(
-        self,
-        source: str,
-        destination: str,
-        port: int,
-        protocol: Protocol = Protocol.TCP,
-        tries: int = 1,
-    ) -> list[Outcome]:
-        """What becomes of so many connections, one after the other."""
-        probe = self._probe(source, destination, port, protocol)
-        return [self.dialer.dial([probe])[0] for _ in range(tries)]
+        self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP
+    ) -> Outcome:
+        """What becomes of one connection."""
+        return self.dialer.dial([self._probe(source, destination, port, protocol)])[0]
+
+    def dial_crowd(
+        self, destination: str, port: int, protocol: Protocol = Protocol.TCP
+    ) -> list[str]:
+        """Who answers each of the crowd of clients from outside, which dial all at once."""
+        family = family_of(destination)
+        outcomes = self.dialer.dial(
+            [Probe("X", crowd(n, family), destination, port, protocol) for n in range(CROWD_SIZE)]
+        )
+        return [outcome.who or str(outcome) for outcome in outcomes]
 
     def connect(self, source: str, destination: str, port: int) -> Connection:
         """A TCP connection that stays until the test ends."""
@@ -152,8 +156,20 @@ class Lab:
         self._open.append(flow)
         return flow
 
+    def probe(self, pair: Pair, patience: float = 5.0) -> Probe:
+        """The packet of a pair, to be dialled."""
+        packet = pair.packet
+        return Probe(
+            pair.source,
+            packet.source,
+            packet.destination,
+            packet.port,
+            packet.protocol,
+            patience,
+        )
+
     def _probe(
         self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP
     ) -> Probe:
-        family = Family.IPV6 if ":" in destination else Family.IPV4
+        family = family_of(destination)
         return Probe(source, HOSTS[source].address(family), destination, port, protocol)

@@ -74,13 +74,13 @@ def test_rules_that_are_right_agree(load: Load) -> None:
             "masquerade fully-random\n        ct status",
             "ip daddr != 10.65.7.21 masquerade fully-random\n        ct status",
             "H 198.51.100.10 10.112.0.21:80/TCP L1:8080 masq | R1:8080 masq "
-            "never as expected in 200 tries: R1:8080",
+            "never as expected in 80 tries: R1:8080",
             id="host-masqueraded-for-one-endpoint-only",
         ),
         pytest.param(
             "10.65.7.21 . 8080",
             "10.64.3.11 . 8080",
-            "P * L1:8080 | R1:8080 never as expected in 200 tries: R1:8080",
+            "P * L1:8080 | R1:8080 never as expected in 80 tries: R1:8080",
             id="an-endpoint-never-chosen",
         ),
         pytest.param(

@@ -5,6 +5,7 @@ endpoints were left out. This file only finds the words.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -173,6 +174,8 @@ def _summary(verdict: Verdict) -> str:
             return f"dropped without an answer{because}"
         case Action.PASS:
             return f"not touched, ordinary routing applies{because}"
+        case _:
+            assert_never(verdict.action)
 
 
 def _one_of(verdict: Verdict) -> str:
@@ -238,6 +241,8 @@ def _replies(verdict: Verdict) -> str:
             return "none: the client waits until it times out"
         case Action.PASS:
             return "not touched either"
+        case _:
+            assert_never(verdict.action)
 
 
 def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
@@ -275,6 +280,8 @@ def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:
             # a pod to a cluster IP is handled on its own node and does not come here.
             external = verdict.frontend is not None and verdict.frontend.kind.external
             return unmasqueraded and external and not isinstance(node.detector, PodInterface)
+        case _:
+            assert_never(verdict.source)
 
 
 def _is_surely_outside(verdict: Verdict, node: Node) -> bool:

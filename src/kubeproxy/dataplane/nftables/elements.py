@@ -88,6 +88,17 @@ _KEY_PREFIX = {size: head(bytes(size))[:-size] for size in (12, 16, 28)}
 _DATA_PREFIX = {size: tail(bytes(size))[:-size] for size in (8, 20)}
 
 
+def list_head(key: bytes) -> bytes:
+    """The head of an element of a list, but for the place at its end."""
+    return _KEY_PREFIX[len(key) + 4] + key
+
+
+def list_tail(backend: Backend) -> bytes:
+    """The tail of an element of a list."""
+    data = backend_data(backend)
+    return _DATA_PREFIX[len(data)] + data
+
+
 # --- choices ----------------------------------------------------------------------------------
 
 
@@ -195,10 +206,9 @@ def _lists(placed: Placed, choice: Choice, key: bytes, found: Elements) -> None:
             pairs = []
     for pick, slots in pairs:
         name = list_name(node_port=pick.node_port, local=pick.local)
-        before = _KEY_PREFIX[len(key) + 4] + key
+        before = list_head(key)
         for index, backend in enumerate(slots):
-            data = backend_data(backend)
-            found[name, before + index_bytes(index)] = _DATA_PREFIX[len(data)] + data
+            found[name, before + index_bytes(index)] = list_tail(backend)
 
 
 def list_name(*, node_port: bool, local: bool) -> str:

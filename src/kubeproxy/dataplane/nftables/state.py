@@ -17,13 +17,14 @@ from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
     Placed,
-    backend_data,
     choices,
     entry_elements,
     frontend_key,
     head,
     index_bytes,
+    list_head,
     list_name,
+    list_tail,
     node_elements,
     shared_elements,
 )
@@ -138,35 +139,40 @@ def commit(state: Programmed, done: Step, node: Node) -> None:
 
 def adopt(entry: Entry, kernel: Mapping[str, Mapping[bytes, bytes]]) -> Placed:
     """An entry with the places and the number that it has in the kernel, as far as it has any."""
+    if not kernel:
+        return Placed(entry, (), ())
     cluster: Slots = ()
     local: Slots = ()
     number = 0
-    known = {backend_data(backend): backend for backend in (*entry.cluster, *entry.local)}
+    known = {list_tail(backend): backend for backend in (*entry.cluster, *entry.local)}
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
         node_port = frontend.kind is FrontendKind.NODE_PORT
-        cluster = cluster or _list(kernel, key, known, list_name(node_port=node_port, local=False))
-        local = local or _list(kernel, key, known, list_name(node_port=node_port, local=True))
+        of_all = kernel.get(list_name(node_port=node_port, local=False), {})
+        of_local = kernel.get(list_name(node_port=node_port, local=True), {})
+        cluster = cluster or _list(of_all, key, known)
+        local = local or _list(of_local, key, known)
         number = number or _number(kernel, frontend, key)
     return Placed(entry, cluster, local, number)
 
 
-def _list(
-    kernel: Mapping[str, Mapping[bytes, bytes]],
-    key: bytes,
-    known: Mapping[bytes, Backend],
-    name: str,
-) -> Slots:
+def _list(elements: Mapping[bytes, bytes], key: bytes, known: Mapping[bytes, Backend]) -> Slots:
     """The backends of one list in the kernel, in their places."""
-    elements = kernel.get(name, {})
     found: list[Backend] = []
+    if not elements:
+        return ()
+    before = list_head(key)
     while True:
-        tail = elements.get(head(key + index_bytes(len(found))))
+        tail = elements.get(before + index_bytes(len(found)))
         if tail is None:
             return tuple(found)
-        data = tail[8:]
-        stranger = Backend(unpack(data[:-4]), int.from_bytes(data[-4:-2], "big"))
-        found.append(known.get(data, stranger))
+        found.append(known.get(tail) or _stranger(tail))
+
+
+def _stranger(tail: bytes) -> Backend:
+    """A backend that the kernel has and the entry has not."""
+    data = tail[8:]
+    return Backend(unpack(data[:-4]), int.from_bytes(data[-4:-2], "big"))
 
 
 def _number(kernel: Mapping[str, Mapping[bytes, bytes]], frontend: Frontend, key: bytes) -> int:

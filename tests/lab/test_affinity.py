@@ -1,0 +1,110 @@
+"""Session affinity: over time, over connections, and over the frontends of a service."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from kubeproxy.inet import Family, Protocol
+from lab.deploy import ETP_LOCAL, UDP, Port, affinity, deploy, everywhere
+from lab.documents import in_family
+from lab.plan import cluster_ip, external_ip, vip
+from lab.stage import Lab
+from world import Document
+
+NODE = "198.51.100.10"
+PORTS = (Port(node_port=31080), Port(53, 53, protocol=UDP))
+
+
+def sticky(endpoints: str, seconds: int = 10800, spec: Document | None = None) -> list[Document]:
+    return deploy("sticky", everywhere(21), endpoints, PORTS, {**affinity(seconds), **(spec or {})})
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_client_stays_and_clients_differ(lab: Lab, family: Family) -> None:
+    lab.run(documents=sticky("L1 L2 R1"))
+    address = cluster_ip(21, family)
+    first = lab.dial_crowd(address, 80)
+    # 20 each; the standard deviation is 3.7.
+    assert Counter(first).keys() == {"L1", "L2", "R1"}
+    for _ in range(5):
+        assert lab.dial_crowd(address, 80) == first
+
+
+@pytest.mark.parametrize("family", Family)
+def test_frontends_share_what_is_remembered(lab: Lab, family: Family) -> None:
+    lab.run(documents=sticky("L1 L2 R1"))
+    first = lab.dial_crowd(cluster_ip(21, family), 80)
+    assert lab.dial_crowd(vip(21, family), 80) == first
+    assert lab.dial_crowd(external_ip(21, family), 80) == first
+    assert lab.dial_crowd(in_family(NODE, family), 31080) == first
+
+
+def test_services_and_ports_do_not_share(lab: Lab) -> None:
+    other = deploy("other", everywhere(22), "L1 L2 R1", spec=affinity())
+    lab.run(documents=[*sticky("L1 L2 R1"), *other])
+    first = lab.dial_crowd(cluster_ip(21), 80)
+    assert lab.dial_crowd(cluster_ip(22), 80) != first
+    datagrams = lab.dial_crowd(cluster_ip(21), 53, Protocol.UDP)
+    assert datagrams != first
+    assert lab.dial_crowd(cluster_ip(21), 53, Protocol.UDP) == datagrams
+
+
+@pytest.mark.parametrize("family", Family)
+def test_who_loses_an_endpoint_gets_another_for_good(lab: Lab, family: Family) -> None:
+    lab.run(documents=sticky("L1 L2 R1"))
+    address = cluster_ip(21, family)
+    first = lab.dial_crowd(address, 80)
+    lab.put(*sticky("L1 L2"))
+    second = lab.dial_crowd(address, 80)
+    assert [who for who in second if who not in ("L1", "L2")] == []
+    stayed = [(a, b) for a, b in zip(first, second, strict=True) if a != "R1"]
+    assert [a for a, _ in stayed] == [b for _, b in stayed]
+    lab.put(*sticky("L1 L2 R1"))
+    assert lab.dial_crowd(address, 80) == second
+
+
+def test_an_endpoint_that_comes_takes_nobody_away(lab: Lab) -> None:
+    lab.run(documents=sticky("L1 R1"))
+    first = lab.dial_crowd(vip(21), 80)
+    lab.put(*sticky("L1 L2 L3 R1 R2"))
+    assert lab.dial_crowd(vip(21), 80) == first
+
+
+def test_what_is_remembered_outlives_the_proxy(lab: Lab) -> None:
+    lab.run(documents=sticky("L1 L2 R1"))
+    first = lab.dial_crowd(vip(21), 80)
+    lab.restart()
+    assert lab.dial_crowd(vip(21), 80) == first
+
+
+def test_each_policy_remembers_within_its_endpoints(lab: Lab) -> None:
+    lab.run(documents=sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
+    anywhere = lab.dial_crowd(cluster_ip(21), 80)
+    here = lab.dial_crowd(vip(21), 80)
+    assert set(anywhere) == {"L1", "L2", "R1", "R2"}
+    assert set(here) == {"L1", "L2"}
+    assert lab.dial_crowd(vip(21), 80) == here
+    lab.compare()
+
+
+def test_switching_affinity_on_and_off(lab: Lab) -> None:
+    lab.run(documents=deploy("sticky", everywhere(21), "L1 L2 R1", PORTS))
+    lab.compare()
+    lab.put(*sticky("L1 L2 R1"))
+    lab.compare()
+    lab.put(*deploy("sticky", everywhere(21), "L1 L2 R1", PORTS))
+    lab.compare()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_who_does_not_come_back_in_time_is_forgotten(lab: Lab, family: Family) -> None:
+    """New connections keep the memory alive; without them it ends."""
+    lab.run(documents=sticky("L1 L2 L3 R1 R2", seconds=2))
+    address = cluster_ip(21, family)
+    first = lab.dial_crowd(address, 80)
+    for _ in range(3):
+        time.sleep(0.9)
+        assert lab.dial_crowd(address, 80) == first
+    time.sleep(2.6)
+    assert lab.dial_crowd(address, 80) != first

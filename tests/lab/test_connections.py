@@ -1,0 +1,104 @@
+"""Connections that exist: TCP goes on whatever happens, datagrams leave endpoints that are gone."""
+
+import signal
+
+import pytest
+
+from kubeproxy.inet import Family
+from lab.deploy import ETP_LOCAL, UDP, Address, Port, deploy, everywhere, mall
+from lab.documents import in_family
+from lab.outcome import Fate
+from lab.plan import cluster_ip, external_ip, vip
+from lab.stage import Lab
+
+NODE = "198.51.100.10"
+PORTS = (Port(node_port=31080), Port(53, 53, 31081, UDP))
+
+
+def test_tcp_goes_on_whatever_happens(lab: Lab) -> None:
+    lab.run(documents=mall())
+    connections = [
+        lab.connect(source, address, 80)
+        for source in ("P", "L1", "H", "X", "Q")
+        for family in Family
+        for address in (cluster_ip(21, family), vip(23, family), external_ip(24, family))
+    ]
+    connections += [lab.connect(s, in_family(NODE, f), 31080) for s in "PX" for f in Family]
+
+    def talk() -> None:
+        for connection in connections:
+            connection.talk()
+
+    talk()
+    lab.put(*deploy("cart", everywhere(21), "R2", PORTS))
+    talk()
+    lab.restart()
+    talk()
+    lab.restart(signal.SIGKILL)
+    talk()
+    lab.put()
+    talk()
+    lab.put(*mall())
+    talk()
+
+
+def test_a_restart_writes_nothing(lab: Lab) -> None:
+    lab.run(documents=mall())
+    before = lab.rules()
+    lab.restart()
+    after = lab.rules()
+    assert set(lines_but_pulse(before)) == set(lines_but_pulse(after))
+
+
+def lines_but_pulse(rules: str) -> list[str]:
+    """The rule set without the service that changes with every put, and without counters."""
+    ours = (cluster_ip(255), cluster_ip(255, Family.IPV6))
+    lines = [line.strip().rstrip(",") for line in rules.splitlines()]
+    return [line for line in lines if not any(address in line for address in ours)]
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("gone", ["", "R1:stopped"], ids=["removed", "not-serving"])
+def test_datagrams_leave_an_endpoint_that_is_gone(lab: Lab, family: Family, gone: str) -> None:
+    lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
+    flows = [
+        lab.flow(source, address, port)
+        for source in "PHX"
+        for address, port in (
+            (cluster_ip(21, family), 53),
+            (vip(21, family), 53),
+            (in_family(NODE, family), 31081),
+        )
+    ]
+    assert {flow.ask().who for flow in flows} == {"R1"}
+    lab.put(*deploy("dns", everywhere(21), f"L1 {gone}", PORTS))
+    assert {flow.ask().who for flow in flows} == {"L1"}
+
+
+def test_datagrams_stay_with_an_endpoint_that_still_serves(lab: Lab) -> None:
+    lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
+    flow = lab.flow("P", cluster_ip(21), 53)
+    assert flow.ask().who == "R1"
+    lab.put(*deploy("dns", everywhere(21), "L1 R1:draining", PORTS))
+    assert flow.ask().who == "R1"
+
+
+@pytest.mark.parametrize("family", Family)
+def test_datagrams_to_a_service_without_endpoints_are_refused(lab: Lab, family: Family) -> None:
+    lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
+    flow = lab.flow("P", cluster_ip(21, family), 53)
+    node_port = lab.flow("X", in_family(NODE, family), 31081)
+    assert {flow.ask().who, node_port.ask().who} == {"R1"}
+    lab.put(*deploy("dns", everywhere(21), "", PORTS))
+    assert flow.outcome().fate is Fate.UNREACHABLE
+    # Entries of node ports are left alone then: the port alone might be somebody else's.
+    assert node_port.ask().who == "R1"
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_flow_that_was_before_the_service_is_served(lab: Lab, family: Family) -> None:
+    lab.run(documents=deploy("other", Address(22), "L1"))
+    flow = lab.flow("P", vip(21, family), 53)
+    assert flow.ask().who == "W"
+    lab.put(*deploy("dns", everywhere(21), "R1", PORTS, ETP_LOCAL))
+    assert flow.ask().who == "R1"
