@@ -36,7 +36,7 @@ def main(size: Size) -> None:
     print(
         f"{size}: {total / 1e6:.0f} MB JSON -> model {decoded - started:.2f} s, "
         f"-> table {compiled - decoded:.2f} s, together {compiled - started:.2f} s; "
-        f"resident {after:.0f} MB with the JSON, {after - before:.0f} MB of it for model and table, "
+        f"resident {after:.0f} MB with the JSON, {after - before:.0f} MB for model and table, "
         f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
     )
     changes_ms = []
@@ -48,7 +48,10 @@ def main(size: Size) -> None:
         changes_ms.append((time.perf_counter() - begun) * 1000)
         assert len(difference.changed) == 1
     cuts = statistics.quantiles(changes_ms, n=100)
-    print(f"{size}: one endpoint changed, event to diff: p50 {cuts[49]:.3f} ms, p99 {cuts[98]:.3f} ms")
+    print(
+        f"{size}: one endpoint changed, event to diff: "
+        f"p50 {cuts[49]:.3f} ms, p99 {cuts[98]:.3f} ms"
+    )
 
 
 def _resident() -> float:

@@ -73,7 +73,7 @@ def compiled(manifests: str, family: Family) -> Table:
 
 def fate(verdict: Verdict) -> str:
     if verdict.action not in {Action.FORWARD, Action.LOCAL_PROXY}:
-        return verdict.action.value
+        return str(verdict.action.value)
     return " | ".join(
         f"{choice.backend}{' masquerade' if choice.masquerade else ''}"
         for choice in verdict.choices

@@ -50,6 +50,7 @@ class Rig:
             source=ApiServer(Access(server=server.url), Settings(node_name=NODE_NAME)),
             families=tuple(Family),
             dataplane=self.kernels.__getitem__,
+            cleans_flows=False,
         )
 
     @contextlib.asynccontextmanager
@@ -302,3 +303,15 @@ async def test_a_signal_ends_the_process_in_order(tmp_path: Path, number: signal
     assert '"Would add" servicePort="shop/cart:http"' in text
     assert "Stopping; the rules stay as they are" in text
     assert "Traceback" not in text
+
+
+async def test_changes_by_others_are_repaired_at_once(rig: Rig) -> None:
+    async with rig.running():
+        kernel = rig.kernels[Family.IPV4]
+        await until(lambda: rig.backends() == ["10.64.3.11"])
+        kernel.entries.clear()
+        assert kernel.lost is not None
+        kernel.lost()
+        await until(lambda: rig.backends() == ["10.64.3.11"])
+        assert kernel.updates[-1].full
+    assert kernel.closed

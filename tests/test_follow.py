@@ -8,7 +8,7 @@ from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.schedule import Schedule
 from kubeproxy.source.events import Delete, Reset, Synced, Upsert
-from kubeproxy.sync import FamilySync, Setting
+from kubeproxy.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.node import Mode
 from world import CART, NODE_NAME, endpoint_slice, kestrel, node, service
@@ -28,7 +28,7 @@ class Rig:
     def _sync(self, family: Family) -> FamilySync:
         setting = Setting(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
         return FamilySync(
-            self.cluster, family, FakeDataplane(), Schedule(0, 30, 3600), lambda: setting
+            self.cluster, family, Outlet(FakeDataplane()), Schedule(0, 30, 3600), lambda: setting
         )
 
     def _node_news(self) -> None:

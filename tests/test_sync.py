@@ -7,7 +7,7 @@ from kubeproxy.inet import Family, Protocol
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.schedule import Schedule
-from kubeproxy.sync import FamilySync, Setting
+from kubeproxy.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
@@ -27,7 +27,7 @@ class Rig:
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            self.kernel,
+            Outlet(self.kernel),
             schedule or Schedule(0.0, 30.0, 3600.0),
             lambda: Setting(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
         )

@@ -195,7 +195,7 @@ NAMES = {address: name for name, (address, _) in ENDPOINTS.items()}
 def shorthand(verdict: Verdict, port: int = 8080) -> str:
     """The verdict in short: `L1 R1`, `L1 masq`, `reject`, `drop`, `pass`, `proxy L1`."""
     if verdict.action not in {Action.FORWARD, Action.LOCAL_PROXY}:
-        return verdict.action.value
+        return str(verdict.action.value)
     words = ["proxy"] if verdict.action is Action.LOCAL_PROXY else []
     for choice in verdict.choices:
         name = NAMES.get(choice.backend.address, choice.backend.address)
@@ -206,7 +206,7 @@ def shorthand(verdict: Verdict, port: int = 8080) -> str:
     elif len(masquerade) > 1:
         words.append("mixed")
     assert sum(choice.share for choice in verdict.choices) == 1
-    return " ".join(words)
+    return str(" ".join(words))
 
 
 CART = ObjectKey("shop", "cart")

@@ -17,6 +17,7 @@ from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warn
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.errors import KubeProxyError, OperatorError
 from kubeproxy.filewatch import wait_content_changed
+from kubeproxy.flows import StaleFlows
 from kubeproxy.follow import Follower
 from kubeproxy.inet import Family
 from kubeproxy.kernel.links import interface_addresses, watch_addresses
@@ -26,8 +27,9 @@ from kubeproxy.nodefacts import NodeIPs, Surroundings, node_ips, node_view
 from kubeproxy.objects.meta import Kind
 from kubeproxy.schedule import Schedule
 from kubeproxy.source.contract import Source
-from kubeproxy.sync import FamilySync, Setting
+from kubeproxy.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Mode
 
 FULL_SYNC_PERIOD = 3600.0
@@ -56,6 +58,7 @@ class Setup(msgspec.Struct, frozen=True):
     source: Source
     families: tuple[Family, ...]
     dataplane: Callable[[Family], Dataplane]
+    cleans_flows: bool = True
     waits_for_node: bool = True
     config_file: str = ""
     config_content: bytes = b""
@@ -85,6 +88,8 @@ class Daemon:
         self._started = False
         self._node_news = asyncio.Event()
         self._addresses: dict[Family, tuple[str, ...]] = {}
+        self._dataplanes: dict[Family, Dataplane] = {}
+        self._flows: list[StaleFlows] = []
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
@@ -104,11 +109,18 @@ class Daemon:
                     raise _Initialised  # noqa: TRY301  # the way to end a task group
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
+                    dataplane = self._dataplanes[family]
+                    tasks.create_task(dataplane.watch(sync.lose), name=f"watch {family.value}")
+                for flows in self._flows:
+                    tasks.create_task(flows.run(), name="stale flows")
                 self._follower.ready()
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
         except* KubeProxyError as group:
             raise _first(group) from None
+        finally:
+            for dataplane in self._dataplanes.values():
+                await dataplane.close()
 
     def _family_sync(self, family: Family) -> FamilySync:
         config = self._setup.config
@@ -119,9 +131,16 @@ class Daemon:
             retry_period=retry,
             full_period=retry if mode is Mode.IPVS else FULL_SYNC_PERIOD,
         )
-        dataplane = self._setup.dataplane(family)
+        dataplane = self._dataplanes[family] = self._setup.dataplane(family)
+        flows = StaleFlows(family) if self._setup.cleans_flows else None
+        if flows is not None:
+            self._flows.append(flows)
         return FamilySync(
-            self._cluster, family, dataplane, schedule, lambda: self._setting(family)
+            self._cluster,
+            family,
+            Outlet(dataplane, flows),
+            schedule,
+            lambda: self._setting(family),
         )
 
     def _setting(self, family: Family) -> Setting:
@@ -136,7 +155,8 @@ class Daemon:
             service_cidrs=self._cluster.service_cidrs(family),
         )
         node = node_view(self._setup.config, self._setup.gates, family, around)
-        return Setting(node, Vantage(self._cluster.place, ips.known_ip(family)))
+        balance = Balance(self._setup.config.nftables.balance)
+        return Setting(node, Vantage(self._cluster.place, ips.known_ip(family), balance))
 
     def _node_ips(self) -> NodeIPs:
         return node_ips(self._cluster.node, self._setup.config.bind_address)

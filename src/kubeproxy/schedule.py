@@ -32,7 +32,8 @@ class Progress(msgspec.Struct, frozen=True):
     """What has happened so far.
 
     `failures` counts the syncs in a row that were not all well. `lost` says that the kernel's
-    state is not known, because the last sync failed: the next is full.
+    state is not known, because the last sync failed: the next is full. `urgent` says that it is
+    known to be wrong, so that no minimum period holds.
     """
 
     requested: bool = False
@@ -40,11 +41,17 @@ class Progress(msgspec.Struct, frozen=True):
     full_ended: float | None = None
     failures: int = 0
     lost: bool = True
+    urgent: bool = False
 
 
 def request(progress: Progress) -> Progress:
     """Somebody wants a sync."""
     return msgspec.structs.replace(progress, requested=True)
+
+
+def lose(progress: Progress) -> Progress:
+    """Somebody changed the kernel under us: read it again, at once."""
+    return msgspec.structs.replace(progress, requested=True, lost=True, urgent=True)
 
 
 def finish(progress: Progress, now: float, outcome: Outcome, *, full: bool) -> Progress:
@@ -55,13 +62,13 @@ def finish(progress: Progress, now: float, outcome: Outcome, *, full: bool) -> P
         ended=now,
         full_ended=now if full and not failed else progress.full_ended,
         failures=0 if outcome is Outcome.OK else progress.failures + 1,
-        lost=failed,
+        lost=failed or progress.urgent,
     )
 
 
 def begin(progress: Progress) -> Progress:
     """A sync begins: it serves every request so far."""
-    return msgspec.structs.replace(progress, requested=False)
+    return msgspec.structs.replace(progress, requested=False, urgent=False)
 
 
 def next_sync(schedule: Schedule, progress: Progress) -> float | None:
@@ -77,6 +84,8 @@ def next_sync(schedule: Schedule, progress: Progress) -> float | None:
         due.append(progress.full_ended + schedule.full_period)
     if not due:
         return None
+    if progress.urgent:
+        return progress.ended
     return max(min(due), progress.ended + schedule.min_period)
 
 

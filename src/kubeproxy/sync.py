@@ -7,12 +7,14 @@ The two families have a loop each and share nothing but the cluster.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
 from kubeproxy.errors import KernelError
+from kubeproxy.flows import StaleFlows
 from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.meta import ObjectKey
@@ -22,6 +24,7 @@ from kubeproxy.schedule import (
     Schedule,
     begin,
     finish,
+    lose,
     next_sync,
     request,
     wants_full,
@@ -40,6 +43,13 @@ class Setting(msgspec.Struct, frozen=True):
     vantage: Vantage
 
 
+class Outlet(NamedTuple):
+    """Where the difference goes: the family's dataplane, and the flows that it makes stale."""
+
+    dataplane: Dataplane
+    flows: StaleFlows | None = None
+
+
 class FamilySync:
     """Keeps the kernel of one family true to the cluster."""
 
@@ -47,14 +57,14 @@ class FamilySync:
         self,
         cluster: Cluster,
         family: Family,
-        dataplane: Dataplane,
+        outlet: Outlet,
         schedule: Schedule,
         setting: Callable[[], Setting],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
         self._cluster = cluster
-        self._dataplane = dataplane
+        self._dataplane, self._flows = outlet
         self._schedule = schedule
         self._setting = setting
         self._touched: set[ObjectKey] = set()
@@ -84,6 +94,14 @@ class FamilySync:
         self.progress = request(self.progress)
         self._wake.set()
 
+    def lose(self) -> None:
+        """Somebody changed the kernel under us: read it again, at once."""
+        if not self.progress.urgent:
+            family = self.family.value
+            klog.info("The kernel's rules were changed by others, repairing", ipFamily=family)
+        self.progress = lose(self.progress)
+        self._wake.set()
+
     async def run(self) -> None:
         """Sync whenever it is due, until cancelled."""
         while True:
@@ -111,6 +129,8 @@ class FamilySync:
         touched, self._touched = self._touched, set()
         setting = self._setting()
         changes = self.builder.update(self._cluster, touched, setting.vantage)
+        if self._flows is not None:
+            self._flows.owe(changes)
         self._report_conflicts()
         again = self._entries_to_try_again(changes)
         report: SyncReport | None = SyncReport(failed=self._failed)
@@ -123,6 +143,8 @@ class FamilySync:
             self._node = setting.node
             self._failed = report.failed
             outcome = Outcome.PARTLY if report.failed else Outcome.OK
+            if self._flows is not None:
+                self._flows.settle(self.builder.table)
         self.progress = finish(self.progress, clock(), outcome, full=full)
 
     async def _apply(self, update: Update) -> SyncReport | None:

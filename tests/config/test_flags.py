@@ -80,6 +80,8 @@ DEFAULTS = {
     "master": "",
     "metrics-bind-address": "127.0.0.1:10249",
     "metrics-port": "10249",
+    "nftables-balance": "random",
+    "nftables-endpoint-counters": "false",
     "nodeport-addresses": "[]",
     "oom-score-adj": "-999",
     "pod-bridge-interface": "",

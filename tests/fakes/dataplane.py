@@ -1,5 +1,8 @@
 """A dataplane that keeps what it is told, as a kernel would, and refuses what it is told to."""
 
+import asyncio
+from collections.abc import Callable
+
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.errors import KernelError
 from kubeproxy.table.entries import Entry, ServicePortName
@@ -17,6 +20,8 @@ class FakeDataplane:
         self.updates: list[Update] = []
         self.fail = 0
         self.refuse: set[str] = set()
+        self.lost: Callable[[], None] | None = None
+        self.closed = False
 
     async def apply(self, update: Update) -> SyncReport:
         self.updates.append(update)
@@ -38,3 +43,11 @@ class FakeDataplane:
             else:
                 self.entries[entry.name] = entry
         return SyncReport(refused, len(wanted))
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Others change this kernel by calling `lost`."""
+        self.lost = lost
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.closed = True

@@ -17,6 +17,7 @@ from lab.trial import Trial
 TRIES_EACH = 40
 """Tries for each endpoint: with so many, one is missed by chance once in 10^16 runs."""
 STICKY_ROUNDS = 4
+MOST_ROWS = 40
 
 
 def compare(dialer: Dialer, expected: Expectation, pairs: Iterable[Pair]) -> list[Trial]:
@@ -74,6 +75,7 @@ def _round(dialer: Dialer, trials: Sequence[Trial]) -> None:
 
 def report(trials: Iterable[Trial]) -> str:
     """The pairs in which the kernel disagrees, as a table; "" when there are none."""
+    wrong = [trial for trial in trials if trial.complaint]
     rows = [
         (
             f"{trial.pair.source} {trial.pair.packet.source}",
@@ -81,17 +83,18 @@ def report(trials: Iterable[Trial]) -> str:
             trial.expected(),
             trial.complaint,
         )
-        for trial in trials
-        if trial.complaint
+        for trial in wrong[:MOST_ROWS]
     ]
     if not rows:
         return ""
     lines = [("SOURCE", "DESTINATION", "EXPECTED", "SEEN"), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
+    text = "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+    more = len(wrong) - len(rows)
+    return f"{text}\nand {more} more" if more else text
 
 
 def _destination(packet: Packet) -> str:

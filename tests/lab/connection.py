@@ -71,4 +71,6 @@ class Flow:
 def _wait_readable(opened: socket.socket) -> None:
     poll = select.poll()
     poll.register(opened, select.POLLIN)
-    assert poll.poll(1000 * _SECONDS), f"no answer within {_SECONDS:g} s from {opened.getpeername()}"
+    assert poll.poll(1000 * _SECONDS), (
+        f"no answer within {_SECONDS:g} s from {opened.getpeername()}"
+    )

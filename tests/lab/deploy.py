@@ -138,5 +138,6 @@ def mall() -> list[Document]:
         *deploy("sticky", everywhere(33), "L1 L2 R1", [Port(node_port=31089)], affinity()),
         *deploy("zoned", Address(34), "L1@z-east R1@z-west R2@z-east"),
         *deploy("ending", everywhere(35), "L1:draining L2:stopped R1:draining", spec=ETP_LOCAL),
-        *deploy("nameless", Address(36), "~L1 R1"),
+        # A port of its own: a hairpin is known by the endpoint, whichever service names its node.
+        *deploy("nameless", Address(36), "~L1 R1", [Port(80, 8443)]),
     ]

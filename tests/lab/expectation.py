@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import load
 from kubeproxy.inet import Family, family_of
 from kubeproxy.model.cluster import Cluster
@@ -44,7 +45,8 @@ def expectation(
 ) -> Expectation:
     """What the documents mean on a node with these addresses."""
     loaded = load(parse_flags(flags))
-    cluster = Cluster(NODE_NAME)
+    allowed = loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS)
+    cluster = Cluster(NODE_NAME, allow_external_ips=allowed)
     for document in map(complete, documents):
         kind = Kind(document["kind"])
         cluster.upsert(kind, convert(kind, document))

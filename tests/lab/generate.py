@@ -1,20 +1,22 @@
 """Clusters and changes of them, drawn by a seeded generator: all that can go together does."""
 
 import random
+from typing import TypeVar
 
 import msgspec
 
-from lab.deploy import Address, Port, affinity, deploy
-from lab.plan import ENDPOINT_PORTS
-from kubeproxy.inet import Protocol
+from lab.deploy import TCP, UDP, Address, Port, affinity, deploy
+from lab.plan import HOST_PORTS
 from world import Document
+
+Item = TypeVar("Item")
 
 _POLICIES = ("Cluster", "Cluster", "Local")
 _STATES = ("", "", "", "", ":draining", ":stopped", ":unready")
 _ZONES = ("", "", "@z-east", "@z-west")
 _PODS = ("L1", "L2", "L3", "R1", "R2")
 _RANGES = (None, None, None, ["192.0.2.0/25"], ["198.51.100.0/24", "192.0.2.0/25"])
-_TARGETS = tuple(port for port in ENDPOINT_PORTS if port != 53)
+_TARGETS = (8080, 8081, 8443)
 _MOST = 6
 
 
@@ -51,7 +53,9 @@ class Generator:
         old = cluster.get(number)
         if old is None:
             return f"add {number}", {**cluster, number: self._deployment(number)}
-        what = self._random.choice(("endpoints", "endpoints", "endpoints", "spec", "all", "delete"))
+        what = self._random.choice(
+            ("endpoints", "endpoints", "endpoints", "spec", "all", "delete")
+        )
         if what == "delete":
             return f"delete {number}", {n: d for n, d in cluster.items() if n != number}
         new = self._deployment(number)
@@ -61,7 +65,7 @@ class Generator:
             new = msgspec.structs.replace(old, spec=self._spec(), address=self._address(number))
         return f"change {what} of {number}", {**cluster, number: new}
 
-    def choose(self, count: int, among: "list[Item]") -> "list[Item]":
+    def choose(self, count: int, among: list[Item]) -> list[Item]:
         """Some of them, in their order."""
         if len(among) <= count:
             return among
@@ -80,3 +84,35 @@ class Generator:
             ports=self._ports(number),
             spec=self._spec(),
         )
+
+    def _address(self, number: int) -> Address:
+        return Address(number, balanced=self.chance(0.6), external=self.chance(0.4))
+
+    def _endpoints(self) -> str:
+        """Some pods in some state, rarely the host; with hints for all of them or for some."""
+        hinted = self.chance(0.3)
+        pods = self.choose(self._random.randint(0, len(_PODS)), list(_PODS))
+        texts = [
+            pod + self._random.choice(_STATES) + (self._random.choice(_ZONES) if hinted else "")
+            for pod in pods
+        ]
+        return " ".join([*texts, *(["H"] if self.chance(0.15) else [])])
+
+    def _ports(self, number: int) -> tuple[Port, ...]:
+        """TCP, UDP or both; the node ports are the service's own."""
+        exposed = self.chance(0.6)
+        ports = (
+            Port(80, self._random.choice(_TARGETS), HOST_PORTS[number] if exposed else 0, TCP),
+            Port(53, self._random.choice(_TARGETS), HOST_PORTS[-number] if exposed else 0, UDP),
+        )
+        return tuple(self.choose(self._random.choice((1, 1, 2)), list(ports)))
+
+    def _spec(self) -> Document:
+        spec: Document = {
+            "internalTrafficPolicy": self._random.choice(_POLICIES),
+            "externalTrafficPolicy": self._random.choice(_POLICIES),
+        }
+        ranges = self._random.choice(_RANGES)
+        if ranges is not None:
+            spec["loadBalancerSourceRanges"] = ranges
+        return {**spec, **(affinity() if self.chance(0.2) else {})}

@@ -40,7 +40,7 @@ NFTABLES = Variant(
     "nftables",
     Mode.NFTABLES,
     ("--proxy-mode=nftables",),
-    ("nft", "list", "ruleset"),
+    ("nft", "-a", "list", "ruleset"),
     (("nft", "flush", "ruleset"),),
 )
 

@@ -17,7 +17,9 @@ PORTS = (Port(node_port=31080), Port(53, 53, protocol=UDP))
 
 
 def sticky(endpoints: str, seconds: int = 10800, spec: Document | None = None) -> list[Document]:
-    return deploy("sticky", everywhere(21), endpoints, PORTS, {**affinity(seconds), **(spec or {})})
+    return deploy(
+        "sticky", everywhere(21), endpoints, PORTS, {**affinity(seconds), **(spec or {})}
+    )
 
 
 @pytest.mark.parametrize("family", Family)

@@ -243,8 +243,9 @@ def test_node_ports_of_the_loopback_address(lab: Lab, addresses: str, spec: Docu
 @pytest.mark.parametrize("family", Family)
 def test_rules_of_others_stay(lab: Lab, family: Family) -> None:
     name = "ip" if family is Family.IPV4 else "ip6"
-    lab.network.node.run(["nft", f"add table {name} theirs"])
     lab.run(documents=mall())
+    lab.network.node.run(["nft", f"add table {name} theirs"])
     lab.restart()
     lab.put()
     assert f"table {name} theirs" in lab.rules()
+    lab.network.node.run(["nft", f"delete table {name} theirs"])

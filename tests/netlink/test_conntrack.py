@@ -82,17 +82,17 @@ def test_the_order_of_attributes_does_not_matter(case: tuple[Flow, list[bytes], 
 
 
 @given(entries())
-def test_a_deletion_names_the_entry_by_direction_zone_and_number(
+def test_a_deletion_names_the_entry_by_its_responder_zone_and_number(
     case: tuple[Flow, list[bytes], bytes],
 ) -> None:
     flow, directions, _ = case
     asked = delete_request(flow, 9)
     assert asked._replace(payload=b"") == Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, 9, b"")
     said = attributes(flow.entry[4:])
-    expected = {kind: said[kind] for kind in (ORIGINAL, 12, 18) if kind in said}
+    expected = {kind: said[kind] for kind in (REPLY, 12, 18) if kind in said}
     assert asked.payload[:4] == flow.entry[:4]
     assert expected == attributes(asked.payload[4:])
-    assert attributes(asked.payload[4:])[ORIGINAL] == directions[0][4:]
+    assert attributes(asked.payload[4:])[REPLY] == directions[1][4:]
 
 
 CLIENT = pack("10.1.0.9") + struct.pack("!H", 40000)

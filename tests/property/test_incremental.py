@@ -29,10 +29,8 @@ class Follower:
 
     def tell(self, told: Told) -> None:
         kind, key, obj = told
-        if obj is None:
-            touched = self.cluster.delete(kind, key)
-        else:
-            touched = self.cluster.upsert(kind, obj)
+        cluster = self.cluster
+        touched = cluster.delete(kind, key) if obj is None else cluster.upsert(kind, obj)
         self._touch(touched.services)
 
     def retell(self, state: State, kind: Kind) -> None:

@@ -20,6 +20,7 @@ from kubeproxy.daemon import Daemon, Setup, tell
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.families import supported_families
@@ -78,7 +79,9 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
     mode = Mode(loaded.config.mode)
     dry_run = parsed.value("dry-run", bool)
 
-    def dataplane(_: Family) -> Dataplane:
+    guard = Guard()
+
+    def dataplane(family: Family) -> Dataplane:
         if dry_run:
             return DryRun(mode)
         if mode is not Mode.NFTABLES:
@@ -86,7 +89,8 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
                 f"mode {mode.value}: this version does not program it yet; use nftables, or "
                 "--dry-run to see what it would do"
             )
-        return Nftables(Settings(loaded.config.masquerade_bit), Nfnetlink())
+        settings = Settings(loaded.config.masquerade_bit, loaded.config.nftables.endpoint_counters)
+        return Nftables(family, settings, Nfnetlink(), guard)
 
     return Setup(
         config=loaded.config,
@@ -95,6 +99,7 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         source=_source(parsed, loaded, name),
         families=supported_families(),
         dataplane=dataplane,
+        cleans_flows=not dry_run,
         waits_for_node=not manifests,
         config_file=parsed.value("config", str),
         config_content=content,

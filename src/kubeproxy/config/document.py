@@ -18,6 +18,8 @@ Document = dict[str, object]
 _OMITTED_WHEN_EMPTY: Final = frozenset(
     {"featureGates", "vmodule", "splitStream", "windowsRunAsService"}
 )
+# Fields of ours: a document that does not use them is one of upstream's.
+_OWN: Final = frozenset({"balance", "endpointCounters"})
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 
 
@@ -40,6 +42,8 @@ def _fields(struct: msgspec.Struct) -> Document:
     document: Document = {}
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)
+        if field.encode_name in _OWN and value == field.default:
+            continue
         if value or field.encode_name not in _OMITTED_WHEN_EMPTY:
             document[field.encode_name] = _plain(value)
     return document

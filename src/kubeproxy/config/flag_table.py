@@ -309,6 +309,19 @@ _OWN: Final = (
         False,
         "Compile and report, but never write to the kernel. Also counts beside --config.",
     ),
+    Flag(
+        "nftables-balance",
+        STRING,
+        "random",
+        "How nftables mode chooses an endpoint: random, round-robin or source-hash. The Service's"
+        " annotation kubeproxy.io/balance wins over it.",
+    ),
+    Flag(
+        "nftables-endpoint-counters",
+        BOOL,
+        False,
+        "Count connections per endpoint as well, which costs kernel memory for each of them.",
+    ),
 )
 
 _WINDOWS_NAMES: Final = (

@@ -41,6 +41,8 @@ FIELDS: Final[Mapping[str, str]] = {
     "kube-api-content-type": "client_connection.content_type",
     "kube-api-qps": "client_connection.qps",
     "kubeconfig": "client_connection.kubeconfig",
+    "nftables-balance": "nftables.balance",
+    "nftables-endpoint-counters": "nftables.endpoint_counters",
     "nodeport-addresses": "node_port_addresses",
     "oom-score-adj": "oom_score_adj",
     "pod-bridge-interface": "detect_local.bridge_interface",

@@ -118,6 +118,10 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     masquerade_all: bool = False
     sync_period: Duration = of_seconds(30)
     min_sync_period: Duration = of_seconds(1)
+    balance: str = "random"
+    """Ours: how an endpoint is chosen where the Service does not say."""
+    endpoint_counters: bool = False
+    """Ours: count connections per endpoint as well."""
 
 
 class Winkernel(msgspec.Struct, frozen=True, rename="camel"):

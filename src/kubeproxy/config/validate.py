@@ -24,6 +24,7 @@ from kubeproxy.config.types import (
 from kubeproxy.inet import parse_address, parse_prefix
 from kubeproxy.version import KUBERNETES_VERSION
 
+BALANCES: Final = ("random", "round-robin", "source-hash")
 _P: Final = "KubeProxyConfiguration"
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
@@ -46,6 +47,7 @@ def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
         yield from _ipvs(config.ipvs)
     if config.mode == Mode.NFTABLES.value:
         yield from _bit(config.nftables.masquerade_bit, "KubeProxyNFTablesConfiguration")
+        yield from _balance(config.nftables.balance)
     yield from _conntrack(config.conntrack)
     if not -1000 <= config.oom_score_adj <= 1000:
         path = f"{_P}.KubeProxyLinuxConfiguration.OOMScoreAdj"
@@ -63,6 +65,13 @@ def _bit(bit: int, section: str) -> Iterator[str]:
     """A bit of the packet mark."""
     if not 0 <= bit <= 31:
         yield invalid(f"{_P}.{section}.MasqueradeBit", bit, "must be within the range [0, 31]")
+
+
+def _balance(balance: str) -> Iterator[str]:
+    if balance not in BALANCES:
+        path = f"{_P}.KubeProxyNFTablesConfiguration.Balance"
+        supported = ", ".join(f'"{known}"' for known in BALANCES)
+        yield f'{path}: Unsupported value: "{balance}": supported values: {supported}'
 
 
 def _not_negative(path: str, value: int | Duration) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What the sync loop asks of a dataplane, and what it hears back."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -43,4 +44,12 @@ class Dataplane(Protocol):
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
+        ...
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` whenever others change what was programmed, until cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what is held open. What is programmed stays."""
         ...

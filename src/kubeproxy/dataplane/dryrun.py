@@ -1,5 +1,8 @@
 """A dataplane that writes nothing and says what it would: for `--dry-run`."""
 
+import asyncio
+from collections.abc import Callable
+
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.table.entries import Entry
@@ -32,6 +35,13 @@ class DryRun:
             for entry in changes.removed:
                 klog.info("Would remove", v=2, servicePort=str(entry.name))
         return SyncReport()
+
+    async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nothing to lose
+        """Nothing was programmed, so nobody can change it."""
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing is held open."""
 
     def _tell(self, message: str, entry: Entry, node: Node) -> None:
         rows = [" ".join(row) for row in entry_rows(entry, node, self._mode)]

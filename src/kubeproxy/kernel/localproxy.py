@@ -34,7 +34,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # linger on, for no time: close() disca
 _NOTHING: Final = memoryview(b"")
 _BACKEND_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # An endpoint that vanished says no goodbye: ask every 15 s, give up after two minutes.
+    # An endpoint that vanished says no goodbye: ask every 15 s, give up after 150 s.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
@@ -53,8 +53,8 @@ class Statistics(msgspec.Struct, frozen=True):
 class LocalProxy(Generic[ListenerT, PinT]):
     """Keeps the listeners of one IP family as they are wanted.
 
-    A client is connected to one target, chosen once: when that fails within `connect_seconds`,
-    its connection is closed and no other target is tried.
+    A client is connected to one target, chosen once: when that cannot be reached within
+    `connect_seconds`, the client's connection is closed and no other target is tried.
     """
 
     def __init__(self, choose: Choose[ListenerT, PinT], connect_seconds: float = 5.0) -> None:
@@ -74,8 +74,9 @@ class LocalProxy(Generic[ListenerT, PinT]):
         failures: dict[Address, str] = {}
         binds = 0
         for address, listener in wanted.items():
-            if address in self._ports:
-                self._ports[address].listener = listener
+            port = self._ports.get(address)
+            if port is not None:
+                port.listener = listener
                 continue
             try:
                 self._ports[address] = self._open(address, listener)

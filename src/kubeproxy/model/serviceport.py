@@ -19,6 +19,9 @@ from kubeproxy.objects import service as objects
 
 DEFAULT_AFFINITY_SECONDS = 10800
 
+BALANCE_ANNOTATION = "kubeproxy.io/balance"
+BALANCES = ("random", "round-robin", "source-hash")
+
 
 class ServicePort(msgspec.Struct, frozen=True):
     """One port of one Service in one IP family, as far as it decides about packets.
@@ -26,6 +29,7 @@ class ServicePort(msgspec.Struct, frozen=True):
     `source_ranges` is None when everybody may use the load balancer's addresses, and empty when
     ranges were asked for but none is of this family: then nobody may.
     `externally_accessible` also counts external IPs that a feature gate keeps from being served.
+    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration.
     """
 
     name: str
@@ -41,6 +45,7 @@ class ServicePort(msgspec.Struct, frozen=True):
     externally_accessible: bool = False
     affinity_seconds: int = 0
     health_check_port: int = 0
+    balance: str = ""
 
 
 class Derived(msgspec.Struct, frozen=True):
@@ -82,6 +87,7 @@ def derive_service_ports(
         externally_accessible=bool(external_ips or balancer_ips),
         affinity_seconds=_affinity_seconds(spec),
         health_check_port=_health_check_port(spec, problems) if external_local else 0,
+        balance=_balance(service, problems),
     )
     return Derived(_ports(spec, shared, problems), tuple(problems))
 
@@ -195,6 +201,15 @@ def _affinity_seconds(spec: objects.ServiceSpec) -> int:
     config = spec.session_affinity_config
     seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
     return seconds if seconds and seconds > 0 else DEFAULT_AFFINITY_SECONDS
+
+
+def _balance(service: objects.Service, problems: list[str]) -> str:
+    """What the annotation of ours asks for."""
+    wanted = (service.metadata.annotations or {}).get(BALANCE_ANNOTATION, "")
+    if wanted in ("", *BALANCES):
+        return wanted
+    problems.append(f"annotation {BALANCE_ANNOTATION} {wanted!r} is none of {', '.join(BALANCES)}")
+    return ""
 
 
 def _health_check_port(spec: objects.ServiceSpec, problems: list[str]) -> int:

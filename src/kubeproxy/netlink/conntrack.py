@@ -81,12 +81,15 @@ def dump_request(family: Family, sequence: int) -> Message:
 
 
 def delete_request(flow: Flow, sequence: int) -> Message:
-    """Ask for the deletion of exactly this entry, not of a later one between the same ends.
+    """Ask for the deletion of the entry.
 
-    The original direction is always named: without it the kernel would delete every entry.
+    It is named by its reply direction, in which the responder is: the client may have got a new
+    entry to a better one meanwhile, which has the same original direction and often even the same
+    id. Without a direction the kernel would delete every entry.
     """
     found = attributes(flow.entry[NFGENMSG.size :])
-    payload = NFGENMSG.pack(flow.entry[0], 0, 0) + nested(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG])
+    reply = nested(_CTA_TUPLE_REPLY, found[_CTA_TUPLE_REPLY])
+    payload = NFGENMSG.pack(flow.entry[0], 0, 0) + reply
     for kind in (_CTA_ZONE, _CTA_ID):
         if kind in found:
             payload += attribute(kind, found[kind])

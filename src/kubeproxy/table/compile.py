@@ -12,6 +12,7 @@ from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_
 from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.table.entries import (
     Backend,
+    Balance,
     Entry,
     Frontend,
     FrontendKind,
@@ -21,10 +22,14 @@ from kubeproxy.table.entries import (
 
 
 class Vantage(msgspec.Struct, frozen=True):
-    """From where the cluster is looked at: our place in it, and our address in the family."""
+    """From where the cluster is looked at: our place in it, and our address in the family.
+
+    `balance` is how an endpoint is chosen where the Service does not say.
+    """
 
     place: Place
     node_ip: str | None = None
+    balance: Balance = Balance.RANDOM
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -75,6 +80,7 @@ def _compile_port(
         source_ranges=ranges,
         own_vips=node_ip is not None and any(contains(r, node_ip) for r in ranges or ()),
         serving=_serving(port, endpoints),
+        balance=Balance(port.balance) if port.balance else vantage.balance,
     )
 
 

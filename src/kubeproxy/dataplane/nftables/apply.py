@@ -7,10 +7,11 @@ transaction that fills the new one.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kubeproxy import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.batch import (
     batch_messages,
@@ -21,12 +22,17 @@ from kubeproxy.dataplane.nftables.batch import (
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.inspect import Found, inspect
 from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
 from kubeproxy.dataplane.nftables.pins import forget_stale_pins
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
 from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family, join
+from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
@@ -55,10 +61,27 @@ class Culprit(KernelError):
 class Nftables:
     """One family of nftables mode."""
 
-    def __init__(self, settings: Settings, kernel: Nfnetlink) -> None:
+    def __init__(
+        self, family: Family, settings: Settings, kernel: Nfnetlink, guard: Guard
+    ) -> None:
+        self._family = family
         self._settings = settings
         self._kernel = kernel
+        self._guard = guard
+        self._lost: Callable[[], None] = _nobody_listens
         self._state: Programmed | None = None
+        self._proxy = LocalProxy(choose)
+        self._listeners: dict[Address, Listener] = {}
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` whenever others change our table, until cancelled."""
+        self._lost = lost
+        await self._guard.follow(NFPROTO[self._family], self._kernel.port_id, lost)
+
+    async def close(self) -> None:
+        """Close the listeners and the socket; the table stays."""
+        await self._proxy.close()
+        self._kernel.close()
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
@@ -67,6 +90,11 @@ class Nftables:
             masquerade_mark(self._settings.masquerade_bit),
             endpoint_counters=self._settings.endpoint_counters,
         )
+        report = await self._program(wanted, update)
+        await self._listen(update)
+        return report
+
+    async def _program(self, wanted: Program, update: Update) -> SyncReport:
         state = self._state
         if state is not None and not update.full and state.program == wanted:
             try:
@@ -138,16 +166,37 @@ class Nftables:
 
     async def _send(self, messages: Sequence[bytes], generation: int | None = None) -> None:
         """Commit; a large transaction must not hold up the event loop."""
-        if sum(map(len, messages)) > _LARGE:
-            await asyncio.to_thread(self._kernel.commit, messages, generation)
-        else:
+        if sum(map(len, messages)) <= _LARGE:
             self._kernel.commit(messages, generation)
+            return
+        before = self._kernel.generation()
+        with self._guard.paused():
+            await asyncio.to_thread(self._kernel.commit, messages, generation)
+        if self._kernel.generation() != (before + 1) & 0xFFFFFFFF:
+            self._lost()
+
+    async def _listen(self, update: Update) -> None:
+        """Have the listeners for node ports of the loopback address, where they are wanted."""
+        if not update.node.serves_loopback_by_proxy() and not self._listeners:
+            return
+        self._listeners = listeners(update.table, update.node)
+        failures = await self._proxy.update(self._listeners)
+        for (address, port), reason in failures.items():
+            klog.error(
+                "Node port cannot be served on the loopback address, will try again",
+                err=reason,
+                address=join(address, port),
+            )
 
     async def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
         commit(state, next_, node)
         if next_.lost_backends:
             await asyncio.to_thread(forget_stale_pins, state.program, list(state.placed.values()))
         return SyncReport(written=next_.batch.count)
+
+
+def _nobody_listens() -> None:
+    """Before `watch`, nobody wants to know."""
 
 
 def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:

@@ -1,0 +1,58 @@
+"""Stale UDP flows: forgotten after a sync that made some; beside the syncs, never in them."""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from kubeproxy import klog
+from kubeproxy.dataplane.conntrack import AT_START, PAID, owe, stale, udp_entries
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+from kubeproxy.kernel.conntrack import delete, udp_flows
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import Entry, Table
+
+RETRY_SECONDS = 5.0
+
+
+class StaleFlows:
+    """The flows of one family. What is owed is kept until it is done."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._debt = AT_START
+        self._entries: tuple[Entry, ...] = ()
+        self._wake = asyncio.Event()
+
+    def owe(self, changes: Changes) -> None:
+        """These changes are on their way into the kernel."""
+        self._debt = owe(self._debt, changes)
+
+    def settle(self, table: Table) -> None:
+        """They are in the kernel: from now on flows that do not fit the table are stale."""
+        if self._debt:
+            self._entries = udp_entries(table)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Clean up whenever something is owed, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            debt, self._debt = self._debt, PAID
+            try:
+                gone = await asyncio.to_thread(clean, self._family, self._entries, debt.former)
+            except KernelError as error:
+                klog.error("Stale UDP flows cannot be deleted, will try again", err=error)
+                former = (*debt.former, *self._debt.former)
+                self._debt = msgspec.structs.replace(debt, former=former)
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wake.set()
+            else:
+                klog.info("Deleted stale UDP flows", v=2, ipFamily=self._family.value, flows=gone)
+
+
+def clean(family: Family, entries: Iterable[Entry], former: Iterable[Entry]) -> int:
+    """Delete the flows that do not fit the entries; how many there were."""
+    return delete(stale(udp_flows(family), entries, former))

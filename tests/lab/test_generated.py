@@ -1,0 +1,59 @@
+"""Generated clusters and changes: after each, some packets, and all connections of before."""
+
+import signal
+
+import pytest
+
+from kubeproxy.inet import Protocol
+from kubeproxy.table.decide import Action
+from lab.connection import Connection
+from lab.expectation import Expectation
+from lab.generate import Cluster, Generator
+from lab.pairs import Pair, all_pairs
+from lab.stage import Lab
+
+SEEDS = range(6)
+CHANGES = 12
+PACKETS = 40
+NEW_CONNECTIONS = 3
+
+
+def documents(cluster: Cluster) -> list[dict[str, object]]:
+    return [document for each in cluster.values() for document in each.documents()]
+
+
+def steady_pairs(expected: Expectation, pairs: list[Pair]) -> list[Pair]:
+    """TCP pairs that reach an endpoint, whichever is chosen."""
+
+    def is_steady(pair: Pair) -> bool:
+        verdict = expected.verdict(pair.packet)
+        itself = any(choice.backend.address == pair.packet.source for choice in verdict.choices)
+        return verdict.action is Action.FORWARD and not itself
+
+    return [p for p in pairs if p.packet.protocol is Protocol.TCP and is_steady(p)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_sequence_of_changes(lab: Lab, seed: int) -> None:
+    generator = Generator(seed)
+    cluster = generator.cluster()
+    lab.run(documents=documents(cluster))
+    connections: list[Connection] = []
+    story = ["start"]
+    for _ in range(CHANGES):
+        pairs = all_pairs(lab.expectation())
+        try:
+            lab.compare(generator.choose(PACKETS, pairs))
+            for connection in connections:
+                connection.talk()
+        except (AssertionError, OSError) as error:
+            raise AssertionError(f"seed {seed}, after {story}: {error}") from error
+        for pair in generator.choose(NEW_CONNECTIONS, steady_pairs(lab.expectation(), pairs)):
+            packet = pair.packet
+            connections.append(lab.connect(pair.source, packet.destination, packet.port))
+        what, cluster = generator.change(cluster)
+        story.append(what)
+        lab.put(*documents(cluster))
+        if generator.chance(0.15):
+            story.append("restart")
+            lab.restart(signal.SIGKILL if generator.chance(0.5) else signal.SIGTERM)
