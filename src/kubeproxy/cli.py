@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from kubeproxy.commands import explain  # noqa: PLC0415  # the daemon must start lean
 
         return _guarded(explain.main, explain.usage_text, _tell_people, given[1:])
+    if given and given[0] == "render":
+        from kubeproxy.commands import render  # noqa: PLC0415  # as above
+
+        return _guarded(render.main, render.usage_text, _tell_people, given[1:])
     from kubeproxy.commands import run  # noqa: PLC0415  # the tools do not need the daemon
 
     return _guarded(run.main, run.usage_text, _tell_log, given)

@@ -6,7 +6,7 @@ import select
 import socket
 
 from lab.dialer import outcome_of
-from lab.outcome import Outcome, Peer, read_answer
+from lab.outcome import Fate, Outcome, Peer, read_answer
 
 _SECONDS = 5.0
 
@@ -37,7 +37,7 @@ class Connection:
     def _receive(self, until: bytes) -> bytes:
         received = b""
         while not received.endswith(until):
-            _wait_readable(self._socket)
+            assert _is_readable(self._socket, _SECONDS), f"no answer within {_SECONDS:g} s"
             more = self._socket.recv(4096)
             assert more, f"closed by the other side after {received!r}"
             received += more
@@ -51,26 +51,21 @@ class Flow:
         self._socket = opened
         self.sent_from = Peer(*opened.getsockname()[:2])
 
-    def ask(self) -> Outcome:
-        """Send one datagram; who answered it."""
-        self._socket.send(b"who")
-        _wait_readable(self._socket)
-        return read_answer(self._socket.recv(4096), self.sent_from)
-
-    def outcome(self) -> Outcome:
-        """What becomes of one datagram, when it may be refused."""
-        with contextlib.suppress(PermissionError):  # refused on the way out
+    def ask(self, patience: float = 1.0) -> Outcome:
+        """What becomes of one more datagram."""
+        while _is_readable(self._socket, 0.0):
+            outcome_of(self._socket, self.sent_from)  # of an earlier one, too late
+        with contextlib.suppress(PermissionError, ConnectionRefusedError):
             self._socket.send(b"who")
-        _wait_readable(self._socket)
+        if not _is_readable(self._socket, patience):
+            return Outcome(Fate.SILENT, self.sent_from)
         return outcome_of(self._socket, self.sent_from)
 
     def close(self) -> None:
         self._socket.close()
 
 
-def _wait_readable(opened: socket.socket) -> None:
+def _is_readable(opened: socket.socket, seconds: float) -> bool:
     poll = select.poll()
     poll.register(opened, select.POLLIN)
-    assert poll.poll(1000 * _SECONDS), (
-        f"no answer within {_SECONDS:g} s from {opened.getpeername()}"
-    )
+    return bool(poll.poll(1000 * seconds))

@@ -18,6 +18,7 @@ _PODS = ("L1", "L2", "L3", "R1", "R2")
 _RANGES = (None, None, None, ["192.0.2.0/25"], ["198.51.100.0/24", "192.0.2.0/25"])
 _TARGETS = (8080, 8081, 8443)
 _MOST = 6
+_CHANGES = ("endpoints", "endpoints", "endpoints", "spec", "all", "delete")
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -53,9 +54,7 @@ class Generator:
         old = cluster.get(number)
         if old is None:
             return f"add {number}", {**cluster, number: self._deployment(number)}
-        what = self._random.choice(
-            ("endpoints", "endpoints", "endpoints", "spec", "all", "delete")
-        )
+        what = self._random.choice(_CHANGES)
         if what == "delete":
             return f"delete {number}", {n: d for n, d in cluster.items() if n != number}
         new = self._deployment(number)

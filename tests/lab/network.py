@@ -45,15 +45,18 @@ _HELD = {
 
 
 class Network:
-    """The namespaces by name, with everything wired up."""
+    """The namespaces by name, with everything wired up.
 
-    def __init__(self) -> None:
-        self.namespaces = {name: Namespace(name) for name in (KESTREL, *WIRED)}
+    A second network beside the first needs a prefix for the names by which `ip` knows them.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.namespaces = {name: Namespace(prefix + name) for name in (KESTREL, *WIRED)}
         for namespace in self.namespaces.values():
             namespace.sysctl(_EVERYWHERE)
         self.node.sysctl(_ROUTER)
         self.namespaces["X"].sysctl(_MANY_ADDRESSES)
-        _batch(self.node, _kestrel())
+        _batch(self.node, _kestrel(prefix))
         for number, (name, hosts) in enumerate(WIRED.items()):
             _batch(self.namespaces[name], _far_end(number, hosts))
 
@@ -94,14 +97,14 @@ def _macs(number: int) -> tuple[str, str]:
     return f"02:00:00:00:01:{number:02x}", f"02:00:00:00:02:{number:02x}"
 
 
-def _kestrel() -> Iterator[str]:
+def _kestrel(prefix: str) -> Iterator[str]:
     yield "link set lo up"
     for number, (name, hosts) in enumerate(WIRED.items()):
         here, there = _macs(number)
         wire = hosts[0].interface
         yield (
             f"link add name {wire} address {here} type veth "
-            f"peer name eth0 address {there} netns {name}"
+            f"peer name eth0 address {there} netns {prefix}{name}"
         )
         yield f"link set {wire} addrgenmode none"
         yield f"link set {wire} up"

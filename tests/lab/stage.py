@@ -1,6 +1,7 @@
 """The lab as a test sees it: put documents, dial, compare, restart."""
 
 import contextlib
+import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,8 +20,10 @@ from lab.outcome import Outcome, Probe
 from lab.pairs import SOURCES, Pair, all_pairs
 from lab.plan import CLUSTER_CIDR, CROWD_SIZE, HOSTS, crowd
 from lab.programmer import Programmer
+from lab.trial import Trial
 from world import Document
 
+MOST_RULES = 60
 CLUSTER_CIDR_FLAG = "--cluster-cidr=" + ",".join(CLUSTER_CIDR[family] for family in Family)
 
 
@@ -121,11 +124,20 @@ class Lab:
         )
         text = report(trials)
         if text:
+            rules = self._rules_about(trials)
             raise AssertionError(
                 f"the kernel disagrees with decide():\n{text}\n\n"
-                f"{self._programmer.said()}\n\n{self.rules()}"
+                f"what the proxy said last:\n{self._programmer.said()}\n\n"
+                f"rules about these addresses:\n{rules}"
             )
         return len(trials)
+
+    def _rules_about(self, trials: Iterable[Trial]) -> str:
+        """The lines of the rule set that name a destination of which somebody complains."""
+        wrong = {trial.pair.packet.destination for trial in trials if trial.complaint}
+        lines = self.rules().splitlines()
+        about = [line.strip() for line in lines if not wrong.isdisjoint(re.split(r"[ ,/]", line))]
+        return "\n".join(about[:MOST_RULES])
 
     def dial(
         self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP

@@ -22,9 +22,15 @@ def sticky(endpoints: str, seconds: int = 10800, spec: Document | None = None) -
     )
 
 
+def begin(lab: Lab, documents: list[Document]) -> None:
+    """Services that are new: nothing is remembered of them."""
+    lab.run()
+    lab.put(*documents)
+
+
 @pytest.mark.parametrize("family", Family)
 def test_a_client_stays_and_clients_differ(lab: Lab, family: Family) -> None:
-    lab.run(documents=sticky("L1 L2 R1"))
+    begin(lab, sticky("L1 L2 R1"))
     address = cluster_ip(21, family)
     first = lab.dial_crowd(address, 80)
     # 20 each; the standard deviation is 3.7.
@@ -35,7 +41,7 @@ def test_a_client_stays_and_clients_differ(lab: Lab, family: Family) -> None:
 
 @pytest.mark.parametrize("family", Family)
 def test_frontends_share_what_is_remembered(lab: Lab, family: Family) -> None:
-    lab.run(documents=sticky("L1 L2 R1"))
+    begin(lab, sticky("L1 L2 R1"))
     first = lab.dial_crowd(cluster_ip(21, family), 80)
     assert lab.dial_crowd(vip(21, family), 80) == first
     assert lab.dial_crowd(external_ip(21, family), 80) == first
@@ -44,7 +50,7 @@ def test_frontends_share_what_is_remembered(lab: Lab, family: Family) -> None:
 
 def test_services_and_ports_do_not_share(lab: Lab) -> None:
     other = deploy("other", everywhere(22), "L1 L2 R1", spec=affinity())
-    lab.run(documents=[*sticky("L1 L2 R1"), *other])
+    begin(lab, [*sticky("L1 L2 R1"), *other])
     first = lab.dial_crowd(cluster_ip(21), 80)
     assert lab.dial_crowd(cluster_ip(22), 80) != first
     datagrams = lab.dial_crowd(cluster_ip(21), 53, Protocol.UDP)
@@ -54,7 +60,7 @@ def test_services_and_ports_do_not_share(lab: Lab) -> None:
 
 @pytest.mark.parametrize("family", Family)
 def test_who_loses_an_endpoint_gets_another_for_good(lab: Lab, family: Family) -> None:
-    lab.run(documents=sticky("L1 L2 R1"))
+    begin(lab, sticky("L1 L2 R1"))
     address = cluster_ip(21, family)
     first = lab.dial_crowd(address, 80)
     lab.put(*sticky("L1 L2"))
@@ -67,21 +73,21 @@ def test_who_loses_an_endpoint_gets_another_for_good(lab: Lab, family: Family) -
 
 
 def test_an_endpoint_that_comes_takes_nobody_away(lab: Lab) -> None:
-    lab.run(documents=sticky("L1 R1"))
+    begin(lab, sticky("L1 R1"))
     first = lab.dial_crowd(vip(21), 80)
     lab.put(*sticky("L1 L2 L3 R1 R2"))
     assert lab.dial_crowd(vip(21), 80) == first
 
 
 def test_what_is_remembered_outlives_the_proxy(lab: Lab) -> None:
-    lab.run(documents=sticky("L1 L2 R1"))
+    begin(lab, sticky("L1 L2 R1"))
     first = lab.dial_crowd(vip(21), 80)
     lab.restart()
     assert lab.dial_crowd(vip(21), 80) == first
 
 
 def test_each_policy_remembers_within_its_endpoints(lab: Lab) -> None:
-    lab.run(documents=sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
+    begin(lab, sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
     anywhere = lab.dial_crowd(cluster_ip(21), 80)
     here = lab.dial_crowd(vip(21), 80)
     assert set(anywhere) == {"L1", "L2", "R1", "R2"}
@@ -90,8 +96,16 @@ def test_each_policy_remembers_within_its_endpoints(lab: Lab) -> None:
     lab.compare()
 
 
+@pytest.mark.parametrize("family", Family)
+def test_a_new_service_inherits_nothing(lab: Lab, family: Family) -> None:
+    begin(lab, sticky("L1 L2"))
+    first = lab.dial_crowd(cluster_ip(21, family), 80)
+    lab.put(*deploy("new", everywhere(21), "L1 L2", PORTS, affinity()))
+    assert lab.dial_crowd(cluster_ip(21, family), 80) != first
+
+
 def test_switching_affinity_on_and_off(lab: Lab) -> None:
-    lab.run(documents=deploy("sticky", everywhere(21), "L1 L2 R1", PORTS))
+    begin(lab, deploy("sticky", everywhere(21), "L1 L2 R1", PORTS))
     lab.compare()
     lab.put(*sticky("L1 L2 R1"))
     lab.compare()
@@ -102,7 +116,7 @@ def test_switching_affinity_on_and_off(lab: Lab) -> None:
 @pytest.mark.parametrize("family", Family)
 def test_who_does_not_come_back_in_time_is_forgotten(lab: Lab, family: Family) -> None:
     """New connections keep the memory alive; without them it ends."""
-    lab.run(documents=sticky("L1 L2 L3 R1 R2", seconds=2))
+    begin(lab, sticky("L1 L2 L3 R1 R2", seconds=2))
     address = cluster_ip(21, family)
     first = lab.dial_crowd(address, 80)
     for _ in range(3):

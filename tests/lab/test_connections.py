@@ -1,11 +1,14 @@
-"""Connections that exist: TCP goes on whatever happens; datagrams leave endpoints that are gone."""
+"""Connections that exist: TCP goes on whatever happens; datagrams leave whoever is gone."""
 
 import re
 import signal
+import time
+from collections.abc import Iterable
 
 import pytest
 
 from kubeproxy.inet import Family
+from lab.connection import Flow
 from lab.deploy import ETP_LOCAL, UDP, Address, Port, deploy, everywhere, mall
 from lab.documents import in_family
 from lab.outcome import Fate
@@ -60,42 +63,67 @@ def but_pulse(rules: str) -> set[str]:
     return {piece.strip(" \t}") for piece in pieces if not any(a in piece for a in ours)}
 
 
+def answerers(flows: Iterable[Flow]) -> set[str]:
+    """Who answers one more datagram of each flow, or what becomes of it instead."""
+    outcomes = [flow.ask(patience=0.2) for flow in flows]
+    return {outcome.who or outcome.fate.value for outcome in outcomes}
+
+
+def eventually(expected: str, flows: Iterable[Flow]) -> None:
+    """Flows are cleaned up beside the syncs: all of them get there in a moment.
+
+    Nothing flies in that moment: an answer that meets the deletion of its flow makes it anew.
+    """
+    deadline = time.monotonic() + 5.0
+    found: set[str] = set()
+    while found != {expected}:
+        assert time.monotonic() < deadline, f"expected {expected}, found {found}"
+        time.sleep(0.05)
+        found = answerers(flows)
+
+
+def flows_to(lab: Lab, family: Family) -> list[Flow]:
+    return [
+        lab.flow(source, address, port)
+        for source in ("P", "H", "X")
+        for address, port in (
+            (cluster_ip(21, family), 53),
+            (vip(21, family), 53),
+            (external_ip(21, family), 53),
+            (in_family(NODE, family), 31081),
+        )
+    ]
+
+
 @pytest.mark.parametrize("family", Family)
 @pytest.mark.parametrize("gone", ["", "R1:stopped"], ids=["removed", "not-serving"])
 def test_datagrams_leave_an_endpoint_that_is_gone(lab: Lab, family: Family, gone: str) -> None:
     lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
-    flows = [
-        lab.flow(source, address, port)
-        for source in "PHX"
-        for address, port in (
-            (cluster_ip(21, family), 53),
-            (vip(21, family), 53),
-            (in_family(NODE, family), 31081),
-        )
-    ]
-    assert {flow.ask().who for flow in flows} == {"R1"}
+    flows = flows_to(lab, family)
+    assert answerers(flows) == {"R1"}
     lab.put(*deploy("dns", everywhere(21), f"L1 {gone}", PORTS))
-    assert {flow.ask().who for flow in flows} == {"L1"}
+    eventually("L1", flows)
 
 
-def test_datagrams_stay_with_an_endpoint_that_still_serves(lab: Lab) -> None:
-    lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
-    flow = lab.flow("P", cluster_ip(21), 53)
-    assert flow.ask().who == "R1"
-    lab.put(*deploy("dns", everywhere(21), "L1 R1:draining", PORTS))
-    assert flow.ask().who == "R1"
+@pytest.mark.parametrize("family", Family)
+def test_datagrams_stay_with_an_endpoint_that_still_serves(lab: Lab, family: Family) -> None:
+    lab.run(documents=deploy("dns", everywhere(21), "R1 R2", PORTS))
+    flows = flows_to(lab, family)
+    serving = [flow.ask().who for flow in flows]
+    lab.put(*deploy("dns", everywhere(21), "L1 R1:draining R2", PORTS))
+    lab.put(*deploy("dns", everywhere(21), "L1 L2 L3 R1:draining R2:draining", PORTS))
+    assert [flow.ask().who for flow in flows] == serving
 
 
 @pytest.mark.parametrize("family", Family)
 def test_datagrams_to_a_service_without_endpoints_are_refused(lab: Lab, family: Family) -> None:
     lab.run(documents=deploy("dns", everywhere(21), "R1", PORTS))
-    flow = lab.flow("P", cluster_ip(21, family), 53)
-    node_port = lab.flow("X", in_family(NODE, family), 31081)
-    assert {flow.ask().who, node_port.ask().who} == {"R1"}
+    flows = flows_to(lab, family)
+    assert answerers(flows) == {"R1"}
     lab.put(*deploy("dns", everywhere(21), "", PORTS))
-    assert flow.outcome().fate is Fate.UNREACHABLE
-    # Entries of node ports are left alone then: the port alone might be somebody else's.
-    assert node_port.ask().who == "R1"
+    eventually(Fate.UNREACHABLE.value, flows)
+    lab.put(*deploy("dns", everywhere(21), "L2", PORTS))
+    eventually("L2", flows)
 
 
 @pytest.mark.parametrize("family", Family)
@@ -104,4 +132,4 @@ def test_a_flow_that_was_before_the_service_is_served(lab: Lab, family: Family) 
     flow = lab.flow("P", vip(21, family), 53)
     assert flow.ask().who == "W"
     lab.put(*deploy("dns", everywhere(21), "R1", PORTS, ETP_LOCAL))
-    assert flow.ask().who == "R1"
+    eventually("R1", [flow])

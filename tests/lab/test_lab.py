@@ -19,6 +19,7 @@ from lab.network import Network
 from lab.outcome import Fate, Probe
 from lab.pairs import Pair, all_pairs, pair
 from lab.plan import HOSTS
+from lab.responders import Responders
 from lab.stage import NFTABLES, Lab
 from world import endpoint_slice, service
 
@@ -26,6 +27,16 @@ TCP, UDP = Protocol.TCP, Protocol.UDP
 TESTS = Path(__file__).parents[1]
 
 Load = Callable[[str], Lab]
+
+
+@pytest.fixture(scope="module")
+def network(_own_namespaces: None) -> Iterator[Network]:
+    """A network of our own: the other tests leave a proxy running in theirs."""
+    network = Network("hand-")
+    responders = Responders(network)
+    yield network
+    responders.close()
+    network.close()
 
 
 @pytest.fixture
@@ -179,7 +190,7 @@ def test_connections_outlive_the_rules(load: Load) -> None:
 def test_datagrams_of_one_flow_stay_together(load: Load) -> None:
     lab = load(RULES.replace("tcp dport", "udp dport"))
     flow = lab.flow("P", "10.112.0.21", 80)
-    assert len({flow.ask().who for _ in range(20)}) == 1
+    assert {flow.ask().who for _ in range(20)} in ({"L1"}, {"R1"})
 
 
 def test_many_packets_fly_at_once(network: Network) -> None:

@@ -1,40 +1,30 @@
 """`kube-proxy explain`: where would this packet go, and why."""
 
-import asyncio
-import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kubeproxy.commands.question import Origin, Question, questions, served
-from kubeproxy.commands.snapshot import Snapshot, Wanted, from_api_server, from_manifests
+from kubeproxy.commands.snapshot import Snapshot
+from kubeproxy.commands.view import View, read_snapshot, shared_flags, view_of
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
-from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.kinds import STRING, STRINGS
 from kubeproxy.config.load import Loaded, load
 from kubeproxy.config.validate import validate
-from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family, family_of, join, parse_address
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.model.endpoint import Endpoint, Slice
 from kubeproxy.model.merge import merge
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.model.topology import HintMode, LeftOut, Place, hint_mode
-from kubeproxy.nodefacts import Surroundings, node_ips, node_view
 from kubeproxy.objects.meta import ObjectKey
-from kubeproxy.source.kubeconfig import find_access
-from kubeproxy.table.build import Builder, Conflict
-from kubeproxy.table.compile import Vantage, left_out
+from kubeproxy.table.compile import left_out
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
-from kubeproxy.table.entries import Table
 from kubeproxy.table.explain import Context, Explanation, explain, render
-from kubeproxy.table.node import Mode, Node
 
 _OWN: Final = (
     Flag(
@@ -66,37 +56,12 @@ _OWN: Final = (
     ),
     Flag("output", STRING, "text", "'text' for people or 'json' for programs.", shorthand="o"),
 )
-# The daemon's flags that change a verdict, or say where the cluster's state comes from.
-_SHARED: Final = frozenset(
-    {
-        "bind-address",
-        "cluster-cidr",
-        "config",
-        "detect-local-mode",
-        "feature-gates",
-        "help",
-        "iptables-localhost-nodeports",
-        "kubeconfig",
-        "manifests",
-        "masquerade-all",
-        "master",
-        "nodeport-addresses",
-        "pod-bridge-interface",
-        "pod-interface-name-prefix",
-        "proxy-mode",
-    }
-)
 
 
 def usage_text() -> str:
     """How to call it."""
-    shared = [
-        msgspec.structs.replace(flag, group="Cluster and proxy")
-        for flag in FLAGS
-        if flag.name in _SHARED
-    ]
     own = [msgspec.structs.replace(flag, group="Question") for flag in _OWN]
-    return usage("kube-proxy explain --to DESTINATION", [*own, *shared])
+    return usage("kube-proxy explain --to DESTINATION", [*own, *shared_flags()])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -113,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError("--to is missing: say where the packet goes", show_usage=False)
     loaded = load(parsed)
     validate(loaded.config, loaded.gates)
-    snapshot = _snapshot(parsed, loaded)
+    snapshot = read_snapshot(parsed, loaded, _pod(parsed.value("from", str)))
     for remark in snapshot.remarks:
         print(f"note: {remark}", file=sys.stderr)  # noqa: T201  # not part of the answer
     answers = answer(parsed, loaded, snapshot)
@@ -125,62 +90,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _snapshot(parsed: Parsed, loaded: Loaded) -> Snapshot:
-    source = parsed.value("from", str)
+def _pod(source: str) -> str:
+    """The pod that a source names, if it names one."""
     is_pod = source not in {"outside", "host"} and parse_address(source) is None
-    wanted = Wanted(
-        node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
-        hostname=socket.gethostname().strip().lower(),
-        pod=source if is_pod else "",
-        allow_external_ips=loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS),
-    )
-    manifests = parsed.value("manifests", tuple)
-    if manifests:
-        return from_manifests(manifests, wanted)
-    # The proxy's config file names the proxy's kubeconfig: who asks may have another.
-    kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
-    master = parsed.value("master", str)
-    if not kubeconfig and not master:
-        kubeconfig = _users_kubeconfig(os.environ)
-    access = find_access(kubeconfig, master, os.environ)
-    return asyncio.run(from_api_server(access, wanted))
-
-
-def _users_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Where kubectl would look: this is a tool for people, unlike the daemon. "" inside a pod."""
-    given = environ.get("KUBECONFIG", "").partition(":")[0]
-    usual = Path(environ.get("HOME", "/")) / ".kube/config"
-    if given or usual.exists():
-        return given or str(usual)
-    if "KUBERNETES_SERVICE_HOST" in environ:
-        return ""
-    raise OperatorError("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
-
-
-class View(msgspec.Struct, frozen=True):
-    """A cluster as one node's proxy sees it."""
-
-    snapshot: Snapshot
-    mode: Mode
-    tables: dict[Family, Table]
-    nodes: dict[Family, Node]
-    conflicts: dict[Family, list[Conflict]]
+    return source if is_pod else ""
 
 
 def answer(parsed: Parsed, loaded: Loaded, snapshot: Snapshot) -> list[Explanation]:
     """The explanation of each packet that was asked for."""
-    cluster = snapshot.cluster
-    ips = node_ips(cluster.node, loaded.config.bind_address)
-    own = (*(cluster.node.ips if cluster.node else ()), *ips.ips.values())
-    view = View(snapshot, Mode(loaded.config.mode), {}, {}, {})
-    for family in Family:
-        builder = Builder(family)
-        builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family)))
-        around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
-        view.tables[family] = builder.table
-        view.nodes[family] = node_view(loaded.config, loaded.gates, family, around)
-        view.conflicts[family] = builder.conflicts()
-    origin = Origin(cluster.node_name, ips, snapshot.pods, parsed.value("interface", str))
+    view = view_of(loaded, snapshot)
+    name = snapshot.cluster.node_name
+    origin = Origin(name, view.ips, snapshot.pods, parsed.value("interface", str))
     source = parsed.value("from", str)
     return [
         _explained(question, view)

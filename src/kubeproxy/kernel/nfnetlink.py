@@ -47,6 +47,9 @@ _SEND_BUFFER = 1 << 26
 _RECEIVE_BUFFER = 1 << 23
 _DATAGRAM = 1 << 16  # the kernel never puts more than 32 KB into one
 _DUMP_ATTEMPTS = 5
+_SMALL_DATAGRAM = 1 << 13
+_ANSWER_COST = 1 << 13
+_ERROR_TYPE = NLMSG_ERROR.to_bytes(2, "little")
 # What the kernel keeps of the send buffer for itself (netlink_sendmsg).
 _SEND_RESERVE = 32
 
@@ -146,6 +149,35 @@ class Nfnetlink:
                 break
         what = f"cannot dump nfnetlink objects {message_type:#x}"
         raise Refused(what, MessageError(WHOLE_BATCH, failure or errno.EINTR))
+
+    @property
+    def max_answers(self) -> int:
+        """How many objects one `get_each` can ask for: each answer has a buffer of its own."""
+        room = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        return max(1, room // _ANSWER_COST)
+
+    def get_each(self, message_type: int, family: int, payload: bytes) -> list[bytes]:
+        """Ask for several objects at once: the answers as they are, in the order asked for.
+
+        `Refused` when one is missing. Answers are not taken apart, because there are many.
+        """
+        what = f"cannot read nfnetlink objects {message_type:#x}"
+        body = NFGENMSG.pack(family, 0, 0) + payload
+        self._send(encode(Message(message_type, NLM_F_REQUEST, 0, body)), what)
+        answers: list[bytes] = []
+        while True:
+            try:
+                answers.append(self._socket.recv(_SMALL_DATAGRAM))
+            except BlockingIOError:
+                break
+            except OSError as error:
+                raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+        for answer in answers:
+            if answer[4:6] == _ERROR_TYPE:
+                error_message = refusal(next(decode(answer)))
+                if error_message is not None:
+                    raise Refused(what, error_message)
+        return answers
 
     def _ask(self, kind: int, flags: int, body: bytes) -> list[Message]:
         """Send a request; its answers, of which there is at least one."""

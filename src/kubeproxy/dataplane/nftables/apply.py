@@ -39,7 +39,7 @@ from kubeproxy.table.node import Node
 
 _ATTEMPTS = 5
 _CULPRITS = 20
-_PIECE = 4 << 20
+_PIECE = 2 << 20
 _LARGE = 256 << 10
 
 

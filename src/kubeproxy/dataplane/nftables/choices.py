@@ -4,6 +4,7 @@ A `Choice` has no service in it. All services with three endpoints and the same 
 the same chain; which three they are is looked up with the packet's own destination.
 """
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -113,6 +114,18 @@ class Remember(msgspec.Struct, frozen=True):
 
 
 Choice = Pick | External | Split | Remember
+
+
+_COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(local-)?(\d+)")
+
+
+def counts_in(chain: str) -> tuple[int, int]:
+    """How long the lists are that the chain of a choice draws from: of all, and of this node."""
+    found = _COUNTS.match(chain)
+    if found is None:
+        return 0, 0
+    beside, local, count = found.groups()
+    return (0, int(count)) if local else (int(count), int(beside or 0))
 
 
 def with_parts(choices: Iterable[Choice]) -> set[Choice]:

@@ -11,6 +11,7 @@ from kubeproxy.dataplane.nftables.elements import (
     NFTA_SET_ELEM_KEY,
     NFTA_SET_ELEM_KEY_END,
 )
+from kubeproxy.dataplane.nftables.expressions import NFTA_DATA_VERDICT
 from kubeproxy.netlink.attribute import attribute
 from kubeproxy.netlink.message import Message, attributes
 
@@ -22,11 +23,15 @@ _TYPE_MASK = 0x3FFF
 _DECLARATION = (3, 4, 5, 6, 7, 13)
 
 
+_SET_COUNT = 20
+
+
 class KernelSet(msgspec.Struct, frozen=True):
-    """A set as the kernel knows it."""
+    """A set as the kernel knows it; older kernels do not say how many elements it has."""
 
     name: str
     declaration: dict[int, bytes]
+    count: int | None = None
 
 
 class KernelChain(msgspec.Struct, frozen=True):
@@ -47,8 +52,10 @@ def read_sets(messages: Iterable[Message]) -> dict[str, KernelSet]:
     found = {}
     for message in messages:
         payload = message.payload[_NFGENMSG:]
-        name = _text(attributes(payload)[2])
-        found[name] = KernelSet(name, declaration(payload))
+        parts = attributes(payload)
+        name = _text(parts[2])
+        count = int.from_bytes(parts[_SET_COUNT], "big") if _SET_COUNT in parts else None
+        found[name] = KernelSet(name, declaration(payload), count)
     return found
 
 
@@ -147,6 +154,12 @@ def read_counters(messages: Iterable[Message]) -> Iterator[tuple[bytes, int]]:
             counter = attributes(attributes(parts[7])[2])
             yield key, int.from_bytes(counter[2], "big")
             offset += (length + 3) & ~3
+
+
+def chain_in(tail: bytes) -> str:
+    """The chain that the tail of a verdict map's element leads to; "" when it is none."""
+    verdict = attributes(attributes(tail[4:])[NFTA_DATA_VERDICT])
+    return _text(verdict.get(2, b""))
 
 
 def _text(value: bytes) -> str:

@@ -281,13 +281,18 @@ def shared_elements(entry: Entry) -> set[ElementKey]:
     return found
 
 
+def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
+    """The service ranges, first and last address."""
+    return joined(map(_bounds, node.service_cidrs))
+
+
 def node_elements(node: Node) -> Elements:
     """Elements that depend on this node alone."""
     found: Elements = {
         (names.NODEPORT_IPS, head(pack(address))): b""
         for address in node.node_port_addresses(Mode.NFTABLES)
     }
-    for first, last in joined(map(_bounds, node.service_cidrs)):
+    for first, last in joined_cidrs(node):
         found[names.SERVICE_CIDRS, head(first)] = b""
         after = int.from_bytes(last, "big") + 1
         if after < 1 << (8 * len(last)):

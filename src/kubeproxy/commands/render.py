@@ -1,0 +1,78 @@
+"""`kube-proxy render`: what would be programmed, as text, without privileges."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubeproxy.commands.view import read_snapshot, shared_flags, view_of
+from kubeproxy.config.defaults import with_platform_defaults
+from kubeproxy.config.flags import FLAGS
+from kubeproxy.config.flagset import Flag, parse, refuse_positionals, usage
+from kubeproxy.config.kinds import STRING
+from kubeproxy.config.load import Loaded, load
+from kubeproxy.config.validate import validate
+from kubeproxy.dataplane.nftables.describe import describe
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.errors import OperatorError
+from kubeproxy.inet import Family
+from kubeproxy.table.node import Mode
+
+_OWN: Final = (
+    Flag("mode", STRING, "", "The proxy mode; default: that of the configuration.", "Rules"),
+    Flag("family", STRING, "", "IPv4 or IPv6; default: both.", "Rules"),
+    Flag("node", STRING, "", "The node whose rules are wanted; default: this host.", "Rules"),
+)
+
+
+def usage_text() -> str:
+    """How to call it."""
+    return usage("kube-proxy render", [*_OWN, *shared_flags()])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the rules."""
+    parsed = parse([*_OWN, *FLAGS], arguments)
+    if parsed.value("help", bool):
+        print(usage_text(), end="")  # noqa: T201  # what was asked for
+        return 0
+    refuse_positionals("kube-proxy render", parsed)
+    loaded = _in_mode(load(parsed), parsed.value("mode", str))
+    validate(loaded.config, loaded.gates)
+    if loaded.config.mode != Mode.NFTABLES.value:
+        raise OperatorError(
+            f"the rules of mode {loaded.config.mode} cannot be rendered yet; use --mode nftables"
+        )
+    families = _families(parsed.value("family", str))
+    snapshot = read_snapshot(parsed, loaded)
+    for remark in snapshot.remarks:
+        print(f"note: {remark}", file=sys.stderr)  # noqa: T201  # not part of the rules
+    view = view_of(loaded, snapshot)
+    config = loaded.config
+    for family in families:
+        node = view.nodes[family]
+        fixed = program(
+            node,
+            masquerade_mark(config.masquerade_bit),
+            endpoint_counters=config.nftables.endpoint_counters,
+        )
+        print(describe(fixed, view.tables[family], node))  # noqa: T201  # the rules
+    return 0
+
+
+def _in_mode(loaded: Loaded, mode: str) -> Loaded:
+    """The configuration as it would be in another mode."""
+    if not mode:
+        return loaded
+    config, _ = with_platform_defaults(replace(loaded.config, mode=mode))
+    return replace(loaded, config=config)
+
+
+def _families(wanted: str) -> tuple[Family, ...]:
+    if not wanted:
+        return tuple(Family)
+    found = tuple(family for family in Family if family.value.lower() == wanted.lower())
+    if not found:
+        raise OperatorError(f"--family {wanted}: must be IPv4 or IPv6")
+    return found

@@ -1,0 +1,111 @@
+"""A cluster as one node's proxy sees it, for the tools that look at it without being one."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kubeproxy.commands.snapshot import Snapshot, Wanted, from_api_server, from_manifests
+from kubeproxy.config.flags import FLAGS
+from kubeproxy.config.flagset import Flag, Parsed
+from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
+from kubeproxy.config.load import Loaded
+from kubeproxy.errors import OperatorError
+from kubeproxy.inet import Family
+from kubeproxy.nodefacts import NodeIPs, Surroundings, node_ips, node_view
+from kubeproxy.source.kubeconfig import find_access
+from kubeproxy.table.build import Builder, Conflict
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import Balance, Table
+from kubeproxy.table.node import Mode, Node
+
+# The daemon's flags that change a verdict, or say where the cluster's state comes from.
+_SHARED: Final = frozenset(
+    {
+        "bind-address",
+        "cluster-cidr",
+        "config",
+        "detect-local-mode",
+        "feature-gates",
+        "help",
+        "iptables-localhost-nodeports",
+        "kubeconfig",
+        "manifests",
+        "masquerade-all",
+        "master",
+        "nodeport-addresses",
+        "pod-bridge-interface",
+        "pod-interface-name-prefix",
+        "proxy-mode",
+    }
+)
+
+
+def shared_flags() -> Iterable[Flag]:
+    """These flags, for a usage text."""
+    for flag in FLAGS:
+        if flag.name in _SHARED:
+            yield msgspec.structs.replace(flag, group="Cluster and proxy")
+
+
+def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
+    """The cluster that the command line names; `pod` is one whose address is wanted."""
+    wanted = Wanted(
+        node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
+        hostname=socket.gethostname().strip().lower(),
+        pod=pod,
+        allow_external_ips=loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS),
+    )
+    manifests = parsed.value("manifests", tuple)
+    if manifests:
+        return from_manifests(manifests, wanted)
+    # The proxy's config file names the proxy's kubeconfig: who asks may have another.
+    kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
+    master = parsed.value("master", str)
+    if not kubeconfig and not master:
+        kubeconfig = _users_kubeconfig(os.environ)
+    access = find_access(kubeconfig, master, os.environ)
+    return asyncio.run(from_api_server(access, wanted))
+
+
+def _users_kubeconfig(environ: Mapping[str, str]) -> str:
+    """Where kubectl would look: this is a tool for people, unlike the daemon. "" inside a pod."""
+    given = environ.get("KUBECONFIG", "").partition(":")[0]
+    usual = Path(environ.get("HOME", "/")) / ".kube/config"
+    if given or usual.exists():
+        return given or str(usual)
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return ""
+    raise OperatorError("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
+
+
+class View(msgspec.Struct, frozen=True):
+    """A cluster as one node's proxy sees it."""
+
+    snapshot: Snapshot
+    mode: Mode
+    ips: NodeIPs
+    tables: dict[Family, Table]
+    nodes: dict[Family, Node]
+    conflicts: dict[Family, list[Conflict]]
+
+
+def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
+    """Compile the snapshot for both families."""
+    cluster, config = snapshot.cluster, loaded.config
+    ips = node_ips(cluster.node, config.bind_address)
+    own = (*(cluster.node.ips if cluster.node else ()), *ips.ips.values())
+    view = View(snapshot, Mode(config.mode), ips, {}, {}, {})
+    balance = Balance(config.nftables.balance)
+    for family in Family:
+        builder = Builder(family)
+        builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family), balance))
+        around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
+        view.tables[family] = builder.table
+        view.nodes[family] = node_view(config, loaded.gates, family, around)
+        view.conflicts[family] = builder.conflicts()
+    return view

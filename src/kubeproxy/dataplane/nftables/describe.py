@@ -1,0 +1,123 @@
+"""Elements as bytes -> elements as nft text, by the declaration of their set."""
+
+from collections.abc import Iterable, Mapping
+
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.dump import chain_in
+from kubeproxy.dataplane.nftables.elements import (
+    NFTA_SET_ELEM_DATA,
+    NFTA_SET_ELEM_KEY,
+    NFTA_SET_ELEM_KEY_END,
+    Elements,
+    choices,
+    entry_elements,
+    joined_cidrs,
+    node_elements,
+    shared_elements,
+)
+from kubeproxy.dataplane.nftables.language import (
+    CLASSID,
+    INET_PROTO,
+    INET_SERVICE,
+    INTEGER,
+    Datatype,
+    Key,
+    Program,
+    Set,
+)
+from kubeproxy.dataplane.nftables.render import render
+from kubeproxy.dataplane.nftables.state import place
+from kubeproxy.inet import Protocol, unpack
+from kubeproxy.netlink.message import attributes
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Node
+
+
+def value_text(type_: Datatype, data: bytes) -> str:
+    """One value, as nft writes values of its type."""
+    if type_ == INET_PROTO:
+        return Protocol(data[0]).name.lower()
+    if type_ == INET_SERVICE:
+        return str(int.from_bytes(data[:2], "big"))
+    if type_ == INTEGER:
+        return str(int.from_bytes(data[:4], "little"))
+    if type_ == CLASSID:
+        number = int.from_bytes(data[:4], "little")
+        return f"{number >> 16:x}:{number & 0xFFFF:x}"
+    return unpack(data[: type_.size])
+
+
+def key_text(key: Key, data: bytes) -> str:
+    """A key or the data of a map."""
+    words = []
+    for selector in key:
+        words.append(value_text(selector.type, data))
+        data = data[(selector.type.size + 3) // 4 * 4 :]
+    return " . ".join(words)
+
+
+def element_text(set_: Set, head: bytes, tail: bytes) -> str:
+    """An element of a set or map."""
+    parts = attributes(head)
+    first = attributes(parts[NFTA_SET_ELEM_KEY])[1]
+    text = key_text(set_.key, first)
+    if NFTA_SET_ELEM_KEY_END in parts:
+        last = attributes(parts[NFTA_SET_ELEM_KEY_END])[1]
+        size = set_.key[-1].type.size
+        text = key_text(set_.key[:-1], first) + " . " + range_text(first[-size:], last[-size:])
+    if set_.counter:
+        text += " counter packets 0 bytes 0"
+    if set_.verdicts:
+        chain = chain_in(tail)
+        return f"{text} : {f'goto {chain}' if chain else 'drop'}"
+    if set_.data:
+        data = attributes(attributes(tail)[NFTA_SET_ELEM_DATA])[1]
+        return f"{text} : {key_text(set_.data, data)}"
+    return text
+
+
+def range_text(first: bytes, last: bytes) -> str:
+    """A range of addresses; one that is a prefix is written as such."""
+    if first == last:
+        return unpack(first)
+    low, high = int.from_bytes(first, "big"), int.from_bytes(last, "big")
+    hosts = high - low + 1
+    if hosts & (hosts - 1) == 0 and low % hosts == 0:
+        return f"{unpack(first)}/{8 * len(first) - hosts.bit_length() + 1}"
+    return f"{unpack(first)}-{unpack(last)}"
+
+
+def describe(program: Program, table: Table, node: Node) -> str:
+    """The whole table as nft text, as it would be in a kernel that had none."""
+    placed = []
+    number = 0
+    for name in sorted(table.entries):
+        entry = table.entries[name]
+        number += 1 if entry.affinity_seconds else 0
+        placed.append(place(entry, None, number))
+    elements: Elements = {}
+    for each in placed:
+        elements.update(entry_elements(each, node))
+        elements.update(dict.fromkeys(shared_elements(each.entry), b""))
+    elements.update(node_elements(node))
+    wanted = {choice for each in placed for choice in choices(each)}
+    chains = [chain_of(choice, node) for choice in in_order(with_parts(wanted))]
+    return render(program, chains, _texts(program, elements, node))
+
+
+def _texts(program: Program, elements: Elements, node: Node) -> Mapping[str, list[str]]:
+    by_set: dict[str, list[tuple[bytes, bytes]]] = {}
+    for (name, head), tail in elements.items():
+        by_set.setdefault(name, []).append((head, tail))
+    texts = {
+        set_.name: list(_set_texts(set_, by_set.get(set_.name, [])))
+        for set_ in program.sets
+        if set_.name != names.SERVICE_CIDRS
+    }
+    texts[names.SERVICE_CIDRS] = [range_text(*bounds) for bounds in joined_cidrs(node)]
+    return texts
+
+
+def _set_texts(set_: Set, elements: Iterable[tuple[bytes, bytes]]) -> Iterable[str]:
+    return (element_text(set_, head, tail) for head, tail in sorted(elements))

@@ -1,0 +1,108 @@
+"""Nftables mode driven by the test itself, without a daemon: thousands of syncs in a second."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
+from kubeproxy.table.entries import Entry, Table
+from kubeproxy.table.node import Node
+from lab.namespaces import Namespace
+
+
+class Recorder(Nfnetlink):
+    """A netfilter socket that notes how large its transactions were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        super().commit(messages, generation)
+        if messages:
+            self.sizes.append(sum(map(len, messages)))
+
+
+class Plane:
+    """One family of nftables mode in a namespace.
+
+    Threads that the dataplane starts are children of this one while it is inside, and stay there.
+    """
+
+    def __init__(self, namespace: Namespace, node: Node, settings: Settings | None = None) -> None:
+        self.node = node
+        self.table = Table(node.family)
+        self.settings = settings or Settings()
+        self._namespace = namespace
+        self._runner = asyncio.Runner()
+        self._start()
+
+    def _start(self) -> None:
+        with self._namespace.entered():
+            self.kernel = Recorder()
+        self._dataplane = Nftables(self.node.family, self.settings, self.kernel, Guard())
+        self._is_known = False
+
+    def put(self, entries: Iterable[Entry]) -> SyncReport:
+        """These are all entries now: programs what that changes."""
+        wanted = Table(self.node.family)
+        for entry in entries:
+            wanted.put(entry)
+        return self.change(diff(self.table, wanted))
+
+    def change(self, changes: Changes) -> SyncReport:
+        """Program a change."""
+        patch(self.table, changes)
+        return self._apply(changes, full=not self._is_known)
+
+    def resync(self) -> SyncReport:
+        """Compare everything with the kernel."""
+        return self._apply(NO_CHANGES, full=True)
+
+    def restart(self) -> SyncReport:
+        """Forget what is known, as a process that starts: a full sync of the same table."""
+        self._end()
+        self._start()
+        return self.resync()
+
+    def program_text(self) -> str:
+        """The rules, as we would write them."""
+        from kubeproxy.dataplane.nftables.describe import describe  # noqa: PLC0415
+
+        fixed = program(
+            self.node,
+            masquerade_mark(self.settings.masquerade_bit),
+            endpoint_counters=self.settings.endpoint_counters,
+        )
+        return describe(fixed, self.table, self.node)
+
+    def _apply(self, changes: Changes, *, full: bool) -> SyncReport:
+        update = Update(self.table, self.node, changes, full)
+        with self._namespace.entered():
+            report = self._runner.run(self._dataplane.apply(update))
+        self._is_known = True
+        return report
+
+    def _end(self) -> None:
+        self._runner.run(self._dataplane.close())
+
+    def close(self) -> None:
+        """End; what is programmed is removed."""
+        self._end()
+        self._runner.close()
+        self._namespace.run(["nft", "flush", "ruleset"])
+
+
+@contextlib.contextmanager
+def plane(namespace: Namespace, node: Node, settings: Settings | None = None) -> Iterator[Plane]:
+    """A plane for as long as the context lasts."""
+    opened = Plane(namespace, node, settings)
+    try:
+        yield opened
+    finally:
+        opened.close()
