@@ -35,6 +35,7 @@ from kubeproxy.table.node import Mode
 FULL_SYNC_PERIOD = 3600.0
 NODE_IP_WAIT = 30.0
 POD_CIDR_WAIT = 300.0
+SERVICE_CIDR_WAIT = 1.0
 
 
 class RestartNeeded(KubeProxyError):
@@ -86,14 +87,14 @@ class Daemon:
         )
         self._at_start: NodeState | None = None
         self._started = False
-        self._node_news = asyncio.Event()
+        self._news = asyncio.Event()
         self._addresses: dict[Family, tuple[str, ...]] = {}
         self._dataplanes: dict[Family, Dataplane] = {}
         self._flows: list[StaleFlows] = []
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
-        self._follower = Follower(self._cluster, tuple(self.syncs.values()), self._node_changed)
+        self._follower = Follower(self._cluster, tuple(self.syncs.values()), self._told_news)
 
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
@@ -105,6 +106,7 @@ class Daemon:
                     tasks.create_task(self._watch_config(), name="config file")
                 tasks.create_task(watch_addresses(self._addresses_changed), name="addresses")
                 await self._wait_node()
+                await self._wait_service_cidrs()
                 if self._setup.init_only:
                     raise _Initialised  # noqa: TRY301  # the way to end a task group
                 for family, sync in self.syncs.items():
@@ -185,6 +187,19 @@ class Daemon:
         self._started = True
         self._check_node_facts()
 
+    async def _wait_service_cidrs(self) -> None:
+        """Give the service ranges a moment: without them the first sync would take them away.
+
+        Not longer, because older API servers have none to tell of.
+        """
+        try:
+            async with asyncio.timeout(SERVICE_CIDR_WAIT):
+                while not self._cluster.synced(Kind.SERVICE_CIDR):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            klog.info("ServiceCIDRs are not known yet, going on without", v=2)
+
     async def _wait(self, satisfied: Callable[[NodeState], bool], seconds: float) -> bool:
         """Wait until our Node satisfies; where nobody makes it, only until Nodes are told."""
 
@@ -196,8 +211,8 @@ class Daemon:
         try:
             async with asyncio.timeout(seconds):
                 while not done():
-                    self._node_news.clear()
-                    await self._node_news.wait()
+                    self._news.clear()
+                    await self._news.wait()
         except TimeoutError:
             return False
         node = self._cluster.node
@@ -230,9 +245,9 @@ class Daemon:
         for notice in family_warnings(self._setup.config, facts):
             tell(notice)
 
-    def _node_changed(self) -> None:
-        """Our Node came, changed or went."""
-        self._node_news.set()
+    def _told_news(self) -> None:
+        """Our Node came, changed or went, or a kind is known."""
+        self._news.set()
         if self._started:
             reason = restart_reason(self._at_start, self._cluster.node, self._setup.config)
             if reason:

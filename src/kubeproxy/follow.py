@@ -15,14 +15,17 @@ from kubeproxy.sync import FamilySync
 
 
 class Follower:
-    """Takes events in, and passes on what they touch."""
+    """Takes events in, and passes on what they touch.
+
+    `news` is called when our Node changed, and when a kind is known.
+    """
 
     def __init__(
-        self, cluster: Cluster, syncs: Sequence[FamilySync], node_changed: Callable[[], None]
+        self, cluster: Cluster, syncs: Sequence[FamilySync], news: Callable[[], None]
     ) -> None:
         self._cluster = cluster
         self._syncs = syncs
-        self._node_changed = node_changed
+        self._news = news
         self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
         self._is_ready = False
         self._is_open = False
@@ -37,8 +40,8 @@ class Follower:
             services = [key for family, key in touched.services if family is sync.family]
             if services:
                 sync.touch(services)
-        if touched.node or event == Synced(Kind.NODE):
-            self._node_changed()
+        if touched.node or isinstance(event, Synced):
+            self._news()
         if isinstance(event, Synced):
             klog.info("Caches populated", v=2, type=event.kind.value)
             self._open_when_known()

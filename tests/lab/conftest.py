@@ -1,5 +1,6 @@
 """Fixtures of the lab. Each worker has namespaces of its own, so that labs run side by side."""
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def _own_namespaces() -> None:
         )
     unshare(CLONE_NEWNET | CLONE_NEWNS)
     private_mounts()
+    # Tests of other folders that this worker runs later listen on the loopback address.
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ class Plane:
         self._start()
         return self.resync()
 
-    def program_text(self) -> str:
+    def text(self) -> str:
         """The rules, as we would write them."""
         from kubeproxy.dataplane.nftables.describe import describe  # noqa: PLC0415
 

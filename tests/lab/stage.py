@@ -89,11 +89,13 @@ class Lab:
 
     def stop(self) -> None:
         """End the proxy, and leave nothing of it in the kernel."""
-        self._programmer.stop()
         self._flags = None
-        for command in self.variant.flush:
-            self.network.node.run(command)
-        self.forget_connections()
+        try:
+            self._programmer.stop()
+        finally:
+            for command in self.variant.flush:
+                self.network.node.run(command)
+            self.forget_connections()
 
     def rules(self) -> str:
         """The rules, as the distribution's tool lists them."""

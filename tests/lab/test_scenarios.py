@@ -1,5 +1,6 @@
 """Features that take more than one packet or other settings, written by hand."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -238,6 +239,18 @@ def test_node_ports_of_the_loopback_address(lab: Lab, addresses: str, spec: Docu
         ],
     )
     lab.compare(sources=("LO", "X"))
+
+
+def test_what_others_destroy_is_repaired(lab: Lab) -> None:
+    lab.run(documents=mall())
+    before = lab.rules().count("\n")
+    for command in lab.variant.flush:
+        lab.network.node.run(command)
+    deadline = time.monotonic() + 10.0
+    while lab.rules().count("\n") < before:
+        assert time.monotonic() < deadline, "not repaired in 10 s"
+        time.sleep(0.01)
+    lab.compare()
 
 
 @pytest.mark.parametrize("family", Family)

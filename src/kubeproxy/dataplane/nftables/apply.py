@@ -70,6 +70,7 @@ class Nftables:
         self._guard = guard
         self._lost: Callable[[], None] = _nobody_listens
         self._state: Programmed | None = None
+        self._has_programmed = False
         self._proxy = LocalProxy(choose)
         self._listeners: dict[Address, Listener] = {}
 
@@ -139,7 +140,9 @@ class Nftables:
         found = inspect(kernel, wanted, _chains(entries, update.node))
         chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
         state = Programmed(wanted, update.node, chains=set(chains))
-        next_ = reconcile(state, entries, found.elements, update.node)
+        # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
+        prune = self._has_programmed
+        next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
         for piece in self._pieces(wanted, found, next_):
             try:
                 await self._send(piece, generation)
@@ -151,6 +154,7 @@ class Nftables:
             generation = None
         report = await self._done(state, next_, update.node)
         self._state = state
+        self._has_programmed = True
         return report
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:

@@ -193,12 +193,18 @@ def largest_number(kernel: Mapping[str, Mapping[bytes, bytes]]) -> int:
 
 
 def reconcile(
-    state: Programmed, entries: Iterable[Entry], kernel: KernelElements, node: Node
+    state: Programmed,
+    entries: Iterable[Entry],
+    kernel: KernelElements,
+    node: Node,
+    *,
+    prune: bool = True,
 ) -> Step:
     """The transaction that makes the kernel's elements those of the entries.
 
     `state` has the program and the chains that the kernel has, and nothing else. The kernel's
-    elements are consumed: what is left of them at the end is nobody's, and goes.
+    elements are consumed: what is left of them at the end is nobody's, and goes. `prune` also
+    removes chains of choices that nobody makes any more.
     """
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
@@ -220,7 +226,7 @@ def reconcile(
             batch.delete((name, each))
     needed = _add_chains(batch, placed.values(), state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
-    batch.unused_chains = sorted(state.chains - needed - fixed)
+    batch.unused_chains = sorted(state.chains - needed - fixed) if prune else []
     return Step(batch, placed, shared, number, lost_backends=bool(number))
 
 

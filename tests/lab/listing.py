@@ -1,0 +1,56 @@
+"""What `nft list` prints, taken apart so that two listings can be compared.
+
+Elements have no order and counters count: of both only what is meant is kept.
+"""
+
+import re
+from collections.abc import Mapping
+
+from kubeproxy.inet import Family
+from lab.namespaces import Namespace
+
+KEYWORD = {Family.IPV4: "ip", Family.IPV6: "ip6"}
+
+_ELEMENTS = re.compile(r"elements = \{(.*?)\}", re.DOTALL)
+_COUNTS = re.compile(r"packets \d+ bytes \d+")
+_BLOCK = re.compile(r"^\t(\w+ [\w-]+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_PLACE = re.compile(r" \. \d+( counter packets 0 bytes 0)? : (?=[0-9a-f.:]+ \. \d+$)")
+_NUMBER = re.compile(r" : [0-9a-f]+:[0-9a-f]+$")
+# One for each way of choosing that was ever in use: they may outlive their last user.
+_CHOICE = re.compile(r"chain (masquerade-|local-\d+-of-)?(nodeport-)?(pick|remember)-")
+
+Blocks = Mapping[str, frozenset[str]]
+
+
+def list_table(namespace: Namespace, family: Family) -> str:
+    """Our table, as the distribution's nft lists it."""
+    return namespace.run(["nft", "list", "table", KEYWORD[family], "kube-proxy"])
+
+
+def normal(text: str) -> str:
+    """The text with its elements in order, one a line, and its counters at zero."""
+    text = _COUNTS.sub("packets 0 bytes 0", text).rstrip("\n")
+    return _ELEMENTS.sub(
+        lambda found: "elements = {\n" + "\n".join(sorted(_elements(found[1]))) + " }", text
+    )
+
+
+def _elements(text: str) -> list[str]:
+    return [element.strip() for element in text.split(",")]
+
+
+def blocks(text: str) -> Blocks:
+    """The sets and chains of a table, each with its lines and elements in no order.
+
+    Places in lists and the numbers of services depend on what was before: they are left out.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for head, body in _BLOCK.findall(normal(text)):
+        lines = (line.strip(" \t}") for line in body.splitlines())
+        found[head] = frozenset(_NUMBER.sub("", _PLACE.sub(" : ", line)) for line in lines)
+    return found
+
+
+def without_idle_choices(found: Blocks, wanted: Blocks) -> Blocks:
+    """The blocks without the chains of choices that nobody wants."""
+    return {h: body for h, body in found.items() if h in wanted or not _CHOICE.match(h)}
