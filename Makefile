@@ -21,14 +21,24 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.PHONY: demo
+demo: venv  ## the proxy at work, live, in a throw-away network: no root, no cluster
+	@scripts/debian-packages nftables iproute2 util-linux
+	@PYTHONPATH=tests $(BIN)/python -m demo
+
 .PHONY: check
 check: venv packages lint  ## everything that CI runs: lint, types, contracts, all tests, coverage
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 --ignore tests/lab --cov --cov-report=
 	$(BIN)/python scripts/coverage-of-pure-packages
+	$(MAKE) --no-print-directory lab
 
 .PHONY: packages
 packages:
-	@scripts/debian-packages openssl
+	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux
+
+.PHONY: lab
+lab: venv packages  ## real packets in a real kernel, in namespaces of their own
+	PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest -n 2 tests/lab
 
 .PHONY: lint
 lint: venv  ## ruff, mypy --strict, import contracts, spelling
@@ -40,7 +50,7 @@ lint: venv  ## ruff, mypy --strict, import contracts, spelling
 
 .PHONY: test
 test: venv  ## the quick tests only
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" --ignore tests/lab
 
 .PHONY: fix
 fix: venv  ## format, and repair what ruff can
@@ -57,7 +67,7 @@ bench: venv  ## figures: objects to table, one change, start
 
 .PHONY: stress
 stress: venv  ## the quick tests 50 times in random order
-	@for i in $$(seq 50); do $(BIN)/python -m pytest -q -n 2 -m "not slow" || exit 1; done
+	@for i in $$(seq 50); do $(BIN)/python -m pytest -q -n 2 -m "not slow" --ignore tests/lab || exit 1; done
 
 .PHONY: lock
 lock: venv  ## pin the newest dependencies, with hashes

@@ -1,13 +1,12 @@
 """Objects to table: from JSON bytes in memory, and one endpoint changed at that size."""
 
 import gc
-import resource
 import statistics
 import sys
 import time
-from pathlib import Path
 
 from bench.clusters import NODE, Size, endpoint_slice, objects
+from bench.memory import peak, resident
 from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import decode
@@ -21,7 +20,7 @@ def main(size: Size) -> None:
     total = sum(len(data) for _, data in told)
     gc.collect()
     gc.freeze()
-    before = _resident()
+    before = resident()
     started = time.perf_counter()
     cluster = Cluster(NODE)
     builder = Builder(Family.IPV4)
@@ -32,12 +31,12 @@ def main(size: Size) -> None:
     changes = builder.update(cluster, (), vantage)
     compiled = time.perf_counter()
     assert len(changes.added) == size.services
-    after = _resident()
+    after = resident()
     print(
         f"{size}: {total / 1e6:.0f} MB JSON -> model {decoded - started:.2f} s, "
         f"-> table {compiled - decoded:.2f} s, together {compiled - started:.2f} s; "
         f"resident {after:.0f} MB with the JSON, {after - before:.0f} MB for model and table, "
-        f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        f"peak {peak():.0f} MB"
     )
     changes_ms = []
     for version in range(1, 201):
@@ -52,12 +51,6 @@ def main(size: Size) -> None:
         f"{size}: one endpoint changed, event to diff: "
         f"p50 {cuts[49]:.3f} ms, p99 {cuts[98]:.3f} ms"
     )
-
-
-def _resident() -> float:
-    """Resident memory in MB."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 if __name__ == "__main__":

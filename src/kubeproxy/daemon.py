@@ -36,6 +36,7 @@ FULL_SYNC_PERIOD = 3600.0
 NODE_IP_WAIT = 30.0
 POD_CIDR_WAIT = 300.0
 SERVICE_CIDR_WAIT = 1.0
+FIRST_SYNC_POLL = 0.5
 
 
 class RestartNeeded(KubeProxyError):
@@ -50,7 +51,8 @@ class Setup(msgspec.Struct, frozen=True):
     """All that a run depends on.
 
     `waits_for_node` is False where nobody will make our Node while we wait, as with manifests.
-    `config_file` and its content are watched; "" when there is none.
+    `config_file` and its content are watched; "" when there is none. `after_first_sync` is called
+    once, in a thread, when every family is programmed.
     """
 
     config: KubeProxyConfiguration
@@ -64,6 +66,7 @@ class Setup(msgspec.Struct, frozen=True):
     config_file: str = ""
     config_content: bytes = b""
     init_only: bool = False
+    after_first_sync: Callable[[], None] | None = None
 
 
 def tell(notice: Notice) -> None:
@@ -115,6 +118,7 @@ class Daemon:
                     tasks.create_task(dataplane.watch(sync.lose), name=f"watch {family.value}")
                 for flows in self._flows:
                     tasks.create_task(flows.run(), name="stale flows")
+                tasks.create_task(self._after_first_sync(), name="after the first sync")
                 self._follower.ready()
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
@@ -123,6 +127,14 @@ class Daemon:
         finally:
             for dataplane in self._dataplanes.values():
                 await dataplane.close()
+
+    async def _after_first_sync(self) -> None:
+        if self._setup.after_first_sync is None:
+            return
+        # What follows is in no hurry: that syncs have no event for it is no reason to add one.
+        while any(sync.progress.full_ended is None for sync in self.syncs.values()):
+            await asyncio.sleep(FIRST_SYNC_POLL)  # noqa: ASYNC110  # as above
+        await asyncio.to_thread(self._setup.after_first_sync)
 
     def _family_sync(self, family: Family) -> FamilySync:
         config = self._setup.config

@@ -119,6 +119,12 @@ def test_no_limit_needs_no_burst() -> None:
             id="iptables-masquerade-bit",
         ),
         pytest.param(
+            {"nftables": NFTables(balance="fastest")},
+            f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
+            ' values: "random", "round-robin", "source-hash"',
+            id="nftables-balance",
+        ),
+        pytest.param(
             {"nftables": NFTables(masquerade_bit=-1)},
             f"{P}.KubeProxyNFTablesConfiguration.MasqueradeBit: Invalid value: -1: must be within"
             " the range [0, 31]",

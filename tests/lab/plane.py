@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.kernel.nfnetlink import Nfnetlink
@@ -72,8 +73,6 @@ class Plane:
 
     def text(self) -> str:
         """The rules, as we would write them."""
-        from kubeproxy.dataplane.nftables.describe import describe  # noqa: PLC0415
-
         fixed = program(
             self.node,
             masquerade_mark(self.settings.masquerade_bit),

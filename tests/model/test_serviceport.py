@@ -18,6 +18,14 @@ def derive(
     return derive_service_ports(obj, family, allow_external_ips=allow)
 
 
+def annotated(balance: str) -> Mapping[str, object]:
+    annotations = {"kubeproxy.io/balance": balance}
+    return {
+        **service(),
+        "metadata": {"namespace": "shop", "name": "cart", "annotations": annotations},
+    }
+
+
 @pytest.mark.parametrize(
     ("spec", "family", "expected"),
     [
@@ -93,6 +101,11 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
             service({"loadBalancerSourceRanges": ["10.0.0.0/8", "x"]}),
             "spec.loadBalancerSourceRanges: 'x' is not a CIDR",
             id="source-range",
+        ),
+        pytest.param(
+            annotated("fastest"),
+            "annotation kubeproxy.io/balance 'fastest' is none of random, round-robin, source-hash",
+            id="balance",
         ),
         pytest.param(
             service({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}),
@@ -186,3 +199,8 @@ def test_protocol_defaults_to_tcp_and_ports_are_apart_by_protocol() -> None:
 
 def test_a_service_without_spec_is_ignored() -> None:
     assert derive({"metadata": {"name": "a"}}).ports == ()
+
+
+def test_the_annotation_says_how_to_choose() -> None:
+    assert derive(annotated("round-robin")).ports[0].balance == "round-robin"
+    assert derive(service()).ports[0].balance == ""

@@ -6,9 +6,11 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from kubeproxy import klog
+from kubeproxy.cleanup import clean_up, remove_other_modes
 from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
 from kubeproxy.config.flagset import Parsed, rendered
 from kubeproxy.config.load import Loaded, load, node_name, write_config
@@ -60,7 +62,9 @@ def main(arguments: Sequence[str]) -> int:
         klog.info("Wrote configuration", file=target)
         return 0
     if parsed.value("cleanup", bool):
-        raise OperatorError("--cleanup: this version writes nothing that could be cleaned up")
+        if not clean_up():
+            klog.info("There is nothing to remove")
+        return 0
     klog.info("Version info", version=reported_version(version))
     return asyncio.run(_run_until_signal(Daemon(_setup(parsed, loaded, content))))
 
@@ -104,6 +108,8 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         config_file=parsed.value("config", str),
         config_content=content,
         init_only=parsed.value("init-only", bool),
+        # New rules first, then the old ones away: between them no connection finds neither.
+        after_first_sync=None if dry_run else partial(remove_other_modes, mode),
     )
 
 

@@ -107,16 +107,14 @@ def program_messages(program: Program) -> list[bytes]:
         new_table(program),
         *(new_counter(program, name) for name in program.counters),
         *(new_set(program, set_, number) for number, set_ in enumerate(program.sets, 1)),
-        *chain_messages(program, program.chains),
+        *(new_chain(program, chain) for chain in program.chains),
+        *rule_messages(program, program.chains),
     ]
 
 
-def chain_messages(program: Program, chains: Sequence[Chain]) -> list[bytes]:
-    """Make chains, which may lead to each other, and their rules."""
-    return [
-        *(new_chain(program, chain) for chain in chains),
-        *(new_rule(program, chain.name, rule) for chain in chains for rule in chain.rules),
-    ]
+def rule_messages(program: Program, chains: Sequence[Chain]) -> list[bytes]:
+    """Add the rules of chains, which may lead to each other and exist already."""
+    return [new_rule(program, chain.name, rule) for chain in chains for rule in chain.rules]
 
 
 def element_messages(
@@ -143,7 +141,10 @@ def element_messages(
 
 def batch_messages(program: Program, batch: Batch) -> list[bytes]:
     """All messages of a batch, in an order in which each finds what it refers to."""
-    messages = chain_messages(program, batch.chains)
+    messages = [new_chain(program, chain) for chain in batch.chains]
+    # One that was left idle comes back with whatever rules it had.
+    messages += [_flush_chain(program, chain.name) for chain in batch.chains]
+    messages += rule_messages(program, batch.chains)
     for name, elements in batch.deleted.items():
         messages += element_messages(program, name, elements, delete=True)
     for name in sorted(batch.added, key=FILLING_ORDER.index):

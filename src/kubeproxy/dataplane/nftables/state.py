@@ -51,13 +51,17 @@ class Programmed(msgspec.Struct):
 
 
 class Step(msgspec.Struct):
-    """A transaction, and what it makes of the state when it succeeds."""
+    """A transaction, and what it makes of the state when it succeeds.
+
+    `idle` are chains of choices that nobody makes: they are forgotten, whether they go or stay.
+    """
 
     batch: Batch
     placed: dict[ServicePortName, Placed | None]
     shared: Counter[ElementKey]
     last_number: int
     lost_backends: bool = False
+    idle: frozenset[str] = frozenset()
 
 
 def place(entry: Entry, before: Placed | None, number: int) -> Placed:
@@ -122,7 +126,7 @@ def commit(state: Programmed, done: Step, node: Node) -> None:
     state.node = node
     state.last_number = done.last_number
     state.chains.update(chain.name for chain in done.batch.chains)
-    state.chains.difference_update(done.batch.unused_chains)
+    state.chains.difference_update(done.idle)
     for name, placed in done.placed.items():
         if placed is None:
             state.placed.pop(name, None)
@@ -226,8 +230,10 @@ def reconcile(
             batch.delete((name, each))
     needed = _add_chains(batch, placed.values(), state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
-    batch.unused_chains = sorted(state.chains - needed - fixed) if prune else []
-    return Step(batch, placed, shared, number, lost_backends=bool(number))
+    # Nobody has looked at the rules of idle chains: who needs one later makes it anew.
+    idle = frozenset(state.chains - needed - fixed)
+    batch.unused_chains = sorted(idle) if prune else []
+    return Step(batch, placed, shared, number, bool(number), idle)
 
 
 def _take(batch: Batch, wanted: Elements, kernel: KernelElements) -> None:

@@ -1,0 +1,143 @@
+"""Entry: namespaces, the network, the proxy, the acts; exit code 0 when every claim held."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Final
+
+from rich.text import Text
+
+from demo import acts, insight, ruleset
+from demo.cluster import Cluster
+from demo.machine import enter_namespaces
+from demo.proxy import Proxy, ProxyEnded
+from demo.screen import Screen, open_console
+from demo.stage import DIRECTORY, MANIFESTS, Stage
+from demo.traffic import SHOPPER, Traffic, pod_of
+from kubeproxy.errors import OperatorError
+from lab.network import Network
+from lab.responders import Responders
+
+PICTURE = """\
+clients outside           +---------------+   web-1, web-2 ...  pods of kestrel
+192.0.2.50, .200 ... -----|    kestrel    |-- shopper 10.64.3.50
+the rest of the world ----|  kube-proxy   |-- web-3 ...  pods of heron, merlin
+                          +---------------+"""
+ACTS: Final = (
+    acts.sharing,
+    acts.rolling,
+    acts.loyalty,
+    acts.refusal,
+    acts.fence,
+    insight.reasons,
+    insight.counting,
+    insight.program,
+    insight.repair,
+)
+
+
+def main() -> int:
+    """Play all acts, or say in one sentence why this machine cannot."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    screen = Screen(open_console(terminal=terminal))
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        enter_namespaces()
+        _play(screen)
+    except (OperatorError, ProxyEnded) as error:
+        screen.say(Text(f"make demo: {error}", style="red"))
+        return 1
+    except KeyboardInterrupt:
+        screen.say("Stopped. Nothing is left behind.")
+        return 128 + signal.SIGINT
+    return 1 if screen.wrong else 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _play(screen: Screen) -> None:
+    began = time.monotonic()
+    with ExitStack() as closing:
+        stage = _opened(screen, closing)
+        for act in ACTS:
+            act(stage)
+        complaints = stage.proxy.complaints()
+        screen.say()
+        screen.claim(
+            "kube-proxy logged no error", holds=not complaints, instead=" ".join(complaints[:1])
+        )
+        sent = stage.traffic.sent
+    _close(screen, f"{sent:,} connections in {time.monotonic() - began:.0f} s")
+
+
+def _close(screen: Screen, figures: str) -> None:
+    if screen.wrong:
+        text = f"{screen.wrong} of {screen.claims} claims did NOT hold"
+        screen.say(Text(f"{text}: {figures}.", style="bold red"))
+        return
+    text = f"All {screen.claims} claims held: {figures}."
+    screen.say(Text.assemble((text, "bold green"), " Nothing is left behind."))
+
+
+def _opened(screen: Screen, closing: ExitStack) -> Stage:
+    """The network, with a proxy that has programmed the examples."""
+    screen.say(Text("kube-proxy, in a network that ends with this program", style="bold"))
+    screen.say("No root, no cluster; nothing of this machine's own network is touched.")
+    screen.say()
+    screen.show(PICTURE)
+    network = _network(closing)
+    DIRECTORY.mkdir()
+    cluster = Cluster(DIRECTORY / MANIFESTS)
+    traffic = Traffic(network)
+    proxy = Proxy(network.node, DIRECTORY, MANIFESTS)
+    closing.callback(proxy.stop)
+    screen.say()
+    screen.command(f"kube-proxy {' '.join(proxy.arguments)}")
+    web, pods = cluster.frontend("shop/web"), cluster.pods("shop/web")
+
+    def is_served() -> bool:
+        return pod_of(traffic.send([SHOPPER], web)[0], pods) is not None
+
+    proxy.start()
+    took = proxy.wait(is_served, rest=0.01)
+    before = ruleset.counters(network.node, cluster.frontends)
+    traffic.let_in.clear()
+    screen.claim(
+        f"{len(cluster.frontends)} addresses of services are programmed; the first connection "
+        f"was served {took:.1f} s after the start",
+        holds=len(before) == len(cluster.frontends),
+        instead=f"only {len(before)} are",
+    )
+    screen.pause(1.0)
+    return Stage(screen, network.node, cluster, proxy, traffic, before)
+
+
+def _network(closing: ExitStack) -> Network:
+    try:
+        network = Network()
+    except AssertionError as error:
+        raise OperatorError(f"the demo cannot build its network: {error}") from error
+    closing.callback(network.close)
+    with _deaf_to_interrupts():
+        responders = Responders(network)
+    closing.callback(responders.close)
+    return network
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that begin meanwhile do not hear Ctrl-C: they end when we let them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The proxy as an operator runs it: one process in the node's namespace, and `explain`."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.namespaces import Namespace
+from lab.plan import CLUSTER_CIDR, KESTREL
+
+PROGRAM = Path(sys.executable).parent / "kube-proxy"
+CIDR_FLAG = f"--cluster-cidr={','.join(CLUSTER_CIDR.values())}"
+WAIT_SECONDS = 20.0
+
+
+class ProxyEnded(Exception):
+    """The proxy is gone, or does not do what it should within reasonable time."""
+
+
+class Proxy:
+    """The daemon, from `start` to `stop`, on the manifests in the directory `examples`."""
+
+    def __init__(self, node: Namespace, directory: Path, manifests: str) -> None:
+        self.arguments = (f"--manifests={manifests}", f"--hostname-override={KESTREL}", CIDR_FLAG)
+        self._node = node
+        self._directory = directory
+        self._manifests = manifests
+        self._log = directory / "kube-proxy.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it dies with us, and Ctrl-C is for us alone."""
+        command = ["setpriv", "--pdeathsig=KILL", str(PROGRAM), *self.arguments]
+        with self._node.entered(), self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "HOME": str(self._directory)},
+                process_group=0,
+            )
+
+    def wait(self, condition: Callable[[], bool], rest: float = 0.0) -> float:
+        """Look again and again until something is true; how many seconds it took."""
+        began = time.monotonic()
+        while not condition():
+            if self._process is None or self._process.poll() is not None:
+                raise ProxyEnded(f"kube-proxy ended:\n{self.said()}")
+            if time.monotonic() > began + WAIT_SECONDS:
+                raise ProxyEnded(f"kube-proxy does not get done:\n{self.said()}")
+            time.sleep(rest)
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """End it, now."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def said(self) -> str:
+        """The end of its log."""
+        return "\n".join(self._lines()[-15:])
+
+    def complaints(self) -> list[str]:
+        """The errors in its log."""
+        return [line for line in self._lines() if line.startswith("E")]
+
+    def _lines(self) -> list[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def explain(self, *arguments: str) -> str:
+        """What `kube-proxy explain` says about a packet."""
+        done = subprocess.run(
+            [str(PROGRAM), "explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments],
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else done.stderr

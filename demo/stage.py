@@ -1,0 +1,30 @@
+"""The stage: what every act needs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from demo.cluster import Cluster, Frontend
+from demo.proxy import Proxy
+from demo.screen import Screen
+from demo.traffic import Traffic
+from lab.namespaces import Namespace
+
+DIRECTORY = Path("/run/demo")
+"""Below /run, which is a file system of this process alone: it ends with us."""
+MANIFESTS = "examples"
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """The screen, the node, the cluster, the proxy and the traffic.
+
+    `counted_before` is what the kernel had counted before the first act.
+    """
+
+    screen: Screen
+    node: Namespace
+    cluster: Cluster
+    proxy: Proxy
+    traffic: Traffic
+    counted_before: Mapping[Frontend, int]

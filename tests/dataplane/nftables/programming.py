@@ -1,0 +1,102 @@
+"""A table on its way into a fake kernel, by the pure half of the dataplane alone."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dataplane.nftables.walk import Machine, machine
+from fakes.nftables import FakeNftables
+from fakes.ruleset import KernelTable
+from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_messages
+from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.elements import choices
+from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
+from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
+from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
+from kubeproxy.inet import Family
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import Entry, Table
+from kubeproxy.table.node import Node
+
+MARK = masquerade_mark(14)
+
+
+class Rig:
+    """The state that the dataplane remembers, beside the kernel that it should describe."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.program = program(node, MARK)
+        self.kernel = FakeNftables()
+        self.kernel.commit(program_messages(self.program))
+        self.state = self._nothing_known()
+
+    @property
+    def table(self) -> KernelTable:
+        return self.kernel.ruleset.tables[NFPROTO[self.node.family], TABLE]
+
+    def fill(self, table: Table, *, prune: bool = True) -> Batch:
+        """A full sync: as after a restart, nothing is known but what the kernel says."""
+        state = self._nothing_known()
+        entries = table.entries.values()
+        done = reconcile(state, entries, self.table.elements(), self.node, prune=prune)
+        self.kernel.commit(batch_messages(self.program, done.batch))
+        commit(state, done, self.node)
+        self.state = state
+        return done.batch
+
+    def change(self, changes: Changes, node: Node | None = None) -> Batch:
+        """A partial sync."""
+        gone = [*changes.removed, *(before for before, _ in changes.changed)]
+        wanted = [*changes.added, *(after for _, after in changes.changed)]
+        return self.step(gone, wanted, node)
+
+    def step(
+        self, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node | None = None
+    ) -> Batch:
+        node = node or self.node
+        done = step(self.state, gone, wanted, node)
+        self.kernel.commit(batch_messages(self.program, done.batch))
+        commit(self.state, done, node)
+        self.node = node
+        return done.batch
+
+    def needed_chains(self) -> list[Chain]:
+        """The chains of the choices that the table of today makes."""
+        placed = self.state.placed.values()
+        needed = with_parts(choice for each in placed for choice in choices(each))
+        return [chain_of(choice, self.node) for choice in needed]
+
+    def machine(self) -> Machine:
+        """The kernel, for packets to walk through; its rules are those of the typed chains."""
+        chains = self.needed_chains()
+        for chain in (*self.program.chains, *chains):
+            assert self.table.chains[chain.name].rules == list(map(encode_rule, chain.rules))
+        return machine(self.program, chains, self.table.elements(), self.node)
+
+    def _nothing_known(self) -> Programmed:
+        return Programmed(self.program, self.node, chains=set(self.table.chains))
+
+
+def filled(table: Table, node: Node) -> Rig:
+    """A kernel that has just been filled for the first time."""
+    rig = Rig(node)
+    rig.fill(table)
+    return rig
+
+
+def with_node(node: Node, **fields: object) -> Node:
+    """The node, but with other settings."""
+    return msgspec.structs.replace(node, **fields)
+
+
+def table_with(*entries: Entry, family: Family = Family.IPV4) -> Table:
+    """A table of entries that are made by hand."""
+    table = Table(family)
+    for entry in entries:
+        table.put(entry)
+    return table
+
+
+__all__ = ["MARK", "Program", "Rig", "filled", "table_with", "with_node"]

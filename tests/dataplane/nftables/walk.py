@@ -1,0 +1,396 @@
+"""A packet's walk through the program: what the rules do to it, in Python.
+
+The typed rules are interpreted, one function a kind of statement, on the elements that a kernel
+holds. Where a rule draws a number the walk is done once for every number, so that the result is
+all that can happen and how often. Packets are the first of their connection.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from fractions import Fraction
+from functools import singledispatch
+
+import msgspec
+
+from fakes.ruleset import bound, chain_of, span
+from kubeproxy.dataplane.nftables.language import (
+    DPORT,
+    HEADERS,
+    L4PROTO,
+    ORIGINAL_DPORT,
+    PRIORITY,
+    Chain,
+    CountIn,
+    Dnat,
+    InSet,
+    Is,
+    IsInterface,
+    IsMarked,
+    IsNew,
+    IsOwnSource,
+    IsProtocol,
+    IsTranslated,
+    Jump,
+    Key,
+    Mark,
+    Masquerade,
+    Numgen,
+    Program,
+    Reject,
+    Rule,
+    Selector,
+    Set,
+    SetPriority,
+    SourceHash,
+    Statement,
+    Update,
+    Verdict,
+    VerdictMap,
+)
+from kubeproxy.inet import Family, contains, join, pack, unpack
+from kubeproxy.netlink.attribute import attribute, nested
+from kubeproxy.netlink.message import attributes
+from kubeproxy.table.decide import Packet
+from kubeproxy.table.node import Node
+
+ICMP = 1
+
+Elements = Mapping[str, Mapping[bytes, bytes]]
+Pin = tuple[str, bytes, bytes, int]
+"""What a rule remembers: in which map, under which key, what, and for how many seconds."""
+
+
+class End(Enum):
+    """How the walk through one hook ends, other than by going on."""
+
+    ACCEPT = "accept"
+    DROP = "drop"
+    REJECT = "reject"
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What became of a packet: `target` is where it was sent to, "" when it was not translated."""
+
+    end: End
+    target: str = ""
+    masquerade: bool = False
+    pin: Pin | None = None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A kernel: the rules, the elements of its sets, and the node that it runs on."""
+
+    program: Program
+    chains: Mapping[str, Chain]
+    elements: Elements
+    node: Node
+
+
+def machine(program: Program, choices: Iterable[Chain], elements: Elements, node: Node) -> Machine:
+    """The kernel of a node with the program, the chains of choices, and the elements."""
+    return Machine(program, {c.name: c for c in (*program.chains, *choices)}, elements, node)
+
+
+class Undecided(Exception):
+    """A number below `modulus` has to be drawn before the walk can go on."""
+
+    def __init__(self, modulus: int) -> None:
+        super().__init__(modulus)
+        self.modulus = modulus
+
+
+class Walk(msgspec.Struct):
+    """A packet on its way. `numbers` are those that rules will draw, in their order."""
+
+    machine: Machine
+    saddr: str
+    daddr: str
+    protocol: int
+    dport: int
+    interface: str
+    original: tuple[str, int]
+    numbers: list[int]
+    mark: int = 0
+    priority: int = 0
+    translated: bool = False
+    masqueraded: bool = False
+    pin: Pin | None = None
+
+
+def outcomes(at: Machine, packet: Packet) -> dict[Fate, Fraction]:
+    """All that can become of the packet, and how often."""
+    found: Counter[Fate] = Counter()
+    waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    while waiting:
+        numbers, share = waiting.pop()
+        walk = _start(at, packet, numbers)
+        try:
+            end = _path(walk, sent_here=at.node.is_own(packet.source))
+        except Undecided as draw:
+            each = share / draw.modulus
+            waiting += [((*numbers, number), each) for number in range(draw.modulus)]
+        else:
+            found[_fate(walk, end)] += share  # type: ignore[assignment]  # counts in fractions
+    return dict(found)  # type: ignore[arg-type]  # the same
+
+
+def _start(at: Machine, packet: Packet, numbers: Iterable[int]) -> Walk:
+    return Walk(
+        machine=at,
+        saddr=packet.source,
+        daddr=packet.destination,
+        protocol=ICMP if packet.protocol is None else packet.protocol,
+        dport=packet.port,
+        interface=packet.interface,
+        original=(packet.destination, packet.port),
+        numbers=list(numbers),
+    )
+
+
+def _fate(walk: Walk, end: End) -> Fate:
+    if end is not End.ACCEPT:
+        return Fate(end)
+    target = join(walk.daddr, walk.dport) if walk.translated else ""
+    return Fate(end, target, walk.masqueraded, walk.pin)
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+def _path(walk: Walk, *, sent_here: bool) -> End:
+    """Through the hooks. What the node sends to itself leaves by one door and enters by another."""
+    is_own = walk.machine.node.is_own
+    if sent_here:
+        if (end := _hook(walk, "output")) or (end := _hook(walk, "postrouting")):
+            return end
+        if not is_own(walk.daddr):
+            return End.ACCEPT
+        # The connection has been through the nat chains for destinations: not a second time.
+        return _hook(walk, "prerouting", ("filter",)) or _hook(walk, "input") or End.ACCEPT
+    if end := _hook(walk, "prerouting"):
+        return end
+    if is_own(walk.daddr):
+        return _hook(walk, "input") or End.ACCEPT
+    return _hook(walk, "forward") or _hook(walk, "postrouting") or End.ACCEPT
+
+
+def _hook(walk: Walk, name: str, types: tuple[str, ...] = ("filter", "nat")) -> End | None:
+    """Through the chains of a hook by priority; None lets the packet go on."""
+    placed = [
+        (chain.hook.priority, chain)
+        for chain in walk.machine.program.chains
+        if chain.hook is not None and chain.hook.hook == name and chain.hook.type in types
+    ]
+    for _, chain in sorted(placed, key=lambda pair: pair[0]):
+        end = _chain(walk, chain.name)
+        if end in {End.DROP, End.REJECT}:
+            return end
+    return None
+
+
+def _chain(walk: Walk, name: str) -> End | None:
+    """Through a chain; None comes back to where it was called from."""
+    for rule in walk.machine.chains[name].rules:
+        result = _rule(walk, rule)
+        match result:
+            case End():
+                return result
+            case Verdict(Jump.DROP):
+                return End.DROP
+            case Verdict(Jump.RETURN):
+                return None
+            case Verdict(Jump.GOTO, chain):
+                return _chain(walk, chain)
+            case Verdict(Jump.JUMP, chain):
+                end = _chain(walk, chain)
+                if end is not None:
+                    return end
+    return None
+
+
+Result = bool | End | Verdict
+"""Of a statement: go on to the next (True) or to the next rule (False), stop, go elsewhere."""
+
+
+def _rule(walk: Walk, rule: Rule) -> Result:
+    for statement in rule:
+        result = do(statement, walk)
+        if result is not True:
+            return result
+    return False
+
+
+# --- what is read -----------------------------------------------------------------------------
+
+
+def _value(walk: Walk, selector: Selector) -> bytes:
+    match selector.load:
+        case Numgen(modulus) | SourceHash(modulus=modulus):
+            if not walk.numbers:
+                raise Undecided(modulus)
+            return walk.numbers.pop(0).to_bytes(4, "little")
+    return _READ[walk.machine.node.family][selector](walk)
+
+
+_READ: dict[Family, dict[Selector, Callable[[Walk], bytes]]] = {
+    family: {
+        headers.saddr: lambda walk: pack(walk.saddr),
+        headers.daddr: lambda walk: pack(walk.daddr),
+        headers.original_daddr: lambda walk: pack(walk.original[0]),
+        L4PROTO: lambda walk: bytes([walk.protocol]),
+        DPORT: lambda walk: walk.dport.to_bytes(2, "big"),
+        ORIGINAL_DPORT: lambda walk: walk.original[1].to_bytes(2, "big"),
+        PRIORITY: lambda walk: walk.priority.to_bytes(4, "little"),
+    }
+    for family, headers in HEADERS.items()
+}
+
+
+def _key(walk: Walk, key: Key) -> bytes:
+    """A key: the fields of a concatenation fill words of four bytes."""
+    values = [_value(walk, selector) for selector in key]
+    if len(values) == 1:
+        return values[0]
+    return b"".join(value + bytes(-len(value) % 4) for value in values)
+
+
+def _find(walk: Walk, name: str, key: bytes) -> bytes | None:
+    """The tail of the element that a key leads to; None when there is none."""
+    (set_,) = (each for each in walk.machine.program.sets if each.name == name)
+    held = walk.machine.elements.get(name, {})
+    if set_.interval:
+        return b"" if _in_ranges(set_, held, key) else None
+    return held.get(nested(1, attribute(1, key)))
+
+
+def _in_ranges(set_: Set, held: Iterable[bytes], key: bytes) -> bool:
+    if len(set_.key) > 1:
+        return any(first <= key <= last for first, last in map(span, held))
+    below = [each for each in sorted(map(bound, held)) if each.key <= key]
+    return bool(below) and below[-1].begins
+
+
+def _data(tail: bytes) -> bytes:
+    """The data of an element of a map."""
+    return attributes(attributes(tail)[2])[1]
+
+
+# --- statements -------------------------------------------------------------------------------
+
+
+@singledispatch
+def do(statement: Statement, walk: Walk) -> Result:
+    """What a statement does to the packet."""
+    raise NotImplementedError(f"{statement} at {walk}")
+
+
+@do.register
+def _is(statement: Is, walk: Walk) -> Result:
+    address = unpack(_value(walk, statement.selector))
+    return contains(statement.prefix, address) is not statement.negate
+
+
+@do.register
+def _is_protocol(statement: IsProtocol, walk: Walk) -> Result:
+    return walk.protocol == statement.number
+
+
+@do.register
+def _is_interface(statement: IsInterface, walk: Walk) -> Result:
+    if statement.prefix:
+        return walk.interface.startswith(statement.name) is not statement.negate
+    return (walk.interface == statement.name) is not statement.negate
+
+
+@do.register
+def _is_new(_: IsNew, _walk: Walk) -> Result:
+    return True  # every walk is that of a first packet
+
+
+@do.register
+def _is_translated(_: IsTranslated, walk: Walk) -> Result:
+    return walk.translated
+
+
+@do.register
+def _is_own_source(_: IsOwnSource, walk: Walk) -> Result:
+    return walk.machine.node.is_own(walk.saddr)
+
+
+@do.register
+def _is_marked(statement: IsMarked, walk: Walk) -> Result:
+    return bool(walk.mark & statement.bit)
+
+
+@do.register
+def _in_set(statement: InSet, walk: Walk) -> Result:
+    return _find(walk, statement.set, _key(walk, statement.key)) is not None
+
+
+@do.register
+def _mark(statement: Mark, walk: Walk) -> Result:
+    walk.mark = walk.mark ^ statement.bit if statement.clear else walk.mark | statement.bit
+    return True
+
+
+@do.register
+def _set_priority(statement: SetPriority, walk: Walk) -> Result:
+    if not statement.key:
+        walk.priority = 0
+        return True
+    tail = _find(walk, statement.map, _key(walk, statement.key))
+    if tail is None:
+        return False
+    walk.priority = int.from_bytes(_data(tail), "little")
+    return True
+
+
+@do.register
+def _verdict_map(statement: VerdictMap, walk: Walk) -> Result:
+    tail = _find(walk, statement.map, _key(walk, statement.key))
+    if tail is None:
+        return False
+    chain = chain_of(tail[4:])
+    return Verdict(Jump.GOTO, chain) if chain else Verdict(Jump.DROP)
+
+
+@do.register
+def _dnat(statement: Dnat, walk: Walk) -> Result:
+    tail = _find(walk, statement.map, _key(walk, statement.key))
+    if tail is None:
+        return False
+    data = _data(tail)
+    walk.daddr, walk.dport = unpack(data[:-4]), int.from_bytes(data[-4:-2], "big")
+    walk.translated = True
+    return End.ACCEPT
+
+
+@do.register
+def _update(statement: Update, walk: Walk) -> Result:
+    data = _key(walk, statement.data)
+    walk.pin = (statement.map, _key(walk, statement.key), data, statement.seconds)
+    return True
+
+
+@do.register
+def _masquerade(_: Masquerade, walk: Walk) -> Result:
+    walk.masqueraded = True
+    return End.ACCEPT
+
+
+@do.register
+def _reject(_: Reject, walk: Walk) -> Result:
+    assert not walk.translated  # nothing that was sent on is refused afterwards
+    return End.REJECT
+
+
+@do.register
+def _count(statement: CountIn, walk: Walk) -> Result:
+    return statement.counter in walk.machine.program.counters
+
+
+@do.register
+def _verdict(statement: Verdict, walk: Walk) -> Result:
+    assert not statement.chain or statement.chain in walk.machine.chains
+    return statement
