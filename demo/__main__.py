@@ -22,10 +22,10 @@ from lab.network import Network
 from lab.responders import Responders
 
 PICTURE = """\
-clients outside           +---------------+   web-1, web-2 ...  pods of kestrel
-192.0.2.50, .200 ... -----|    kestrel    |-- shopper 10.64.3.50
-the rest of the world ----|  kube-proxy   |-- web-3 ...  pods of heron, merlin
-                          +---------------+"""
+clients outside        +--------------+   pods of kestrel: web-1, web-2 ...
+192.0.2.50, .200 ... --|   kestrel    |-- and the client shopper, 10.64.3.50
+everywhere else -------|  kube-proxy  |-- pods of heron and merlin: web-3 ...
+                       +--------------+"""
 ACTS: Final = (
     acts.sharing,
     acts.rolling,
@@ -69,7 +69,9 @@ def _play(screen: Screen) -> None:
         complaints = stage.proxy.complaints()
         screen.say()
         screen.claim(
-            "kube-proxy logged no error", holds=not complaints, instead=" ".join(complaints[:1])
+            "kube-proxy is still running, and logged no error",
+            holds=stage.proxy.is_running and not complaints,
+            instead=" ".join(complaints[:1]),
         )
         sent = stage.traffic.sent
     _close(screen, f"{sent:,} connections in {time.monotonic() - began:.0f} s")
@@ -108,12 +110,12 @@ def _opened(screen: Screen, closing: ExitStack) -> Stage:
     before = ruleset.counters(network.node, cluster.frontends)
     traffic.let_in.clear()
     screen.claim(
-        f"{len(cluster.frontends)} addresses of services are programmed; the first connection "
-        f"was served {took:.1f} s after the start",
+        f"{len(cluster.frontends)} service addresses are programmed; first connection served "
+        f"after {took:.1f} s",
         holds=len(before) == len(cluster.frontends),
         instead=f"only {len(before)} are",
     )
-    screen.pause(1.0)
+    screen.pause(0.7)
     return Stage(screen, network.node, cluster, proxy, traffic, before)
 
 

@@ -28,7 +28,7 @@ def sharing(stage: Stage) -> None:
     screen.act("Three pods share a service", f"Pod shopper connects to shop/web at {web}.")
     tally = Tally(stage.cluster.pods("shop/web"))
     with screen.live() as show:
-        for _ in screen.ticks(2.5):
+        for _ in screen.ticks(2.0):
             tally.add(stage.traffic.send([SHOPPER] * BATCH, web))
             show(bars(screen, tally))
     _claim_all_answered(stage, tally)
@@ -37,7 +37,7 @@ def sharing(stage: Stage) -> None:
         f"they share evenly: {', '.join(f'{share:.0%}' for share in shares)}",
         holds=all(0.25 < share < 0.42 for share in shares),
     )
-    screen.pause(1.0)
+    screen.pause(0.7)
 
 
 def _claim_all_answered(stage: Stage, tally: Tally) -> None:
@@ -79,7 +79,7 @@ def rolling(stage: Stage) -> None:
         holds=strayed == 0,
         instead=f"{strayed} more came later",
     )
-    screen.pause(1.0)
+    screen.pause(0.7)
 
 
 class _Stream:
@@ -115,7 +115,7 @@ def loyalty(stage: Stage) -> None:
     screen, cart = stage.screen, stage.cluster.frontend("shop/cart", "node port")
     screen.act(
         "A client keeps its pod",
-        f"{VISITORS} clients outside connect to shop/cart at {cart}; sessionAffinity is ClientIP.",
+        f"shop/cart at {cart} has sessionAffinity ClientIP.",
     )
     pods = stage.cluster.pods("shop/cart")
     clients = visitors(VISITORS)
@@ -125,11 +125,11 @@ def loyalty(stage: Stage) -> None:
             for client, outcome in zip(clients, stage.traffic.send(clients, cart), strict=True):
                 got[client].append(pod_of(outcome, pods))
             show(visits(got, SHOWN_VISITORS))
-            screen.pause(0.35)
+            screen.pause(0.3)
     first = {visits_[0] for visits_ in got.values()}
     moved = [client.address for client, visits_ in got.items() if set(visits_) != {visits_[0]}]
     screen.claim(
-        f"{VISITORS * VISITS} connections of {VISITORS} clients: nobody was moved to another pod",
+        f"{VISITORS * VISITS} connections of {VISITORS} clients: each client kept its pod",
         holds=not moved and None not in first,
         instead=f"{', '.join(moved)} were, or had no answer",
     )
@@ -138,7 +138,7 @@ def loyalty(stage: Stage) -> None:
         f"the clients use {len(first)} pods; the kernel remembers {known} clients",
         holds=first == set(pods) and known == VISITORS,
     )
-    screen.pause(1.0)
+    screen.pause(0.7)
 
 
 def refusal(stage: Stage) -> None:
@@ -151,7 +151,7 @@ def refusal(stage: Stage) -> None:
         holds=outcome.fate is Fate.UNREACHABLE,
         instead=str(outcome),
     )
-    screen.pause(1.0)
+    screen.pause(0.7)
 
 
 def fence(stage: Stage) -> None:
@@ -159,16 +159,15 @@ def fence(stage: Stage) -> None:
     screen, door = stage.screen, stage.cluster.frontend("shop/storefront", "load balancer")
     screen.act(
         "A load balancer's address for one network only",
-        f"shop/storefront at {door}; loadBalancerSourceRanges is 192.0.2.0/25, and\n"
-        "externalTrafficPolicy is Local.",
+        f"shop/storefront at {door}; loadBalancerSourceRanges is 192.0.2.0/25.",
     )
     welcome, took = _once(stage, CUSTOMER, door)
     here = [pod for pod in stage.cluster.pods("shop/storefront") if pod.node == stage.node.name]
     pod = pod_of(welcome, here)
     saw = welcome.saw.address if welcome.saw else ""
     screen.claim(
-        f"{CUSTOMER.address}: {pod.name if pod else 'nobody'}, on this node, answered after "
-        f"{1000 * took:.1f} ms and saw the client's own address",
+        f"{CUSTOMER.address}: {pod.name if pod else 'nobody'} answered after "
+        f"{1000 * took:.1f} ms, and saw the client's own address",
         holds=pod is not None and saw == CUSTOMER.address,
         instead=str(welcome),
     )
@@ -178,7 +177,7 @@ def fence(stage: Stage) -> None:
         holds=stranger.fate is Fate.SILENT,
         instead=str(stranger),
     )
-    screen.pause(1.5)
+    screen.pause(1.0)
 
 
 def _once(stage: Stage, client: Client, frontend: Frontend) -> tuple[Outcome, float]:

@@ -1,6 +1,5 @@
 """The proxy as an operator runs it: one process in the node's namespace, and `explain`."""
 
-import os
 import subprocess
 import sys
 import time
@@ -40,15 +39,19 @@ class Proxy:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "HOME": str(self._directory)},
                 process_group=0,
             )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
 
     def wait(self, condition: Callable[[], bool], rest: float = 0.0) -> float:
         """Look again and again until something is true; how many seconds it took."""
         began = time.monotonic()
         while not condition():
-            if self._process is None or self._process.poll() is not None:
+            if not self.is_running:
                 raise ProxyEnded(f"kube-proxy ended:\n{self.said()}")
             if time.monotonic() > began + WAIT_SECONDS:
                 raise ProxyEnded(f"kube-proxy does not get done:\n{self.said()}")

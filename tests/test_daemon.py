@@ -315,3 +315,22 @@ async def test_changes_by_others_are_repaired_at_once(rig: Rig) -> None:
         await until(lambda: rig.backends() == ["10.64.3.11"])
         assert kernel.updates[-1].full
     assert kernel.closed
+
+
+async def test_what_follows_the_first_sync_waits_for_every_family_and_comes_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeproxy.daemon.FIRST_SYNC_POLL", 0.01)
+    called: list[list[str]] = []
+    rig.kernels[Family.IPV6].fail = 1
+    rig.setup = msgspec.structs.replace(
+        rig.setup, after_first_sync=lambda: called.append(rig.backends())
+    )
+    async with rig.running():
+        await until(lambda: rig.kernels[Family.IPV6].fail == 0)
+        await asyncio.sleep(0.05)
+        assert called == []
+        await until(lambda: called == [["10.64.3.11"]])
+        rig.put("EndpointSlice", endpoint_slice("R1"))
+        await until(lambda: rig.backends() == ["10.65.7.21"])
+    assert called == [["10.64.3.11"]]

@@ -42,7 +42,8 @@ _VIRTUAL_SERVERS = Path("/proc/net/ip_vs")
 _IP_SET_MODULE = Path("/sys/module/ip_set")
 _LOCK_SECONDS = "5"
 
-_NOT_IN_THIS_KERNEL = {errno.EOPNOTSUPP, errno.EPROTONOSUPPORT}
+# Without nfnetlink, and without nf_tables: of a message that is no batch, nfnetlink says EINVAL.
+_NOT_IN_THIS_KERNEL = {errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 class NotAllRemoved(KernelError):
@@ -201,7 +202,7 @@ def _has_own_chains(family: Family) -> bool:
 
 def _is_own(message: Message) -> bool:
     found = attributes(message.payload[NFGENMSG.size :])
-    table, chain = (found.get(kind, b"").rstrip(b"\0").decode() for kind in (1, 3))
+    table, chain = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (1, 3))
     return table in TABLES and is_own_chain(chain)
 
 

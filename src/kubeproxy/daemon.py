@@ -131,9 +131,9 @@ class Daemon:
     async def _after_first_sync(self) -> None:
         if self._setup.after_first_sync is None:
             return
-        # What follows is in no hurry: that syncs have no event for it is no reason to add one.
-        while any(sync.progress.full_ended is None for sync in self.syncs.values()):
-            await asyncio.sleep(FIRST_SYNC_POLL)  # noqa: ASYNC110  # as above
+        syncs = self.syncs.values()
+        while any(sync.progress.full_ended is None for sync in syncs):  # noqa: ASYNC110  # no hurry
+            await asyncio.sleep(FIRST_SYNC_POLL)
         await asyncio.to_thread(self._setup.after_first_sync)
 
     def _family_sync(self, family: Family) -> FamilySync:

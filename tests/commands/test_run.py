@@ -347,6 +347,20 @@ def test_what_a_run_on_an_api_server_depends_on(tmp_path: Path) -> None:
     assert setup.config_file == str(config)
 
 
+def test_other_modes_are_ended_only_by_a_run_that_programs(tmp_path: Path) -> None:
+    flags = (f"--manifests={tmp_path}", "--proxy-mode=nftables")
+    assert setup_of(*flags).after_first_sync is not None
+    assert setup_of(*flags, "--dry-run").after_first_sync is None
+
+
+def test_cleanup_and_dry_run_exclude_each_other(
+    call: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "clean_up", lambda: pytest.fail("it removes"))
+    assert call("--cleanup", "--dry-run") == 1
+    assert "--dry-run changes nothing" in call.logged[-1]
+
+
 def test_a_mode_that_is_not_there_yet(tmp_path: Path) -> None:
     setup = setup_of(f"--manifests={tmp_path}", "--proxy-mode=ipvs")
     with pytest.raises(OperatorError, match=r"^mode ipvs: this version does not program it yet;"):

@@ -119,7 +119,11 @@ def everywhere(number: int) -> Address:
 
 
 def mall() -> list[Document]:
-    """One service of each kind, side by side."""
+    """One service of each kind, side by side.
+
+    Inner and nameless have endpoint ports of their own: a hairpin is known by address and port,
+    whichever service they belong to.
+    """
     dns = (Port(53, 5353), Port(53, 53, protocol=UDP), Port(80, 8081))
     node_ports = (Port(node_port=31080), Port(53, 53, 31081, UDP))
     return [
@@ -128,7 +132,7 @@ def mall() -> list[Document]:
         *deploy("front", everywhere(23), "L1 R1", node_ports),
         *deploy("near", everywhere(24), "L1 R1", [Port(node_port=31082)], ETP_LOCAL),
         *deploy("far", everywhere(25), "R1 R2", [Port(node_port=31083)], ETP_LOCAL),
-        *deploy("inner", Address(26), "L2 R1", spec=ITP_LOCAL),
+        *deploy("inner", Address(26), "L1 L2 R1", [Port(80, 53)], ITP_LOCAL),
         *deploy("inner-far", Address(27), "R1", spec=ITP_LOCAL),
         *deploy("closed", everywhere(28), "", [Port(node_port=31084)]),
         *deploy("bank", everywhere(29), "L1 R2", [Port(node_port=31085)], RANGES),
@@ -138,6 +142,5 @@ def mall() -> list[Document]:
         *deploy("sticky", everywhere(33), "L1 L2 R1", [Port(node_port=31089)], affinity()),
         *deploy("zoned", Address(34), "L1@z-east R1@z-west R2@z-east"),
         *deploy("ending", everywhere(35), "L1:draining L2:stopped R1:draining", spec=ETP_LOCAL),
-        # A port of its own: a hairpin is known by the endpoint, whichever service names its node.
         *deploy("nameless", Address(36), "~L1 R1", [Port(80, 8443)]),
     ]

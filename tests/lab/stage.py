@@ -1,4 +1,8 @@
-"""The lab as a test sees it: put documents, dial, compare, restart."""
+"""The lab as a test sees it: put documents, dial, compare, restart.
+
+To look around while a test stands still (in a debugger, say), as the user who runs it:
+`nsenter -t PID -U -m -n --preserve-credentials ip netns exec kestrel nft list ruleset`.
+"""
 
 import contextlib
 import re

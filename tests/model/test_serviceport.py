@@ -104,7 +104,8 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
         ),
         pytest.param(
             annotated("fastest"),
-            "annotation kubeproxy.io/balance 'fastest' is none of random, round-robin, source-hash",
+            "annotation kubeproxy.io/balance 'fastest' is none of random, round-robin,"
+            " source-hash",
             id="balance",
         ),
         pytest.param(

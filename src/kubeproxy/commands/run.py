@@ -15,6 +15,7 @@ from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
 from kubeproxy.config.flagset import Parsed, rendered
 from kubeproxy.config.load import Loaded, load, node_name, write_config
 from kubeproxy.config.log_settings import log_settings
+from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
 from kubeproxy.config.validate_logging import validate_logging
 from kubeproxy.config.version_flag import reported_version, version_text
@@ -23,12 +24,13 @@ from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.probe import check_release, probe
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.families import supported_families
 from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.source.contract import Source
-from kubeproxy.table.node import Mode
+from kubeproxy.table.node import Mode, Node
 
 __all__ = ["main", "usage_text"]
 
@@ -62,11 +64,17 @@ def main(arguments: Sequence[str]) -> int:
         klog.info("Wrote configuration", file=target)
         return 0
     if parsed.value("cleanup", bool):
-        if not clean_up():
-            klog.info("There is nothing to remove")
-        return 0
+        return _clean_up(dry_run=parsed.value("dry-run", bool))
     klog.info("Version info", version=reported_version(version))
     return asyncio.run(_run_until_signal(Daemon(_setup(parsed, loaded, content))))
+
+
+def _clean_up(*, dry_run: bool) -> int:
+    if dry_run:
+        raise OperatorError("--cleanup removes, and --dry-run changes nothing: give one of them")
+    if not clean_up():
+        klog.info("There is nothing to remove")
+    return 0
 
 
 def _config_content(parsed: Parsed) -> bytes:
@@ -88,13 +96,14 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
     def dataplane(family: Family) -> Dataplane:
         if dry_run:
             return DryRun(mode)
+        if mode is Mode.IPTABLES:
+            return _iptables(family, loaded.config)
         if mode is not Mode.NFTABLES:
             raise OperatorError(
                 f"mode {mode.value}: this version does not program it yet; use nftables, or "
                 "--dry-run to see what it would do"
             )
-        settings = Settings(loaded.config.masquerade_bit, loaded.config.nftables.endpoint_counters)
-        return Nftables(family, settings, Nfnetlink(), guard)
+        return _nftables(family, loaded.config, guard)
 
     return Setup(
         config=loaded.config,
@@ -111,6 +120,25 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         # New rules first, then the old ones away: between them no connection finds neither.
         after_first_sync=None if dry_run else partial(remove_other_modes, mode),
     )
+
+
+def _nftables(family: Family, config: KubeProxyConfiguration, guard: Guard) -> Dataplane:
+    """One family of nftables mode, after asking the kernel whether it can do that."""
+    if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
+        check_release(os.uname().release)
+    kernel = Nfnetlink()
+    probe(kernel, Node(family))
+    settings = Settings(config.masquerade_bit, config.nftables.endpoint_counters)
+    return Nftables(family, settings, kernel, guard)
+
+
+def _iptables(family: Family, config: KubeProxyConfiguration) -> Dataplane:
+    from kubeproxy.dataplane.iptables.apply import Iptables  # noqa: PLC0415  # one mode a run
+    from kubeproxy.dataplane.iptables.apply import Settings as Tuning  # noqa: PLC0415
+    from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415
+
+    tuning = Tuning(config.masquerade_bit, config.sync_period.seconds)
+    return Iptables(family, tuning, Xtables(family))
 
 
 def _source(parsed: Parsed, loaded: Loaded, name: str) -> Source:

@@ -129,6 +129,16 @@ class Nfnetlink:
         if errors:
             raise Refused(what, *errors)
 
+    def rehearse(self, messages: Sequence[bytes]) -> None:
+        """Have the kernel check the messages, and change nothing; `Refused` says what is wrong."""
+        what = f"cannot rehearse {len(messages)} nftables messages"
+        self._send(batch(messages, rehearse=True), what)
+        answers, _ = self._receive()
+        errors = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
+        found = sorted((e for e in errors if e is not None), key=lambda error: error.index)
+        if found:
+            raise Refused(what, *found)
+
     def generation(self) -> int:
         """How many transactions this network namespace has seen, whoever made them."""
         return generation_in(self.get(NFT_MSG_GETGEN, NFPROTO_UNSPEC))

@@ -117,8 +117,12 @@ def request(kind: int, family: int, payload: bytes = b"", flags: int = 0) -> byt
     return encode(Message(kind, NLM_F_REQUEST | flags, 0, body))
 
 
-def batch(messages: Sequence[bytes], generation: int | None = None) -> bytearray:
+def batch(
+    messages: Sequence[bytes], generation: int | None = None, *, rehearse: bool = False
+) -> bytearray:
     """The messages as one transaction, ready to be sent in one piece.
+
+    A rehearsal has no end: the kernel checks all of it, and then forgets it.
 
     Message i gets the sequence number i + 1, so that a refusal says whom it is about; 0 is the
     batch. The last message asks for an answer: the kernel drops a batch that it cannot read
@@ -126,9 +130,10 @@ def batch(messages: Sequence[bytes], generation: int | None = None) -> bytearray
     when somebody else changed the rules since.
     """
     begin = _batch_begin(generation)
-    data = bytearray().join((begin, *messages, _bracket(NFNL_MSG_BATCH_END)))
+    end = b"" if rehearse else _bracket(NFNL_MSG_BATCH_END)
+    data = bytearray().join((begin, *messages, end))
     starts = list(accumulate(map(len, messages), initial=len(begin)))
-    for sequence, start in enumerate(starts, 1):
+    for sequence, start in enumerate(starts[: len(messages)] if rehearse else starts, 1):
         _U32.pack_into(data, start + _SEQUENCE_AT, sequence)
     flags_at = starts[max(len(messages) - 1, 0)] + _FLAGS_AT
     (flags,) = _U16.unpack_from(data, flags_at)

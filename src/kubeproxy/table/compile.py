@@ -81,6 +81,7 @@ def _compile_port(
         own_vips=node_ip is not None and any(contains(r, node_ip) for r in ranges or ()),
         serving=_serving(port, endpoints),
         balance=Balance(port.balance) if port.balance else vantage.balance,
+        endpoints=len(endpoints),
     )
 
 

@@ -92,6 +92,7 @@ class Entry(msgspec.Struct, frozen=True):
     `source_ranges` is None when everybody may use the load balancer's addresses; `own_vips` says
     that these addresses themselves are allowed sources, because this node is in a range.
     `serving` lists, for UDP, the endpoints to which a connection that exists may go on.
+    `endpoints` counts those of the service port, of any state and anywhere.
     """
 
     name: ServicePortName
@@ -107,6 +108,7 @@ class Entry(msgspec.Struct, frozen=True):
     own_vips: bool = False
     serving: tuple[Backend, ...] = ()
     balance: Balance = Balance.RANDOM
+    endpoints: int = 0
 
     @property
     def protocol(self) -> Protocol:

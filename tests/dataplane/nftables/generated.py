@@ -1,22 +1,24 @@
 """Clusters, nodes and packets of every kind, for properties of the dataplane."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from operator import add
+from typing import cast
 
-import msgspec
 from hypothesis import strategies as st
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.decode import convert
+from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import LOOPBACK, Mode, Node, PodCIDR, PodInterface
-from property.clusters import ADDRESSES, CLUSTER_IPS, Told, tellings
+from property.clusters import ADDRESSES, CLUSTER_IPS, Told, services, tellings
 from world import NODE_ADDRESSES, NODE_IP, node, prefix
 
-histories = st.lists(tellings(), min_size=8, max_size=24)
 families = st.sampled_from(Family)
 balances = st.sampled_from(Balance)
 
@@ -28,6 +30,74 @@ OUTSIDE = {
     Family.IPV6: ("2001:db8:ff::9", "2001:db8::7"),
 }
 ELSEWHERE = {Family.IPV4: "10.112.0.77", Family.IPV6: "fd12::77"}
+
+
+PORTS = [
+    {"name": name, "protocol": protocol, "port": port}
+    for name, port in (("", 8080), ("http", 8080), ("dns", 53))
+    for protocol in Protocol.__members__
+]
+
+
+@st.composite
+def _serving(draw: st.DrawFn, name: str, family: Family) -> Told:
+    """A slice with every port that a Service here can have: whoever is in it serves."""
+    endpoints = draw(st.lists(_endpoints(family), min_size=1, max_size=4))
+    document = {
+        "metadata": {
+            "namespace": "shop",
+            "name": name,
+            "labels": {"kubernetes.io/service-name": name[0]},
+        },
+        "addressType": family.value,
+        "ports": PORTS,
+        "endpoints": endpoints,
+    }
+    key = ObjectKey("shop", name)
+    return Kind.ENDPOINT_SLICE, key, convert(Kind.ENDPOINT_SLICE, document)
+
+
+def _endpoints(family: Family) -> st.SearchStrategy[dict[str, object]]:
+    addresses = st.sampled_from(ADDRESSES[family.value])
+    ready = {"ready": True}
+    draining = {"ready": False, "serving": True, "terminating": True}
+    return st.fixed_dictionaries(
+        {
+            "addresses": addresses.map(lambda address: [address]),
+            "nodeName": st.sampled_from(("kestrel", "heron", None)),
+            "conditions": st.sampled_from((ready, ready, ready, draining, {"ready": False})),
+        }
+    )
+
+
+@st.composite
+def _present(draw: st.DrawFn, name: str, family: Family) -> Told:
+    """A Service that is proxied in the family."""
+    document = draw(services(name))
+    cluster_ip = draw(st.sampled_from(CLUSTER_IPS[family.value]))
+    spec = dict(cast("Mapping[str, object]", document["spec"]))
+    spec |= {"clusterIP": cluster_ip, "clusterIPs": [cluster_ip], "ipFamilies": [family.value]}
+    spec["type"] = draw(st.sampled_from(("NodePort", "LoadBalancer")))
+    service = convert(Kind.SERVICE, {**document, "spec": spec})
+    return Kind.SERVICE, ObjectKey("shop", name), service
+
+
+def _members(family: Family) -> list[st.SearchStrategy[Told]]:
+    return [
+        *(_present(name, family) for name in "abc"),
+        *(_serving(name, family) for name in ("a-1", "a-2", "b-1", "c-1")),
+    ]
+
+
+def clusters(family: Family) -> st.SearchStrategy[list[Told]]:
+    """Services that have endpoints, and then some more events."""
+    members = st.tuples(*_members(family)).map(list)
+    return st.builds(add, members, st.lists(tellings(), max_size=4))
+
+
+def events(family: Family) -> st.SearchStrategy[list[Told]]:
+    """Services and endpoints that come, change and go."""
+    return st.lists(st.one_of(*_members(family), tellings()), min_size=1, max_size=12)
 
 
 @st.composite
@@ -82,9 +152,13 @@ def packets(table: Table, here: Node) -> Iterator[Packet]:
         for key in entry.keys()
         for address in ([key.address] if key.address else here.addresses)
     }
-    others = (ELSEWHERE[family], CLUSTER_IPS[family.value][0], NODE_IP[family])
-    destinations |= set(product(others, (Protocol.TCP, Protocol.UDP), (80, 443, 31080)))
-    destinations |= {(address, None, 0) for address in others}
+    cluster_ip = CLUSTER_IPS[family.value][0]
+    destinations |= {
+        (ELSEWHERE[family], Protocol.TCP, 80),
+        (cluster_ip, Protocol.UDP, 443),
+        (cluster_ip, None, 0),
+        (NODE_IP[family], Protocol.TCP, 31080),
+    }
     pods = (ADDRESSES[family.value][0], ADDRESSES[family.value][2])
     senders = [
         *((pod, "cni0") for pod in pods),
@@ -103,18 +177,22 @@ def sorted_(
     return sorted(destinations, key=lambda each: (each[0], each[1] or 0, each[2]))
 
 
-def has_two_minds(table: Table) -> set[str]:
-    """Addresses that one slice puts on this node and another does not: hairpin is then anyone's.
+def of_two_minds(table: Table) -> set[str]:
+    """Addresses of which the cluster contradicts itself, and decide() and the program differ.
 
-    The program has one set of endpoints that reach themselves, as upstream has; decide() asks the
-    service. Only a cluster that contradicts itself shows the difference.
+    An endpoint that one slice puts on this node and another does not: the program, as upstream's,
+    has one set of endpoints that reach themselves, where decide() asks the service. A cluster IP
+    that is also an external IP of another service: the program, as upstream's, treats all that
+    goes to the address as cluster-IP traffic.
     """
     local: dict[tuple[str, int, Protocol], set[bool]] = {}
+    kinds: dict[str, set[bool]] = {}
     for entry in table.entries.values():
         for backend in (*entry.cluster, *entry.local):
             key = (backend.address, backend.port, entry.protocol)
             local.setdefault(key, set()).add(backend.local)
-    return {address for (address, _, _), minds in local.items() if len(minds) > 1}
-
-
-__all__ = ["balances", "families", "histories", "last_table", "msgspec", "nodes", "packets"]
+        for frontend in map(entry.find, entry.keys()):
+            assert frontend is not None
+            kinds.setdefault(frontend.address, set()).add(frontend.kind.external)
+    endpoints = {address for (address, _, _), minds in local.items() if len(minds) > 1}
+    return endpoints | {address for address, minds in kinds.items() if len(minds) > 1}

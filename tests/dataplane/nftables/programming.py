@@ -98,5 +98,3 @@ def table_with(*entries: Entry, family: Family = Family.IPV4) -> Table:
         table.put(entry)
     return table
 
-
-__all__ = ["MARK", "Program", "Rig", "filled", "table_with", "with_node"]

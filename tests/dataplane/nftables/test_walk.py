@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import table.test_worked_cases as worked
-from dataplane.nftables.generated import balances, families, has_two_minds, histories, last_table, nodes, packets
+from dataplane.nftables.generated import balances, families, of_two_minds, clusters, last_table, nodes, packets
 from dataplane.nftables.programming import filled
 from dataplane.nftables.walk import End, Fate, Machine, outcomes
 from kubeproxy.inet import Family
 from kubeproxy.table.decide import Action, Packet, Verdict, decide
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import Mode, Node
-from property.clusters import Told
 from table.test_worked_cases import *  # noqa: F403  # its tests are run again, with both eyes
 
 ENDS = {
@@ -58,15 +57,15 @@ def _walk_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(max_examples=60)
-@given(st.data(), families, histories, balances)
+@given(st.data(), families, balances)
 def test_every_packet_of_every_cluster_is_treated_as_decide_says(
-    data: st.DataObject, family: Family, history: list[Told], balance: Balance
+    data: st.DataObject, family: Family, balance: Balance
 ) -> None:
     node = data.draw(nodes(family))
-    table = last_table(history, family, balance)
+    table = last_table(data.draw(clusters(family)), family, balance)
     machine = filled(table, node).machine()
-    undecided = has_two_minds(table)
+    undecided = of_two_minds(table)
     for packet in packets(table, node):
-        if packet.source not in undecided:
+        if undecided.isdisjoint({packet.source, packet.destination}):
             verdict = decide(packet, table, node, Mode.NFTABLES)
             assert expected(verdict) == walked(machine, packet), packet

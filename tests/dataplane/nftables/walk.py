@@ -81,7 +81,8 @@ class Fate(msgspec.Struct, frozen=True):
 class Machine(msgspec.Struct, frozen=True):
     """A kernel: the rules, the elements of its sets, and the node that it runs on."""
 
-    program: Program
+    sets: Mapping[str, Set]
+    counters: tuple[str, ...]
     chains: Mapping[str, Chain]
     elements: Elements
     node: Node
@@ -89,7 +90,9 @@ class Machine(msgspec.Struct, frozen=True):
 
 def machine(program: Program, choices: Iterable[Chain], elements: Elements, node: Node) -> Machine:
     """The kernel of a node with the program, the chains of choices, and the elements."""
-    return Machine(program, {c.name: c for c in (*program.chains, *choices)}, elements, node)
+    chains = {chain.name: chain for chain in (*program.chains, *choices)}
+    sets = {set_.name: set_ for set_ in program.sets}
+    return Machine(sets, program.counters, chains, elements, node)
 
 
 class Undecided(Exception):
@@ -178,15 +181,22 @@ def _path(walk: Walk, *, sent_here: bool) -> End:
 def _hook(walk: Walk, name: str, types: tuple[str, ...] = ("filter", "nat")) -> End | None:
     """Through the chains of a hook by priority; None lets the packet go on."""
     placed = [
-        (chain.hook.priority, chain)
-        for chain in walk.machine.program.chains
+        (chain.hook.priority, chain.hook, chain)
+        for chain in walk.machine.chains.values()
         if chain.hook is not None and chain.hook.hook == name and chain.hook.type in types
     ]
-    for _, chain in sorted(placed, key=lambda pair: pair[0]):
+    for _, hook, chain in sorted(placed, key=lambda each: each[0]):
+        if hook.type == "nat" and _is_done(walk, hook.hook):
+            continue
         end = _chain(walk, chain.name)
         if end in {End.DROP, End.REJECT}:
             return end
     return None
+
+
+def _is_done(walk: Walk, hook: str) -> bool:
+    """Whether the address that the nat chains of a hook rewrite is rewritten: once is enough."""
+    return walk.masqueraded if hook == "postrouting" else walk.translated
 
 
 def _chain(walk: Walk, name: str) -> End | None:
@@ -257,7 +267,7 @@ def _key(walk: Walk, key: Key) -> bytes:
 
 def _find(walk: Walk, name: str, key: bytes) -> bytes | None:
     """The tail of the element that a key leads to; None when there is none."""
-    (set_,) = (each for each in walk.machine.program.sets if each.name == name)
+    set_ = walk.machine.sets[name]
     held = walk.machine.elements.get(name, {})
     if set_.interval:
         return b"" if _in_ranges(set_, held, key) else None
@@ -387,7 +397,7 @@ def _reject(_: Reject, walk: Walk) -> Result:
 
 @do.register
 def _count(statement: CountIn, walk: Walk) -> Result:
-    return statement.counter in walk.machine.program.counters
+    return statement.counter in walk.machine.counters
 
 
 @do.register

@@ -22,7 +22,7 @@ from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.inet import Prefix, Protocol, pack
 from kubeproxy.netlink.attribute import attribute, nested, u32
-from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
+from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 
 ElementKey = tuple[str, bytes]
@@ -140,9 +140,17 @@ def remember_of(placed: Placed, frontend: Frontend) -> Remember | None:
     return Remember(node_port, local, entry.affinity_seconds)
 
 
+def served(entry: Entry) -> Iterable[Frontend]:
+    """The frontends, one for each destination: the strictest, as `Entry.find` has it."""
+    found: dict[tuple[str, int], Frontend] = {}
+    for frontend in sorted(entry.frontends, key=lambda each: PRECEDENCE[each.kind]):
+        found.setdefault((frontend.address, frontend.port), frontend)
+    return found.values()
+
+
 def choices(placed: Placed) -> Iterator[Choice]:
     """The choices that an entry's frontends lead to."""
-    for frontend in placed.entry.frontends:
+    for frontend in served(placed.entry):
         choice = choice_of(placed, frontend)
         if choice is not None:
             yield choice
@@ -157,7 +165,7 @@ def choices(placed: Placed) -> Iterator[Choice]:
 def entry_elements(placed: Placed, node: Node) -> Elements:
     """All elements that belong to one entry alone."""
     found: Elements = {}
-    for frontend in placed.entry.frontends:
+    for frontend in served(placed.entry):
         _frontend_elements(placed, frontend, found)
     if node.localhost_gate:
         found.update(_localhost(placed.entry, node))

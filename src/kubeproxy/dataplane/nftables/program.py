@@ -178,6 +178,7 @@ def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
     localhost = ((jump("localhost-check"),),) if node.localhost_gate else ()
     remember: Rule = (IsNew(), IsTranslated(), jump("remember"))
     nat = _mark_cluster_ip_traffic(node, headers)
+    late = _once_more(node, headers)
     return (
         Chain(
             "filter-prerouting-pre-dnat",
@@ -215,7 +216,25 @@ def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
             _hook("filter", "postrouting", 90, "srcnat - 10"),
         ),
         Chain("nat-prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
+        Chain("nat-prerouting-late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
         Chain("nat-output", nat, _hook("nat", "output", -100, "-100")),
+        Chain("nat-output-late", late, _hook("nat", "output", -90, "-90")),
+    )
+
+
+def _once_more(node: Node, headers: Headers) -> tuple[Rule, ...]:
+    """For packets that were on their way through the rules when a transaction took effect.
+
+    A packet goes on through the rules of before, but sees the elements of after: it may be led
+    to a place in a list that is gone. It is not translated then, and would be refused; so whoever
+    is not translated looks once more.
+    """
+    *mark, _ = _mark_cluster_ip_traffic(node, headers)
+    to_node_port = InSet((headers.daddr,), NODEPORT_IPS)
+    return (
+        *mark,
+        (VerdictMap((headers.daddr, L4PROTO, DPORT), SERVICE_IPS),),
+        (to_node_port, VerdictMap((L4PROTO, DPORT), SERVICE_NODEPORTS)),
     )
 
 

@@ -1,0 +1,152 @@
+"""Makes the kernel's rules those of the update, with one `iptables-restore` a sync.
+
+A partial sync writes the top-level rules of all services and the chains of those that changed; a
+full one also sees to the jumps from the kernel's own chains, and deletes chains that nobody uses.
+Each table is replaced as a whole or not at all, so a sync that fails leaves the rules of before.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from kubeproxy import klog
+from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.iptables.names import CANARY
+from kubeproxy.dataplane.iptables.parse import Found, found_chains
+from kubeproxy.dataplane.iptables.render import JUMPS, Written, restore_text
+from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, serves_localhost, setup_of
+from kubeproxy.dataplane.iptables.state import Kept, difference, everything
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfacct import ensure_counters
+from kubeproxy.kernel.sysctl import ensure_sysctl, read_sysctl
+from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.table.node import Node
+
+_CANARY_TABLES = ("mangle", "nat", "filter")
+_BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal"
+_ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
+_SETTLE_SECONDS = 5.0
+_SETTLE_POLL = 0.1
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How the operator set iptables mode up; the period is how often the canaries are visited."""
+
+    masquerade_bit: int = 14
+    monitor_period: float = 30.0
+
+
+class Iptables:
+    """One family of iptables mode."""
+
+    def __init__(self, family: Family, settings: Settings, programs: Xtables) -> None:
+        self._family = family
+        self._settings = settings
+        self._programs = programs
+        self._options: Options | None = None
+        self._kept: Kept | None = None
+        self._routes_localnet = False
+
+    async def apply(self, update: Update) -> SyncReport:
+        """Make the kernel as the update says; the programs take their time, in a thread."""
+        return await asyncio.to_thread(self._sync, update)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    def _sync(self, update: Update) -> SyncReport:
+        kept, self._kept = self._kept, None  # not known any more, should anything fail
+        options = self._options
+        if kept is None or options is None or update.full:
+            kept, options = None, self._prepare()
+        setup = setup_of(update.node, options)
+        if kept is None or kept.setup != setup:
+            kept, written = everything(update.table, setup, self._found())
+        else:
+            written = difference(kept, update.table, update.changes)
+        count = self._write(update.node, options, written)
+        self._kept, self._options = kept, options
+        self._route_localnet(update.node)
+        return SyncReport(written=count)
+
+    def _prepare(self) -> Options:
+        """See to what a restore does not write: jumps and counters."""
+        for jump in JUMPS:
+            self._programs.ensure_chain(jump.table, jump.target)
+            self._programs.ensure_rule(jump.table, jump.chain, jump.words)
+        # Read once: the rules of both families follow what holds when the proxy starts.
+        drops_invalid = (
+            self._options.drops_invalid if self._options else not read_sysctl(_BE_LIBERAL)
+        )
+        return Options(self._settings.masquerade_bit, drops_invalid, self._counters())
+
+    def _counters(self) -> frozenset[str]:
+        try:
+            failed = ensure_counters(COUNTERS)
+        except KernelError as error:
+            failed = dict.fromkeys(COUNTERS, str(error))
+        for counter, reason in failed.items():
+            klog.info("Rules do not count", v=2, counter=counter, err=reason)
+        return frozenset(COUNTERS) - failed.keys()
+
+    def _found(self) -> Found:
+        try:
+            return found_chains(self._programs.save("nat"))
+        except KernelError as error:
+            klog.error("Chains that nobody uses remain until the next full sync", err=error)
+            return Found()
+
+    def _write(self, node: Node, options: Options, written: Written) -> int:
+        """Have the rules restored; how many lines that were."""
+        text = restore_text(node, options, written)
+        self._programs.restore(text)
+        return text.count("\n")
+
+    def _route_localnet(self, node: Node) -> None:
+        """Let packets from 127.0.0.1 out, once the rule that keeps others from there is in."""
+        if self._routes_localnet or not serves_localhost(node):
+            return
+        try:
+            if ensure_sysctl(_ROUTE_LOCALNET, 1):
+                klog.info(
+                    "Setting route_localnet=1 to allow node-ports on localhost; to change this"
+                    " either disable iptables.localhostNodePorts (--iptables-localhost-nodeports)"
+                    " or set nodePortAddresses (--nodeport-addresses) to filter loopback addresses"
+                )
+        except KernelError as error:
+            klog.error("Node ports cannot be served on 127.0.0.1, will try again", err=error)
+        else:
+            self._routes_localnet = True
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` when somebody flushed the tables: chains of no use tell, by being gone."""
+        while True:
+            try:
+                await asyncio.to_thread(self._place_canaries)
+                while await self._canaries() == len(_CANARY_TABLES):  # noqa: ASYNC110  # nobody tells
+                    await asyncio.sleep(self._settings.monitor_period)
+                await self._wait_settled()
+            except KernelError as error:
+                klog.error("Cannot tell whether the rules are still there", err=error)
+                await asyncio.sleep(self._settings.monitor_period)
+            else:
+                lost()
+
+    def _place_canaries(self) -> None:
+        for table in _CANARY_TABLES:
+            self._programs.ensure_chain(table, CANARY)
+
+    async def _canaries(self) -> int:
+        """How many canaries are alive."""
+        return await asyncio.to_thread(
+            lambda: sum(self._programs.has_chain(table, CANARY) for table in _CANARY_TABLES)
+        )
+
+    async def _wait_settled(self) -> None:
+        """Give whoever flushes one table after the other time to get done."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SETTLE_SECONDS
+        while await self._canaries() and loop.time() < deadline:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(_SETTLE_POLL)

@@ -1,0 +1,166 @@
+"""The rules of all services and of the node -> the text for `iptables-restore --noflush`.
+
+A chain that is named is emptied or made; one that is not named stays as it is. So a sync names the
+top-level chains, which it writes in full, and the chains of the services that changed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from kubeproxy.dataplane.iptables import names
+from kubeproxy.dataplane.iptables.rules import TopRules
+from kubeproxy.dataplane.iptables.setup import (
+    INVALID_COUNTER,
+    Options,
+    node_port_destinations,
+    serves_localhost,
+)
+from kubeproxy.table.node import Node
+
+_FILTER_CHAINS = (
+    names.SERVICES,
+    names.EXTERNAL_SERVICES,
+    names.FORWARD,
+    names.NODE_PORTS,
+    names.PROXY_FIREWALL,
+)
+_NAT_CHAINS = (names.SERVICES, names.NODE_PORTS, names.POSTROUTING, names.MARK_MASQ)
+
+NO_STALE: frozenset[str] = frozenset()
+
+
+class Jump(msgspec.Struct, frozen=True):
+    """A rule in a chain of the kernel's own that leads to one of ours."""
+
+    table: str
+    chain: str
+    target: str
+    comment: str = ""
+    new_only: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The rule, as arguments of `iptables`."""
+        state = ("-m", "conntrack", "--ctstate", "NEW") if self.new_only else ()
+        comment = ("-m", "comment", "--comment", self.comment) if self.comment else ()
+        return (*state, *comment, "-j", self.target)
+
+
+_EXTERNAL = "kubernetes externally-visible service portals"
+_PORTALS = "kubernetes service portals"
+_BALANCER = "kubernetes load balancer firewall"
+
+# Each is put in front of those before it, so that the last is what a packet meets first.
+JUMPS = (
+    Jump("filter", "INPUT", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
+    Jump("filter", "FORWARD", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
+    Jump("filter", "INPUT", names.NODE_PORTS, "kubernetes health check service ports"),
+    Jump("filter", "FORWARD", names.SERVICES, _PORTALS, new_only=True),
+    Jump("filter", "OUTPUT", names.SERVICES, _PORTALS, new_only=True),
+    Jump("filter", "FORWARD", names.FORWARD, "kubernetes forwarding rules"),
+    Jump("filter", "INPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    Jump("filter", "OUTPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    Jump("filter", "FORWARD", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    Jump("nat", "OUTPUT", names.SERVICES, _PORTALS),
+    Jump("nat", "PREROUTING", names.SERVICES, _PORTALS),
+    Jump("nat", "POSTROUTING", names.POSTROUTING, "kubernetes postrouting rules"),
+    Jump("filter", "INPUT", names.FIREWALL),
+    Jump("filter", "OUTPUT", names.FIREWALL),
+)
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """Chains that nobody uses any more: to be deleted, or only emptied."""
+
+    delete: Collection[str] = NO_STALE
+    empty: Collection[str] = NO_STALE
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The services' part of a sync: rules of all of them, chains of those that changed."""
+
+    tops: Iterable[TopRules]
+    chains: Mapping[str, str]
+    stale: Stale = Stale()
+
+
+def restore_text(node: Node, options: Options, written: Written) -> str:
+    """What a sync writes: the filter table, then the nat table."""
+    tops = tuple(written.tops)
+    return "".join(
+        (
+            "*filter\n",
+            *_chain_lines(_FILTER_CHAINS),
+            *_martian_guard(node),
+            *(top.filter for top in tops),
+            *_forward_rules(options),
+            "COMMIT\n*nat\n",
+            *_chain_lines(_NAT_CHAINS),
+            *_chain_lines(written.chains),
+            *_chain_lines(sorted({*written.stale.delete, *written.stale.empty})),
+            *_masquerade_rules(options.mark),
+            *(top.nat for top in tops),
+            *written.chains.values(),
+            *(f"-X {chain}\n" for chain in sorted(written.stale.delete)),
+            *_node_port_rules(node),
+            "COMMIT\n",
+        )
+    )
+
+
+def _chain_lines(chains: Iterable[str]) -> Iterable[str]:
+    return (f":{chain} - [0:0]\n" for chain in chains)
+
+
+def _martian_guard(node: Node) -> tuple[str, ...]:
+    """Keep others from 127.0.0.0/8, which route_localnet opens. The kubelet writes the same."""
+    if not serves_localhost(node):
+        return ()
+    return (
+        f":{names.FIREWALL} - [0:0]\n",
+        (
+            f'-A {names.FIREWALL} -m comment --comment "block incoming localnet connections"'
+            " -d 127.0.0.0/8 ! -s 127.0.0.0/8"
+            " -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
+        ),
+    )
+
+
+def _forward_rules(options: Options) -> tuple[str, ...]:
+    mark = options.mark
+    invalid = f"-A {names.FORWARD} -m conntrack --ctstate INVALID"
+    if INVALID_COUNTER in options.counters:
+        invalid += f" -m nfacct --nfacct-name {INVALID_COUNTER}"
+    return (
+        *((f"{invalid} -j DROP\n",) if options.drops_invalid else ()),
+        (
+            f'-A {names.FORWARD} -m comment --comment "kubernetes forwarding rules"'
+            f" -m mark --mark {mark}/{mark} -j ACCEPT\n"
+        ),
+        (
+            f'-A {names.FORWARD} -m comment --comment "kubernetes forwarding conntrack rule"'
+            " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
+        ),
+    )
+
+
+def _masquerade_rules(mark: str) -> tuple[str, ...]:
+    return (
+        f"-A {names.POSTROUTING} -m mark ! --mark {mark}/{mark} -j RETURN\n",
+        f"-A {names.POSTROUTING} -j MARK --xor-mark {mark}\n",
+        (
+            f"-A {names.POSTROUTING} -m comment"
+            ' --comment "kubernetes service traffic requiring SNAT"'
+            " -j MASQUERADE --random-fully\n"
+        ),
+        f"-A {names.MARK_MASQ} -j MARK --or-mark {mark}\n",
+    )
+
+
+def _node_port_rules(node: Node) -> Iterable[str]:
+    return (
+        f'-A {names.SERVICES} -m comment --comment "kubernetes service nodeports; NOTE: this must'
+        f' be the last rule in this chain" {destination} -j {names.NODE_PORTS}\n'
+        for destination in node_port_destinations(node)
+    )

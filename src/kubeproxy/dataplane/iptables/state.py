@@ -1,0 +1,92 @@
+"""What was written last, and what the next sync has to write.
+
+Top-level rules of a service port are rendered once and kept until it changes. Of its chains only
+the names matter afterwards, and they follow from the entry.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+import msgspec
+
+from kubeproxy.dataplane.iptables.parse import Found
+from kubeproxy.dataplane.iptables.render import Stale, Written
+from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, top_rules
+from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER, Setup
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import Entry, ServiceName, ServicePortName, Table
+
+
+class Kept(msgspec.Struct):
+    """The top-level rules of every service port, in the order of the names."""
+
+    setup: Setup
+    tops: dict[ServicePortName, TopRules] = {}
+    order: list[ServicePortName] = []
+
+    def put(self, name: ServicePortName, top: TopRules) -> None:
+        """Add the rules of a service port, or replace them."""
+        if name not in self.tops:
+            insort(self.order, name)
+        self.tops[name] = top
+
+    def drop(self, name: ServicePortName) -> None:
+        """Forget a service port."""
+        if self.tops.pop(name, None) is not None:
+            del self.order[bisect_left(self.order, name)]
+
+    def ordered(self) -> Iterable[TopRules]:
+        """The rules, in the order of the names."""
+        return map(self.tops.__getitem__, self.order)
+
+
+def is_large(table: Table) -> bool:
+    """Whether the cluster is so large that rules of endpoints get no comments."""
+    return sum(entry.endpoints for entry in table.entries.values()) > LARGE_CLUSTER
+
+
+def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]:
+    """Write all; of the chains that were found, those that nobody uses are stale."""
+    kept = Kept(setup, order=sorted(table.entries))
+    brief = is_large(table)
+    chains: dict[str, str] = {}
+    for name in kept.order:
+        entry = table.entries[name]
+        kept.tops[name] = _top(entry, table, setup)
+        chains.update(chain_rules(entry, setup, brief=brief))
+    unused = found.chains - chains.keys()
+    stale = Stale(delete=unused - found.held, empty=unused & found.held)
+    return kept, Written(kept.ordered(), chains, stale)
+
+
+def difference(kept: Kept, table: Table, changes: Changes) -> Written:
+    """Write what the changes need. `kept` is then as the table is."""
+    setup, brief = kept.setup, is_large(table)
+    chains: dict[str, str] = {}
+    before: set[str] = set()
+    for entry in changes.removed:
+        before.update(chain_rules(entry, setup))
+        kept.drop(entry.name)
+    for old, _ in changes.changed:
+        before.update(chain_rules(old, setup))
+    for entry in sorted((*changes.added, *(new for _, new in changes.changed)), key=_name):
+        kept.put(entry.name, _top(entry, table, setup))
+        chains.update(chain_rules(entry, setup, brief=brief))
+    if changes.health_checks:
+        for name in kept.order:
+            if _service(name) in changes.health_checks:
+                kept.put(name, _top(table.entries[name], table, setup))
+    return Written(kept.ordered(), chains, Stale(delete=before - chains.keys()))
+
+
+def _top(entry: Entry, table: Table, setup: Setup) -> TopRules:
+    check = table.health_checks.get(_service(entry.name))
+    return top_rules(entry, setup, check.port if check else 0)
+
+
+def _service(name: ServicePortName) -> ServiceName:
+    return ServiceName(name.namespace, name.service)
+
+
+def _name(entry: Entry) -> ServicePortName:
+    return entry.name

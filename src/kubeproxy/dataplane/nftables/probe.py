@@ -1,0 +1,94 @@
+"""Asks the kernel at the start whether it can do all that the program may need."""
+
+import msgspec
+
+from kubeproxy.dataplane.nftables.batch import program_messages, rule_messages
+from kubeproxy.dataplane.nftables.choices import (
+    External,
+    Pick,
+    Remember,
+    Split,
+    chain_of,
+    in_order,
+    with_parts,
+)
+from kubeproxy.dataplane.nftables.encode import new_chain
+from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.render import rule_text
+from kubeproxy.errors import KernelError
+from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
+from kubeproxy.netlink.nfnetlink import WHOLE_BATCH
+from kubeproxy.table.entries import Balance
+from kubeproxy.table.node import Node
+
+PROBE_TABLE = "kube-proxy-probe"
+OLDEST_KERNEL = (5, 13)
+
+
+class KernelTooOldError(KernelError):
+    """This kernel cannot do what nftables mode needs."""
+
+
+def check_release(release: str) -> None:
+    """Refuse kernels in which nftables mode is known not to work."""
+    numbers = release.split("-", maxsplit=1)[0].split(".")[:2]
+    known = all(number.isdigit() for number in numbers) and len(numbers) == 2
+    if known and (int(numbers[0]), int(numbers[1])) < OLDEST_KERNEL:
+        raise KernelTooOldError(
+            f"kube-proxy in nftables mode requires kernel 5.13 or later, this is {release}; use "
+            "another mode, or set KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK to try anyway"
+        )
+
+
+def probe(kernel: Nfnetlink, node: Node) -> None:
+    """Rehearse a program with every kind of statement; nothing is written.
+
+    The error names the first statement that the kernel refuses. Without privileges, or without
+    nf_tables, it says that.
+    """
+    kernel.generation()
+    wanted = msgspec.structs.replace(program(node, masquerade_mark(14)), table=PROBE_TABLE)
+    chains = [chain_of(choice, node) for choice in in_order(with_parts(_EVERY_CHOICE))]
+    messages = [
+        *program_messages(wanted),
+        *(new_chain(wanted, chain) for chain in chains),
+        *rule_messages(wanted, chains),
+    ]
+    try:
+        kernel.rehearse(messages)
+    except Refused as error:
+        first = error.errors[0]
+        if first.index == WHOLE_BATCH:
+            raise
+        what = _descriptions(wanted, chains)[first.index]
+        raise KernelTooOldError(
+            f"the kernel cannot do what nftables mode needs: it refuses {what} ({error}); "
+            "load the missing nft_* module, use a newer kernel, or choose another proxy mode"
+        ) from error
+
+
+_PICK = Pick(node_port=False, local=False, count=2, sticky=True)
+_EVERY_CHOICE = (
+    External(_PICK),
+    Split(_PICK, msgspec.structs.replace(_PICK, local=True)),
+    Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
+    Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
+    Remember(node_port=False, local=None, seconds=10800),
+)
+
+
+def _descriptions(wanted: Program, chains: list[Chain]) -> list[str]:
+    """What each message of the rehearsal makes, in its order."""
+
+    def of_chains(group: tuple[Chain, ...]) -> list[str]:
+        rules = [f"the rule {rule_text(rule)!r}" for chain in group for rule in chain.rules]
+        return [f"the chain {chain.name}" for chain in group] + rules
+
+    return [
+        f"the table {wanted.table}",
+        *(f"the counter {name}" for name in wanted.counters),
+        *(f"the set {set_.name}" for set_ in wanted.sets),
+        *of_chains(wanted.chains),
+        *of_chains(tuple(chains)),
+    ]

@@ -1,0 +1,119 @@
+"""Somebody else changes our tables: the daemon notices and puts them right, at once."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kubeproxy.inet import Family
+from lab.calls import Calls
+from lab.deploy import mall
+from lab.generations import Generations
+from lab.listing import KEYWORD, Blocks, blocks, list_table
+from lab.network import Network
+from lab.plan import cluster_ip
+from lab.stage import Lab
+
+SLOWEST = 1.0
+"""Seconds until the kernel is right again; on a machine that has time it is a hundredth."""
+
+
+@pytest.fixture
+def running(lab: Lab) -> Lab:
+    lab.run(documents=mall())
+    return lab
+
+
+def rules(network: Network) -> dict[Family, Blocks]:
+    return {family: blocks(list_table(network.node, family)) for family in Family}
+
+
+def repaired(network: Network, wanted: dict[Family, Blocks], generations: Generations) -> float:
+    """Wait until the rules are as they should be; how long the daemon took for it."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            if rules(network) == wanted:
+                break
+        except AssertionError:  # there is no table
+            pass
+        assert time.monotonic() < deadline, "the rules are not put right"
+    return generations.seen[-1].at - generations.by("nft")[0].at
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param("flush table {ip} kube-proxy", id="rules-flushed"),
+        pytest.param("delete table {ip} kube-proxy", id="table-deleted"),
+        pytest.param("flush ruleset", id="everything-flushed"),
+        pytest.param("flush map {ip} kube-proxy service-ips", id="map-flushed"),
+        pytest.param("flush set {ip} kube-proxy firewall-allow", id="set-of-ranges-flushed"),
+        pytest.param(
+            "delete element {ip} kube-proxy service-ips {{ {vip} . tcp . 80 }}",
+            id="frontend-deleted",
+        ),
+        pytest.param(
+            "delete element {ip} kube-proxy service-endpoints {{ {vip} . tcp . 80 . 0 }}",
+            id="endpoint-deleted",
+        ),
+        pytest.param(
+            "add element {ip} kube-proxy service-ips {{ {vip} . tcp . 81 : drop }}",
+            id="frontend-added",
+        ),
+        pytest.param("insert rule {ip} kube-proxy services drop", id="rule-inserted"),
+        pytest.param("add rule {ip} kube-proxy pick-2 accept", id="rule-added-to-a-choice"),
+        pytest.param("flush chain {ip} kube-proxy services", id="chain-flushed"),
+        pytest.param("delete chain {ip} kube-proxy filter-input", id="base-chain-deleted"),
+        pytest.param("add chain {ip} kube-proxy guest", id="chain-added"),
+        pytest.param("add set {ip} kube-proxy guests {{ type mark; }}", id="set-added"),
+        pytest.param("chain {ip} kube-proxy filter-input {{ policy drop; }}", id="policy-changed"),
+        pytest.param("table {ip} kube-proxy {{ flags dormant; }}", id="table-put-to-sleep"),
+    ],
+)
+def test_a_change_of_others_is_undone(running: Lab, family: Family, script: str) -> None:
+    network = running.network
+    wanted = rules(network)
+    text = script.format(ip=KEYWORD[family], vip=cluster_ip(21, family))
+    with Generations(network.node) as generations:
+        network.node.run(["nft", text])
+        took = repaired(network, wanted, generations)
+    print(f"{text}: right again after {1000 * took:.1f} ms")  # noqa: T201  # shown by -rP
+    assert took < SLOWEST
+    running.rules()
+
+
+def test_flushes_in_a_row(running: Lab) -> None:
+    """Calls that come while there are no rules go astray; those after the repair do not."""
+    network = running.network
+    wanted = rules(network)
+    with Calls(network, "P", [(cluster_ip(21), 80)]) as calls:
+        for _ in range(20):
+            with Generations(network.node) as generations:
+                network.node.run(["nft", "flush", "ruleset"])
+                assert repaired(network, wanted, generations) < SLOWEST
+            calls.so_far()
+            time.sleep(0.01)
+            afterwards = calls.so_far()
+            assert afterwards.failed == 0
+            assert {"10.64.3.11 8080", "10.65.7.21 8080"} >= afterwards.by.keys()
+
+
+def test_changes_elsewhere_are_nobodys_business(running: Lab) -> None:
+    node = running.network.node
+    running.put(*mall())
+    with Generations(node) as generations:
+        node.run(["nft", "add table ip theirs"])
+        node.run(["nft", "add chain ip theirs kube-proxy"])
+        node.run(["nft", "add table inet kube-proxy"])
+        for number in range(50):
+            node.run(["nft", f"add rule ip theirs kube-proxy tcp dport {number} accept"])
+        node.run(["nft", "delete table ip theirs"])
+        node.run(["nft", "delete table inet kube-proxy"])
+        running.put(*mall())
+    ours = [each for each in generations.seen if each.by != "nft"]
+    assert len(generations.by("nft")) == 55
+    # Both families have written the put at the end, and nothing else.
+    assert len(ours) == 2
+    assert ours[0].generation > generations.by("nft")[-1].generation
