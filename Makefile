@@ -23,7 +23,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 .PHONY: demo
 demo: venv  ## the proxy at work, live, in a throw-away network: no root, no cluster
-	@scripts/debian-packages nftables iproute2 util-linux
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v ip >/dev/null && command -v nft >/dev/null \
+		&& command -v setpriv >/dev/null || scripts/debian-packages iproute2 nftables util-linux
 	@PYTHONPATH=tests $(BIN)/python -m demo
 
 .PHONY: check

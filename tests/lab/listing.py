@@ -14,6 +14,7 @@ KEYWORD = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 _ELEMENTS = re.compile(r"elements = \{(.*?)\}", re.DOTALL)
 _COUNTS = re.compile(r"packets \d+ bytes \d+")
 _BLOCK = re.compile(r"^\t(\w+ [\w-]+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_TABLE_LINE = re.compile(r"^\t(comment .*|flags .*)$", re.MULTILINE)
 _PLACE = re.compile(r" \. \d+( counter packets 0 bytes 0)? : (?=[0-9a-f.:]+ \. \d+$)")
 _NUMBER = re.compile(r" : [0-9a-f]+:[0-9a-f]+$")
 # One for each way of choosing that was ever in use: they may outlive their last user.
@@ -44,7 +45,7 @@ def blocks(text: str) -> Blocks:
 
     Places in lists and the numbers of services depend on what was before: they are left out.
     """
-    found: dict[str, frozenset[str]] = {}
+    found = {"table": frozenset(_TABLE_LINE.findall(text))}
     for head, body in _BLOCK.findall(normal(text)):
         lines = (line.strip(" \t}") for line in body.splitlines())
         found[head] = frozenset(_NUMBER.sub("", _PLACE.sub(" : ", line)) for line in lines)

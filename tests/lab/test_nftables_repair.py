@@ -1,7 +1,6 @@
 """Somebody else changes our tables: the daemon notices and puts them right, at once."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -38,6 +37,7 @@ def repaired(network: Network, wanted: dict[Family, Blocks], generations: Genera
         except AssertionError:  # there is no table
             pass
         assert time.monotonic() < deadline, "the rules are not put right"
+        time.sleep(0.005)
     return generations.seen[-1].at - generations.by("nft")[0].at
 
 

@@ -1,7 +1,7 @@
 """Clusters, nodes and packets of every kind, for properties of the dataplane."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from operator import add
 from typing import cast
 
@@ -143,38 +143,34 @@ def last_table(
     return table
 
 
+Destination = tuple[str, Protocol | None, int]
+
+
 def packets(table: Table, here: Node) -> Iterator[Packet]:
     """First packets from everywhere to all that the table knows, and to some that it does not."""
     family = here.family
-    destinations = {
-        (address, key.protocol, key.port)
-        for entry in table.entries.values()
-        for key in entry.keys()
-        for address in ([key.address] if key.address else here.addresses)
-    }
     cluster_ip = CLUSTER_IPS[family.value][0]
-    destinations |= {
+    destinations: set[Destination] = {
         (ELSEWHERE[family], Protocol.TCP, 80),
         (cluster_ip, Protocol.UDP, 443),
         (cluster_ip, None, 0),
         (NODE_IP[family], Protocol.TCP, 31080),
     }
+    for address, protocol, port in chain(*(each.keys() for each in table.entries.values())):
+        dialled = [address] if address else here.addresses
+        destinations.update((each, protocol, port) for each in dialled)
     pods = (ADDRESSES[family.value][0], ADDRESSES[family.value][2])
     senders = [
         *((pod, "cni0") for pod in pods),
         *((outsider, "eth0") for outsider in OUTSIDE[family]),
         (NODE_IP[family], ""),
     ]
-    for (source, interface), (address, protocol, port) in product(senders, sorted_(destinations)):
-        if here.is_loopback(address) and not here.is_own(source):
+    for (source, interface), (to, protocol_, port) in product(
+        senders, sorted(destinations, key=str)
+    ):
+        if here.is_loopback(to) and not here.is_own(source):
             continue  # the kernel drops what comes to a loopback address from outside
-        yield Packet(source, address, protocol, port, interface)
-
-
-def sorted_(
-    destinations: set[tuple[str, Protocol | None, int]],
-) -> list[tuple[str, Protocol | None, int]]:
-    return sorted(destinations, key=lambda each: (each[0], each[1] or 0, each[2]))
+        yield Packet(source, to, protocol_, port, interface)
 
 
 def of_two_minds(table: Table) -> set[str]:

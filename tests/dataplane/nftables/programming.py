@@ -11,7 +11,7 @@ from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_me
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.elements import choices
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
-from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.language import Chain
 from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.inet import Family
@@ -97,4 +97,3 @@ def table_with(*entries: Entry, family: Family = Family.IPV4) -> Table:
     for entry in entries:
         table.put(entry)
     return table
-

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import table.test_worked_cases as worked
-from dataplane.nftables.generated import balances, families, of_two_minds, clusters, last_table, nodes, packets
+from dataplane.nftables.generated import (
+    balances,
+    clusters,
+    families,
+    last_table,
+    nodes,
+    of_two_minds,
+    packets,
+)
 from dataplane.nftables.programming import filled
 from dataplane.nftables.walk import End, Fate, Machine, outcomes
 from kubeproxy.inet import Family

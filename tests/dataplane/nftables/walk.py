@@ -162,7 +162,7 @@ def _fate(walk: Walk, end: End) -> Fate:
 
 
 def _path(walk: Walk, *, sent_here: bool) -> End:
-    """Through the hooks. What the node sends to itself leaves by one door and enters by another."""
+    """Through the hooks. What the node sends to itself goes out and comes in again."""
     is_own = walk.machine.node.is_own
     if sent_here:
         if (end := _hook(walk, "output")) or (end := _hook(walk, "postrouting")):

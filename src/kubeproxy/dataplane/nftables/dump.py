@@ -24,6 +24,8 @@ _DECLARATION = (3, 4, 5, 6, 7, 13)
 
 
 _SET_COUNT = 20
+_ACCEPT = (1).to_bytes(4, "big")
+_DORMANT = 1
 
 
 class KernelSet(msgspec.Struct, frozen=True):
@@ -35,10 +37,14 @@ class KernelSet(msgspec.Struct, frozen=True):
 
 
 class KernelChain(msgspec.Struct, frozen=True):
-    """A chain as the kernel knows it; `hook` is (number, priority, type) of a base chain."""
+    """A chain as the kernel knows it; `hook` is (number, priority, type) of a base chain.
+
+    `accepts` says what becomes of packets that reach the end of a base chain.
+    """
 
     name: str
     hook: tuple[int, int, str] | None = None
+    accepts: bool = True
 
 
 def declaration(payload: bytes) -> dict[int, bytes]:
@@ -72,8 +78,14 @@ def read_chains(messages: Iterable[Message], table: str) -> dict[str, KernelChai
             place = attributes(chain[4])
             priority = int.from_bytes(place[2], "big", signed=True)
             hook = (int.from_bytes(place[1], "big"), priority, _text(chain[7]))
-        found[name] = KernelChain(name, hook)
+        found[name] = KernelChain(name, hook, chain.get(5, _ACCEPT) == _ACCEPT)
     return found
+
+
+def is_dormant(message: Message) -> bool:
+    """Whether a table, as the kernel describes it, is switched off."""
+    flags = attributes(message.payload[_NFGENMSG:]).get(2, b"")
+    return bool(int.from_bytes(flags, "big") & _DORMANT)
 
 
 def read_rules(messages: Iterable[Message]) -> dict[str, list[bytes]]:
