@@ -232,7 +232,7 @@ def _add_element(table: KernelTable, set_: KernelSet, head: bytes, tail: bytes) 
         _need(set_.elements[head] == tail, errno.EBUSY)
         return
     if set_.flags & CONCAT:
-        _need(not any(_overlap(set_, head, each) for each in set_.elements), errno.ENOTEMPTY)
+        _need(not any(_overlap(set_, head, each) for each in set_.elements), errno.EEXIST)
     elif set_.flags & INTERVAL:
         _check_bound(set_, head)
     set_.elements[head] = tail
@@ -256,8 +256,8 @@ def _check_bound(set_: KernelSet, head: bytes) -> None:
     bounds = sorted(map(bound, set_.elements))
     below = [each for each in bounds if each < new]
     above = [each for each in bounds if each > new]
-    _need(not below or below[-1].begins != new.begins, errno.ENOTEMPTY)
-    _need(new.begins or not above or above[0].begins, errno.ENOTEMPTY)
+    _need(not below or below[-1].begins != new.begins, errno.EEXIST)
+    _need(new.begins or not above or above[0].begins, errno.EEXIST)
 
 
 class Bound(NamedTuple):

@@ -1,4 +1,4 @@
-"""One client that calls services in a closed loop, each call as soon as the last was answered.
+"""One client that calls services in a closed loop, each call when the last one was answered.
 
 A program, started by `Calls`. For every line on its standard input it tells what came of the
 calls since the line before, and it ends when there are no more lines.
@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Tally:
         return json.dumps([self.answers, self.failed, self.failures])
 
 
-def main(path: str, kind: str, destinations: str) -> None:
+def main(path: str, kind: str, pause: str, destinations: str) -> None:
     """Call the destinations in turn, from that namespace, until nobody asks any more."""
     targets = [(address, port) for address, port in json.loads(destinations)]
     how = socket.SOCK_STREAM if kind == "TCP" else socket.SOCK_DGRAM
@@ -66,6 +67,7 @@ def main(path: str, kind: str, destinations: str) -> None:
         while True:
             for target in targets:
                 tally.take(how, target)
+                time.sleep(float(pause))
                 if not asked.poll(0):
                     continue
                 if not sys.stdin.readline():

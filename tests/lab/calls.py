@@ -30,7 +30,10 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Calls:
-    """Calls from a host of the plan to destinations in turn, for as long as the context lasts."""
+    """Calls from a host of the plan to destinations in turn, for as long as the context lasts.
+
+    A pause between the calls leaves some of the machine to whom the test is about.
+    """
 
     def __init__(
         self,
@@ -38,11 +41,12 @@ class Calls:
         source: str,
         destinations: Sequence[tuple[str, int]],
         protocol: Protocol = Protocol.TCP,
+        pause: float = 0.0,
     ) -> None:
         path = network.of(HOSTS[source]).path
         self._command = [
             *(sys.executable, "-m", "lab.caller"),
-            *(str(path), protocol.name, json.dumps(destinations)),
+            *(str(path), protocol.name, str(pause), json.dumps(destinations)),
         ]
 
     def __enter__(self) -> Self:
@@ -65,4 +69,5 @@ class Calls:
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return Answers(*json.loads(self._process.stdout.readline()))
+        by, failed, failures = json.loads(self._process.stdout.readline())
+        return Answers(by, failed, tuple(failures))

@@ -26,6 +26,13 @@ _RANGES = {
 }
 
 
+def service_ip(number: int, family: Family = Family.IPV4) -> str:
+    """As `cluster_ip`, for thousands of services."""
+    if family is Family.IPV6:
+        return cluster_ip(number, family)
+    return f"10.112.{number >> 8}.{number & 255}"
+
+
 def served(
     number: int,
     backends: Iterable[Backend],
@@ -36,7 +43,7 @@ def served(
     found = tuple(backends)
     return Entry(
         ServicePortName("farm", f"shop-{number}", "web", protocol),
-        (Frontend(FrontendKind.CLUSTER_IP, cluster_ip(number, family), 80),),
+        (Frontend(FrontendKind.CLUSTER_IP, service_ip(number, family), 80),),
         cluster=found,
         any=bool(found),
         serving=found if protocol is Protocol.UDP else (),

@@ -49,6 +49,12 @@ class Plane:
         self._dataplane = Nftables(self.node.family, self.settings, self.kernel, Guard())
         self._is_known = False
 
+    @property
+    def entry(self) -> Entry:
+        """The entry, where there is one only."""
+        (entry,) = self.table.entries.values()
+        return entry
+
     def put(self, entries: Iterable[Entry]) -> SyncReport:
         """These are all entries now: programs what that changes."""
         wanted = Table(self.node.family)

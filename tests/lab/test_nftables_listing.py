@@ -7,26 +7,15 @@ from typing import cast
 import pytest
 
 from kubeproxy.dataplane.nftables.apply import Settings
-from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.model.serviceport import BALANCE_ANNOTATION
-from kubeproxy.netlink.attribute import text as text_attribute
-from kubeproxy.netlink.message import Message, attributes
-from kubeproxy.netlink.nfnetlink import (
-    NFGENMSG,
-    NFT_MSG_GETCHAIN,
-    NFT_MSG_GETOBJ,
-    NFT_MSG_GETRULE,
-    NFT_MSG_GETSET,
-    NFT_MSG_GETTABLE,
-)
 from lab.deploy import ETP_LOCAL, ITP_LOCAL, Port, affinity, deploy, everywhere, mall
 from lab.documents import kestrel, service_cidr
 from lab.expectation import expectation
 from lab.generate import Generator
 from lab.listing import blocks, list_table, normal, without_idle_choices
 from lab.namespaces import Namespace
+from lab.objects import Objects, objects
 from lab.plane import Plane, plane
 from world import NODE_ADDRESSES, Document
 
@@ -142,46 +131,14 @@ def test_nft_makes_the_same_of_our_text(
     assert comparable(ours, family) == comparable(theirs, family)
 
 
-def comparable(found: "Objects", family: Family) -> list[dict[int, bytes]]:
+def comparable(found: Objects, family: Family) -> list[dict[int, bytes]]:
     """The rules that nft writes as we do.
 
     It has registers of its own for what it hashes, and turns the single byte of a protocol round
     before it looks up a range. Of IPv6 it does not know `update`, see above.
     """
-    foreign = (b"hash\0", b"firewall-allow\0")
-    foreign += (b"dynset\0",) if family is Family.IPV6 else ()
+    foreign = [b"hash\0", b"firewall-allow\0", *([b"dynset\0"] * (family is Family.IPV6))]
     return [rule for rule in found["rules"] if not any(word in rule[4] for word in foreign)]
-
-
-Objects = Mapping[str, list[dict[int, bytes]]]
-
-# Numbers that the kernel gives out: handles, the place of a rule, a count of uses.
-_GIVEN_OUT = {
-    "table": (NFT_MSG_GETTABLE, {3, 4}),
-    "sets": (NFT_MSG_GETSET, {16, 20}),
-    "counters": (NFT_MSG_GETOBJ, {5, 6}),
-    "chains": (NFT_MSG_GETCHAIN, {2, 6}),
-    "rules": (NFT_MSG_GETRULE, {3, 6}),
-}
-
-
-def objects(namespace: Namespace, family: Family) -> Objects:
-    """All that the kernel says of our table, but for the elements."""
-    payload = text_attribute(1, "kube-proxy")
-    with namespace.entered():
-        kernel = Nfnetlink()
-    with kernel:
-        return {
-            name: [
-                _without(found, given_out) for found in kernel.dump(kind, NFPROTO[family], payload)
-            ]
-            for name, (kind, given_out) in _GIVEN_OUT.items()
-        }
-
-
-def _without(message: Message, given_out: set[int]) -> dict[int, bytes]:
-    found = attributes(message.payload[NFGENMSG.size :])
-    return {kind: value for kind, value in found.items() if kind not in given_out}
 
 
 @pytest.mark.parametrize("family", Family)

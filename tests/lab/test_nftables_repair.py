@@ -11,7 +11,9 @@ from lab.generations import Generations
 from lab.listing import KEYWORD, Blocks, blocks, list_table
 from lab.network import Network
 from lab.plan import cluster_ip
-from lab.stage import Lab
+from lab.stage import NFTABLES, Lab
+
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 SLOWEST = 1.0
 """Seconds until the kernel is right again; on a machine that has time it is a hundredth."""

@@ -15,7 +15,10 @@ from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plan import cluster_ip
 from lab.plane import Plane, plane
+from lab.stage import NFTABLES, Lab
 from world import node, prefix
+
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CHANGES = 200
 
@@ -34,8 +37,9 @@ def family(request: pytest.FixtureRequest) -> Family:
 
 
 @pytest.fixture
-def kestrel(network: Network, family: Family) -> Iterator[Plane]:
-    with plane(network.node, node(Mode.NFTABLES, family)) as opened:
+def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
+    lab.stop()
+    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
         yield opened
 
 
@@ -160,5 +164,5 @@ def test_a_take_over_is_one_transaction_that_nobody_notices(
             assert kestrel.restart().written
             assert kestrel.kernel.generation() == generation + 1
             during = calls.so_far()
-            assert (during.failed, during.failures) == (0, [])
+            assert (during.failed, during.failures) == (0, ())
     assert blocks(kestrel.text()) == blocks(list_table(network.node, family))

@@ -294,6 +294,16 @@ def test_a_node_port_on_an_address_that_serves_none(
     assert expected == shorthand(verdict)
 
 
+@pytest.mark.parametrize(
+    "sent", ["X 198.51.100.77:31080", "P 198.51.100.77:31080", "H 127.0.0.1:31080"]
+)
+def test_iptables_drops_on_every_address_what_has_no_endpoint_here(sent: str) -> None:
+    """Pods and the host have a short way to other nodes only where node ports are served."""
+    here = changed(IPT, node_port_ranges=(prefix("198.51.100.10/32"),))
+    verdict = decided(sent, everywhere(LOCAL), "R1", IPT, here)
+    assert (shorthand(verdict), verdict.local_policy) == ("drop", True)
+
+
 # --- ipvs: what it decides otherwise ----------------------------------------------------------
 
 SCTP: Document = {"ports": [{"name": "http", "port": 80, "nodePort": 80, "protocol": "SCTP"}]}

@@ -1,18 +1,21 @@
 """`kube-proxy render`: what would be programmed, as text, without privileges."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.commands.view import read_snapshot, shared_flags, view_of
+from kubeproxy.commands.view import View, read_snapshot, shared_flags, view_of
 from kubeproxy.config.defaults import with_platform_defaults
 from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.load import Loaded, load
+from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
+from kubeproxy.dataplane.iptables import describe as iptables
+from kubeproxy.dataplane.iptables import setup as iptables_setup
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.errors import OperatorError
@@ -38,27 +41,51 @@ def main(arguments: Sequence[str]) -> int:
         print(usage_text(), end="")  # noqa: T201  # what was asked for
         return 0
     refuse_positionals("kube-proxy render", parsed)
-    loaded = _in_mode(load(parsed), parsed.value("mode", str))
+    mode = parsed.value("mode", str)
+    if mode:  # before the defaults, which depend on it; a config file has none of the flags
+        parsed = parse([*_OWN, *FLAGS], [*arguments, f"--proxy-mode={mode}"])
+    loaded = _in_mode(load(parsed), mode)
     validate(loaded.config, loaded.gates)
-    if loaded.config.mode != Mode.NFTABLES.value:
+    render = _RENDER.get(Mode(loaded.config.mode))
+    if render is None:
         raise OperatorError(
             f"the rules of mode {loaded.config.mode} cannot be rendered yet; use --mode nftables"
+            " or --mode iptables"
         )
     families = _families(parsed.value("family", str))
     snapshot = read_snapshot(parsed, loaded)
     for remark in snapshot.remarks:
         print(f"note: {remark}", file=sys.stderr)  # noqa: T201  # not part of the rules
     view = view_of(loaded, snapshot)
-    config = loaded.config
     for family in families:
-        node = view.nodes[family]
-        fixed = program(
-            node,
-            masquerade_mark(config.masquerade_bit),
-            endpoint_counters=config.nftables.endpoint_counters,
-        )
-        print(describe(fixed, view.tables[family], node))  # noqa: T201  # the rules
+        print(render(loaded.config, view, family))  # noqa: T201  # the rules
     return 0
+
+
+def _nftables(config: KubeProxyConfiguration, view: View, family: Family) -> str:
+    node = view.nodes[family]
+    fixed = program(
+        node,
+        masquerade_mark(config.masquerade_bit),
+        endpoint_counters=config.nftables.endpoint_counters,
+    )
+    return describe(fixed, view.tables[family], node)
+
+
+def _iptables(config: KubeProxyConfiguration, view: View, family: Family) -> str:
+    """As on a kernel that has nfnetlink_acct, which most have."""
+    options = iptables_setup.Options(
+        config.masquerade_bit,
+        drops_invalid=not config.conntrack.tcp_be_liberal,
+        counters=frozenset(iptables_setup.COUNTERS),
+    )
+    return iptables.describe(view.tables[family], view.nodes[family], options).rstrip("\n")
+
+
+_RENDER: Final[Mapping[Mode, Callable[[KubeProxyConfiguration, View, Family], str]]] = {
+    Mode.NFTABLES: _nftables,
+    Mode.IPTABLES: _iptables,
+}
 
 
 def _in_mode(loaded: Loaded, mode: str) -> Loaded:

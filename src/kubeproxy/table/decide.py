@@ -191,9 +191,11 @@ def _node_port(q: _Question) -> Verdict | None:
         return None
     chosen = _route(q, match)
     if not q.node.accepts_node_ports(q.packet.destination, q.mode):
-        # The no-endpoint rules of iptables mode match every local address.
-        if q.mode is Mode.IPTABLES and not chosen.backends:
-            return _nobody(q, match, chosen)
+        # What iptables mode refuses for want of endpoints it refuses on every local address, and
+        # whoever sends: there is no short way to other nodes where node ports are not served.
+        outside = _route(q, match, Source.OUTSIDE)
+        if q.mode is Mode.IPTABLES and not outside.backends:
+            return _nobody(q, match, outside)
         loopback = q.node.is_loopback(q.packet.destination)
         reason = Reason.LOCALHOST_OFF if loopback else Reason.NOT_NODE_PORT_ADDRESS
         return q.answer(Action.PASS, reason, match)
@@ -288,9 +290,9 @@ def _is_allowed(q: _Question, entry: Entry) -> bool:
     return own or source in entry.addresses(FrontendKind.LOAD_BALANCER)
 
 
-def _route(q: _Question, match: _Match) -> Route:
+def _route(q: _Question, match: _Match, source: Source | None = None) -> Route:
     setup = Masquerading(detector=q.node.detector is not None, all=q.node.masquerade_all)
-    return route(match.entry, match.frontend.kind, q.source, setup, q.mode)
+    return route(match.entry, match.frontend.kind, source or q.source, setup, q.mode)
 
 
 def _ipvs_quirk(q: _Question, match: _Match, chosen: Route) -> Quirk | None:

@@ -21,7 +21,7 @@ from kubeproxy.dataplane.nftables.language import (
     ORIGINAL_DPORT,
     PRIORITY,
     Chain,
-    CountIn,
+    Count,
     Dnat,
     InSet,
     Is,
@@ -396,7 +396,7 @@ def _reject(_: Reject, walk: Walk) -> Result:
 
 
 @do.register
-def _count(statement: CountIn, walk: Walk) -> Result:
+def _count(statement: Count, walk: Walk) -> Result:
     return statement.counter in walk.machine.counters
 
 

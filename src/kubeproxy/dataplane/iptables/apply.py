@@ -111,9 +111,10 @@ class Iptables:
         try:
             if ensure_sysctl(_ROUTE_LOCALNET, 1):
                 klog.info(
-                    "Setting route_localnet=1 to allow node-ports on localhost; to change this"
-                    " either disable iptables.localhostNodePorts (--iptables-localhost-nodeports)"
-                    " or set nodePortAddresses (--nodeport-addresses) to filter loopback addresses"
+                    "Serving node ports on 127.0.0.1; --iptables-localhost-nodeports=false and"
+                    " --nodeport-addresses without it keep the sysctl as it was",
+                    sysctl=_ROUTE_LOCALNET,
+                    value=1,
                 )
         except KernelError as error:
             klog.error("Node ports cannot be served on 127.0.0.1, will try again", err=error)

@@ -14,12 +14,14 @@ import msgspec
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.batch import (
+    Batch,
     batch_messages,
     element_at,
     pieces,
     program_messages,
 )
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.dump import is_dormant
 from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
@@ -34,6 +36,8 @@ from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, join
 from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.netlink.attribute import text
+from kubeproxy.netlink.nfnetlink import NFT_MSG_GETTABLE
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
 
@@ -116,6 +120,7 @@ class Nftables:
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
         """Read and compare, leaving out one service port after the other that is refused."""
         failed: dict[ServicePortName, str] = {}
+        suspects: set[ServicePortName] = set()
         attempts = 0
         while True:
             try:
@@ -125,6 +130,9 @@ class Nftables:
                 if attempts == _ATTEMPTS:
                     raise
             except Culprit as culprit:
+                if culprit.name not in suspects:
+                    suspects.add(culprit.name)  # what was read may have been wrong: read again
+                    continue
                 failed[culprit.name] = str(culprit)
                 if len(failed) > _CULPRITS:
                     raise
@@ -138,11 +146,14 @@ class Nftables:
         entries = [e for name, e in update.table.entries.items() if name not in failed]
         generation: int | None = kernel.generation()
         found = inspect(kernel, wanted, _chains(entries, update.node))
+        if found.intact and _is_switched_off(kernel, wanted):
+            found = Found(exists=True)
         chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
         state = Programmed(wanted, update.node, chains=set(chains))
         # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
+        unused, next_.batch.unused_chains = next_.batch.unused_chains, []
         for piece in self._pieces(wanted, found, next_):
             try:
                 await self._send(piece, generation)
@@ -153,9 +164,21 @@ class Nftables:
                 raise Culprit(name, error) from error
             generation = None
         report = await self._done(state, next_, update.node)
+        await self._prune(state, unused)
         self._state = state
         self._has_programmed = True
         return report
+
+    async def _prune(self, state: Programmed, unused: list[str]) -> None:
+        """Remove chains that nobody leads to; kernels before 6.2 may notice that only later."""
+        if not unused:
+            return
+        try:
+            await self._send(batch_messages(state.program, Batch(unused_chains=unused)))
+        except Refused as error:
+            klog.info("Unused chains stay for now", v=2, err=error)
+        else:
+            state.chains.difference_update(unused)
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
         """The transactions: one, unless the kernel has no table of ours that could break."""
@@ -207,6 +230,12 @@ def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:
     """The chains of all choices that the entries need."""
     needed = {c for entry in entries for c in choices(Placed(entry, (), ()))}
     return [chain_of(choice, node) for choice in with_parts(needed)]
+
+
+def _is_switched_off(kernel: Nfnetlink, wanted: Program) -> bool:
+    """Whether somebody has put the table to sleep, which leaves all that is in it in place."""
+    name = text(1, wanted.table)
+    return is_dormant(kernel.get(NFT_MSG_GETTABLE, NFPROTO[wanted.family], name))
 
 
 def _culprit(

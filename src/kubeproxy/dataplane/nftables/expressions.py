@@ -7,7 +7,7 @@ a rule read back from the kernel can be compared byte for byte with what was mea
 from typing import assert_never
 
 from kubeproxy.dataplane.nftables.language import (
-    CountIn,
+    Count,
     Ct,
     Dnat,
     FibType,
@@ -280,7 +280,7 @@ def encode_statement(statement: Statement) -> bytes:  # noqa: C901, PLR0911, PLR
         case Reject(family):
             code = attribute(2, bytes([_PORT_UNREACHABLE[family]]))
             return expression("reject", u32(1, 0), code)
-        case CountIn(counter):
+        case Count(counter):
             return expression("objref", text(2, counter), u32(1, 1))
         case Verdict():
             return _verdict(statement)

@@ -37,6 +37,7 @@ from kubeproxy.table.node import LOOPBACK
 _ENOENT = 2
 _KEY_AT = 8
 _AT_ONCE = 1000
+_DUMP_ATTEMPTS = 3
 LARGE_SET = 20_000
 
 # The maps of lists: whose verdicts lead to them, and which of a chain's two counts is theirs.
@@ -79,15 +80,25 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     elements: KernelElements = {}
     for set_ in program.sets:
         if not set_.dynamic and set_.name not in LISTS:
-            elements[set_.name] = _dump(kernel, program, set_.name)
+            elements[set_.name] = _dump(kernel, program, sets[set_.name])
     for name in LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
     return Found(exists=True, intact=True, chains=frozenset(chains), elements=elements)
 
 
-def _dump(kernel: Nfnetlink, program: Program, name: str) -> dict[bytes, bytes]:
-    payload = text(1, program.table) + text(2, name)
-    return read_elements(kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload))
+def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, bytes]:
+    """All elements of a set.
+
+    A dump can miss some while the kernel enlarges a set: then it is shorter than the set's own
+    count, and is repeated. Sets of ranges count differently, and are small.
+    """
+    payload = text(1, program.table) + text(2, set_.name)
+    for _ in range(_DUMP_ATTEMPTS):
+        messages = kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        found = read_elements(messages)
+        if set_.count is None or len(found) >= set_.count:
+            break
+    return found
 
 
 def _read_list(
@@ -101,18 +112,18 @@ def _read_list(
     """
     verdicts, local = LISTS[set_.name]
     if set_.count is None or set_.count < LARGE_SET:
-        return _dump(kernel, program, set_.name)
+        return _dump(kernel, program, set_)
     heads = [
         list_head(head[_KEY_AT:]) + index_bytes(index)
         for head, tail in elements[verdicts].items()
         for index in range(counts_in(chain_in(tail))[local])
     ]
     if len(heads) != set_.count:
-        return _dump(kernel, program, set_.name)
+        return _dump(kernel, program, set_)
     try:
         return _get_each(kernel, program, set_.name, heads)
     except Refused:
-        return _dump(kernel, program, set_.name)
+        return _dump(kernel, program, set_)
 
 
 def _get_each(

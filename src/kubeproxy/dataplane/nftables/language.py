@@ -241,7 +241,7 @@ class Reject(msgspec.Struct, frozen=True):
     family: Family
 
 
-class CountIn(msgspec.Struct, frozen=True):
+class Count(msgspec.Struct, frozen=True):
     """Count in a named counter."""
 
     counter: str
@@ -293,7 +293,7 @@ Statement = (
     | Update
     | Masquerade
     | Reject
-    | CountIn
+    | Count
     | Verdict
 )
 

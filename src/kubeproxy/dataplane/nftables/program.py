@@ -13,7 +13,7 @@ from kubeproxy.dataplane.nftables.language import (
     PRIORITY,
     RETURN,
     Chain,
-    CountIn,
+    Count,
     Headers,
     Hook,
     InSet,
@@ -315,7 +315,7 @@ def _localhost_check(node: Node, headers: Headers) -> Chain:
                 loopback,
                 _of(protocol),
                 refused,
-                CountIn(LOCALHOST_COUNTER[protocol]),
+                Count(LOCALHOST_COUNTER[protocol]),
                 Reject(node.family),
             )
             for protocol in Protocol

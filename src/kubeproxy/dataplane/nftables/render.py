@@ -5,7 +5,7 @@ from typing import assert_never
 
 from kubeproxy.dataplane.nftables.language import (
     Chain,
-    CountIn,
+    Count,
     Dnat,
     InSet,
     Is,
@@ -86,7 +86,7 @@ def statement_text(statement: Statement) -> str:  # noqa: C901, PLR0911, PLR0912
             return "masquerade fully-random"
         case Reject():
             return "reject"
-        case CountIn(counter):
+        case Count(counter):
             return f'counter name "{counter}"'
         case Verdict():
             return verdict_text(statement)

@@ -6,6 +6,7 @@ places and its number. Only elements that entries share are counted.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import count
 from struct import Struct
 
 import msgspec
@@ -30,7 +31,6 @@ from kubeproxy.dataplane.nftables.elements import (
 )
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.slots import Slots, rearrange
-from kubeproxy.inet import unpack
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
 
@@ -103,7 +103,7 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
     _add_chains(batch, placed.values(), state.chains, node)
     old_node, new_node = node_elements(state.node), node_elements(node)
     for before, after in ((old, new), (old_node, new_node)):
-        for element in before.keys() | after.keys():
+        for element in before | after:  # in order: a range has to begin before it ends
             batch.change(element, before.get(element), after.get(element))
     for element, difference in shared.items():
         count = state.shared[element]
@@ -152,31 +152,40 @@ def adopt(entry: Entry, kernel: Mapping[str, Mapping[bytes, bytes]]) -> Placed:
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
         node_port = frontend.kind is FrontendKind.NODE_PORT
-        of_all = kernel.get(list_name(node_port=node_port, local=False), {})
-        of_local = kernel.get(list_name(node_port=node_port, local=True), {})
-        cluster = cluster or _list(of_all, key, known)
-        local = local or _list(of_local, key, known)
+        if _known(cluster) < len(entry.cluster):
+            lists = kernel.get(list_name(node_port=node_port, local=False), {})
+            cluster = max(cluster, _list(lists, key, known, len(entry.cluster)), key=_known)
+        if _known(local) < len(entry.local):
+            lists = kernel.get(list_name(node_port=node_port, local=True), {})
+            local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
         number = number or _number(kernel, frontend, key)
     return Placed(entry, cluster, local, number)
 
 
-def _list(elements: Mapping[bytes, bytes], key: bytes, known: Mapping[bytes, Backend]) -> Slots:
-    """The backends of one list in the kernel, in their places."""
+_NOBODY = Backend("", 0)
+
+
+def _known(slots: Slots) -> int:
+    return len({*slots} - {_NOBODY})
+
+
+def _list(
+    elements: Mapping[bytes, bytes], key: bytes, known: Mapping[bytes, Backend], length: int
+) -> Slots:
+    """The backends of one list in the kernel, in their places: empty ones, and strangers', too."""
     found: list[Backend] = []
     if not elements:
         return ()
     before = list_head(key)
-    while True:
-        tail = elements.get(before + index_bytes(len(found)))
-        if tail is None:
-            return tuple(found)
-        found.append(known.get(tail) or _stranger(tail))
-
-
-def _stranger(tail: bytes) -> Backend:
-    """A backend that the kernel has and the entry has not."""
-    data = tail[8:]
-    return Backend(unpack(data[:-4]), int.from_bytes(data[-4:-2], "big"))
+    for index in count():
+        tail = elements.get(before + index_bytes(index))
+        if tail is not None:
+            found.append(known.get(tail, _NOBODY))
+        elif index < length:
+            found.append(_NOBODY)
+        else:
+            break
+    return tuple(found)
 
 
 def _number(kernel: Mapping[str, Mapping[bytes, bytes]], frontend: Frontend, key: bytes) -> int:
@@ -214,13 +223,15 @@ def reconcile(
     placed: dict[ServicePortName, Placed | None] = {}
     shared: Counter[ElementKey] = Counter()
     number = largest_number(kernel)
+    taken: set[int] = set()
     for entry in entries:
         known = adopt(entry, kernel)
-        if entry.affinity_seconds and not known.number:
-            number += 1
-            fresh = place(entry, known, number)
-        else:
-            fresh = place(entry, known, known.number)
+        # A frontend that went from one service to another still has the number of the first.
+        own = 0 if known.number in taken else known.number
+        if entry.affinity_seconds and not own:
+            own = number = number + 1
+        taken.add(own)
+        fresh = place(entry, known, own)
         placed[entry.name] = fresh
         _take(batch, entry_elements(fresh, node), kernel)
         shared.update(shared_elements(entry))

@@ -1,0 +1,226 @@
+"""The dataplane with programs that are none: what is written when, and what after a failure."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from dataplane.iptables.clusters import kestrel, table
+from fakes.xtables import FakeXtables
+from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.iptables import apply as module
+from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.names import CANARY, is_service_chain
+from kubeproxy.dataplane.iptables.render import JUMPS
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Node
+
+
+class Kernel:
+    """What is read and written beside the tables."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        self.sysctls: dict[str, int] = {}
+        self.broken = False
+
+    def ensure_counters(self, _names: tuple[str, ...]) -> dict[str, str]:
+        if self.broken:
+            raise KernelError("no netfilter")
+        return self.refused
+
+    def read_sysctl(self, name: str) -> int | None:
+        return self.sysctls.get(name)
+
+    def ensure_sysctl(self, name: str, value: int) -> bool:
+        if self.broken:
+            raise KernelError("read-only")
+        changed = self.sysctls.get(name) != value
+        self.sysctls[name] = value
+        return changed
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    kernel = Kernel()
+    for name in ("ensure_counters", "read_sysctl", "ensure_sysctl"):
+        monkeypatch.setattr(module, name, getattr(kernel, name))
+    return kernel
+
+
+class Plane:
+    """A dataplane that is told what changes."""
+
+    def __init__(self, node: Node | None = None) -> None:
+        self.programs = FakeXtables()
+        self.node = node or kestrel()
+        self.table = Table(self.node.family)
+        self.dataplane = Iptables(self.node.family, Settings(monitor_period=0.001), self.programs)
+
+    async def put(self, name: str, *, full: bool = False) -> str:
+        changes = diff(self.table, table(name, self.node.family))
+        patch(self.table, changes)
+        return await self.apply(changes, full=full)
+
+    async def apply(self, changes: Changes = NO_CHANGES, *, full: bool = False) -> str:
+        report = await self.dataplane.apply(Update(self.table, self.node, changes, full))
+        text = self.programs.restored[-1]
+        assert report.written == text.count("\n")
+        return text
+
+
+def chains_of(text: str) -> list[str]:
+    heads = (line[1:].split()[0] for line in text.splitlines() if line.startswith(":"))
+    return [head for head in heads if head.startswith(("KUBE-SVC-", "KUBE-SEP-"))]
+
+
+def deleted(text: str) -> list[str]:
+    return [line[3:] for line in text.splitlines() if line.startswith("-X ")]
+
+
+def service_chains_in(programs: FakeXtables) -> set[str]:
+    return {chain for _, chain in programs.chains if is_service_chain(chain)}
+
+
+async def test_the_first_sync_makes_the_jumps_and_writes_everything(kernel: Kernel) -> None:
+    plane = Plane()
+    text = await plane.put("cluster-ip", full=True)
+    assert [(t, c, w) for t, c, w in plane.programs.rules] == [
+        (jump.table, jump.chain, jump.words) for jump in JUMPS
+    ]
+    assert {(jump.table, jump.target) for jump in JUMPS} <= plane.programs.chains
+    assert chains_of(text)
+    assert kernel.sysctls == {"net.ipv4.conf.all.route_localnet": 1}
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_a_partial_sync_writes_chains_of_what_changed_only() -> None:
+    plane = Plane()
+    everything = chains_of(await plane.put("cluster-ip", full=True))
+    assert chains_of(await plane.apply()) == []
+    text = await plane.put("nothing")
+    assert sorted(everything) == sorted(set(chains_of(text)))
+    assert text.count("-X KUBE-") == len(everything)
+    assert not service_chains_in(plane.programs)
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_after_a_failure_everything_is_written_again() -> None:
+    plane = Plane()
+    before = chains_of(await plane.put("cluster-ip", full=True))
+    plane.programs.broken = "exit code 4"
+    with pytest.raises(KernelError, match="exit code 4"):
+        await plane.put("affinity")
+    plane.programs.broken = ""
+    plane.programs.rules.clear()
+    after = await plane.apply()
+    assert len(plane.programs.rules) == len(JUMPS)
+    assert set(deleted(after)) == set(before)
+    assert service_chains_in(plane.programs) == set(chains_of(after)) - set(deleted(after))
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_another_detector_means_other_rules_for_all() -> None:
+    plane = Plane()
+    first = await plane.put("cluster-ip", full=True)
+    plane.node = msgspec.structs.replace(plane.node, detector=None)
+    assert chains_of(await plane.apply()) == chains_of(first)
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_another_address_means_another_top_level_only() -> None:
+    plane = Plane()
+    await plane.put("cluster-ip", full=True)
+    plane.node = msgspec.structs.replace(plane.node, addresses=("198.51.100.10",))
+    assert chains_of(await plane.apply()) == []
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_when_chains_cannot_be_listed_the_sync_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plane = Plane()
+    plane.programs.no_save = True
+    plane.programs.chains.add(("nat", "KUBE-SVC-OLD"))
+    assert deleted(await plane.put("cluster-ip", full=True)) == []
+    assert "Chains that nobody uses remain" in capsys.readouterr().err
+    plane.programs.no_save = False
+    assert deleted(await plane.apply(full=True)) == ["KUBE-SVC-OLD"]
+
+
+async def test_a_kernel_without_counters_gets_rules_without(kernel: Kernel) -> None:
+    kernel.refused = {"ct_state_invalid_dropped_pkts": "no such module"}
+    text = await Plane().put("node-port", full=True)
+    assert "ct_state_invalid_dropped_pkts" not in text
+    assert "localhost_nps_accepted_pkts" in text
+
+
+async def test_a_kernel_that_refuses_is_served_as_well_as_can_be(
+    kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel.broken = True
+    plane = Plane()
+    assert "nfacct" not in await plane.put("node-port", full=True)
+    assert "Node ports cannot be served on 127.0.0.1" in capsys.readouterr().err
+    kernel.broken = False
+    await plane.apply()
+    assert kernel.sysctls == {"net.ipv4.conf.all.route_localnet": 1}
+
+
+async def test_whether_invalid_packets_are_dropped_is_decided_once(kernel: Kernel) -> None:
+    kernel.sysctls["net.netfilter.nf_conntrack_tcp_be_liberal"] = 1
+    plane = Plane(kestrel(Family.IPV6))
+    assert "INVALID" not in await plane.put("cluster-ip", full=True)
+    kernel.sysctls.clear()
+    assert "INVALID" not in await plane.apply(full=True)
+    assert not kernel.sysctls, "route_localnet is for IPv4 alone"
+    await plane.dataplane.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def canaries(programs: FakeXtables) -> int:
+    return sum(chain == CANARY for _, chain in programs.chains)
+
+
+async def test_a_flush_is_noticed_and_the_canaries_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_SETTLE_POLL", 0.001)
+    plane = Plane()
+    lost: list[int] = []
+    watching = asyncio.ensure_future(plane.dataplane.watch(lambda: lost.append(1)))
+    await until(lambda: canaries(plane.programs) == 3)
+    assert lost == []
+    plane.programs.chains.clear()
+    await until(lambda: len(lost) == 1 and canaries(plane.programs) == 3)
+    plane.programs.chains.discard(("nat", CANARY))  # who flushes one table is noticed as well
+    await until(lambda: len(lost) == 2 and canaries(plane.programs) == 3)
+    watching.cancel()
+
+
+async def test_a_program_that_fails_is_not_a_flush(capsys: pytest.CaptureFixture[str]) -> None:
+    plane = Plane()
+    plane.programs.broken = "exit code 4"
+    lost: list[int] = []
+    said: list[str] = []
+    watching = asyncio.ensure_future(plane.dataplane.watch(lambda: lost.append(1)))
+
+    def has_told() -> bool:
+        said.append(capsys.readouterr().err)
+        return "Cannot tell whether the rules are still there" in "".join(said)
+
+    await until(has_told)
+    plane.programs.broken = ""
+    await until(lambda: canaries(plane.programs) == 3)
+    assert lost == []
+    watching.cancel()

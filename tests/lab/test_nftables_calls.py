@@ -1,0 +1,158 @@
+"""Clients call without a pause while everything changes: nobody is ever turned away."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.inet import Family
+from kubeproxy.table.node import Mode
+from lab.calls import Calls
+from lab.deploy import Address, Port, deploy, everywhere
+from lab.entries import exposed, served
+from lab.farm import Farm, crop
+from lab.listing import KEYWORD, blocks, list_table
+from lab.network import Network
+from lab.plan import HOSTS, cluster_ip, external_ip, vip
+from lab.plane import Plane, plane
+from lab.restless import entries
+from lab.salvo import Salvo
+from lab.stage import NFTABLES, Lab
+from world import NODE_IP, node
+
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+
+CHANGES = 1000
+RESTARTS = 20
+KILLS = 20
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def farm(network: Network) -> Iterator[Farm]:
+    opened = Farm(network)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=Family, ids=lambda family: family.value)
+def kestrel(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Plane]:
+    family: Family = request.param
+    lab.stop()
+    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
+        yield opened
+
+
+@pytest.mark.usefixtures("farm")
+def test_a_thousand_changes_of_endpoints(kestrel: Plane, network: Network) -> None:
+    """Some are added, some removed, some replaced; those that are gone still answer."""
+    family = kestrel.node.family
+    chance = random.Random(4)
+    present = [0, 1, 2]
+
+    def put() -> None:
+        entry = served(1, [crop(number, family) for number in present], family)
+        kestrel.put([exposed(entry, 1, family)])
+
+    put()
+    inside = [(cluster_ip(1, family), 80)]
+    outside = [
+        *((vip(1, family), 80), (external_ip(1, family), 80)),
+        (NODE_IP[family], 30001),
+    ]
+    with Calls(network, "P", inside) as pod, Calls(network, "X", outside) as client:
+        for _ in range(CHANGES):
+            _change(present, chance)
+            put()
+        for calls in (pod, client):
+            answers = calls.so_far()
+            assert (answers.failed, answers.failures) == (0, ())
+            assert answers.total > 200
+            assert len(answers.by) > 20
+    assert kestrel.restart().written == 0
+
+
+def _change(present: list[int], chance: random.Random) -> None:
+    """Another endpoint comes, one goes, or one takes the place of another; one always stays."""
+    absent = [number for number in range(30) if number not in present]
+    what = chance.choice(("add", "remove", "replace"))
+    if what != "remove" and len(present) < 12:
+        present.append(chance.choice(absent))
+    if what != "add" and len(present) > 1:
+        present.pop(chance.randrange(len(present) - 1))
+
+
+def test_restarts_of_the_daemon(lab: Lab) -> None:
+    lab.run(documents=deploy("cart", everywhere(21), "L1 L2 R1", [Port(node_port=31080)]))
+    inside = [(cluster_ip(21, family), 80) for family in Family]
+    outside = [(vip(21, family), 80) for family in Family] + [(HOSTS["H"].ipv4, 31080)]
+    with (
+        Calls(lab.network, "P", inside, pause=0.001) as pod,
+        Calls(lab.network, "X", outside, pause=0.001) as client,
+    ):
+        for _ in range(RESTARTS):
+            lab.restart()
+        for calls in (pod, client):
+            answers = calls.so_far()
+            assert (answers.failed, answers.failures) == (0, ())
+            assert len(answers.by) == 6
+    lab.put(*deploy("cart", Address(21), "L1"))
+
+
+@pytest.mark.usefixtures("farm")
+def test_whoever_is_killed_leaves_a_kernel_that_serves(kestrel: Plane, network: Network) -> None:
+    """In the midst of a first fill, or of changes, and again and again."""
+    family = kestrel.node.family
+    chance = random.Random(5)
+    salvo = Salvo(network)
+    for number in range(KILLS // 2):
+        if number % 3 == 0:
+            network.node.run(["nft", "flush", "ruleset"])
+        _kill_while_programming(network, number, family, chance.random() * 0.3)
+        serving = _frontends(network, family)
+        hits = salvo.fire([(address, 80) for address in serving])
+        assert len(hits) == len(serving)
+        network.node.run(["conntrack", "-F"])
+    kestrel.put(entries(random.Random(6), family))
+    assert blocks(kestrel.text()).items() <= blocks(list_table(network.node, family)).items()
+    kestrel.resync()
+    assert blocks(kestrel.text()) == blocks(list_table(network.node, family))
+    assert len(_frontends(network, family)) == len(kestrel.table.entries)
+
+
+def _kill_while_programming(network: Network, seed: int, family: Family, after: float) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "lab.restless"),
+            *(str(network.node.path), str(seed), family.value),
+        ],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(after)
+    assert process.poll() is None
+    process.kill()
+    process.communicate()
+
+
+def _frontends(network: Network, family: Family) -> list[str]:
+    """The frontends that lead somewhere; each of them must lead to a list without a gap."""
+    if not network.node.run(["nft", "list", "tables", KEYWORD[family]]):
+        return []
+    text = "".join(
+        network.node.run(["nft", "list", "map", KEYWORD[family], "kube-proxy", name])
+        for name in ("service-ips", "service-endpoints")
+    )
+    frontends = re.findall(r"(\S+) \. udp \. 80 : goto pick-(\d+)", text)
+    places = set(re.findall(r"(\S+) \. udp \. 80 \. (\d+) :", text))
+    wanted = {(address, str(n)) for address, count in frontends for n in range(int(count))}
+    assert not wanted - places
+    return [address for address, _ in frontends]
