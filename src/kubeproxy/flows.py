@@ -3,10 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
-import msgspec
-
 from kubeproxy import klog
-from kubeproxy.dataplane.conntrack import AT_START, PAID, owe, stale, udp_entries
+from kubeproxy.dataplane.conntrack import AT_START, PAID, Debt, owe, stale, udp_entries
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.conntrack import delete, udp_flows
@@ -17,11 +15,15 @@ RETRY_SECONDS = 5.0
 
 
 class StaleFlows:
-    """The flows of one family. What is owed is kept until it is done."""
+    """The flows of one family. What is owed is kept until it is done.
+
+    It is due when the changes that it is owed for are in the kernel, and not before.
+    """
 
     def __init__(self, family: Family) -> None:
         self._family = family
         self._debt = AT_START
+        self._due = PAID
         self._entries: tuple[Entry, ...] = ()
         self._wake = asyncio.Event()
 
@@ -32,25 +34,29 @@ class StaleFlows:
     def settle(self, table: Table) -> None:
         """They are in the kernel: from now on flows that do not fit the table are stale."""
         if self._debt:
+            self._due, self._debt = _sum(self._due, self._debt), PAID
             self._entries = udp_entries(table)
             self._wake.set()
 
     async def run(self) -> None:
-        """Clean up whenever something is owed, until cancelled."""
+        """Clean up whenever something is due, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            debt, self._debt = self._debt, PAID
+            due, self._due = self._due, PAID
             try:
-                gone = await asyncio.to_thread(clean, self._family, self._entries, debt.former)
+                gone = await asyncio.to_thread(clean, self._family, self._entries, due.former)
             except KernelError as error:
                 klog.error("Stale UDP flows cannot be deleted, will try again", err=error)
-                former = (*debt.former, *self._debt.former)
-                self._debt = msgspec.structs.replace(debt, former=former)
+                self._due = _sum(due, self._due)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
             else:
                 klog.info("Deleted stale UDP flows", v=2, ipFamily=self._family.value, flows=gone)
+
+
+def _sum(first: Debt, second: Debt) -> Debt:
+    return Debt(first.due or second.due, (*first.former, *second.former))
 
 
 def clean(family: Family, entries: Iterable[Entry], former: Iterable[Entry]) -> int:

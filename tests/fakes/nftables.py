@@ -65,9 +65,9 @@ class FakeNftables(Nfnetlink):
         if generation not in {None, self.ruleset.generation}:
             raise GenerationChanged("commit: somebody else was faster")
         refused = self.ruleset.carry_out(list(messages))
-        if refused is not None:
-            index, why = refused
-            raise Refused("commit", MessageError(index, why.number, "", why.offset))
+        if refused:
+            errors = (MessageError(at, why.number, "", why.offset) for at, why in refused)
+            raise Refused("commit", *errors)
         self.commits.append(list(messages))
 
     def get(self, message_type: int, family: int, payload: bytes = b"") -> Message:

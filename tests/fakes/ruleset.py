@@ -144,17 +144,19 @@ class Ruleset:
         self.generation = 1
         self.refused: dict[ElementKey, int] = {}
 
-    def carry_out(self, messages: list[bytes]) -> tuple[int, Refusal] | None:
-        """Do all of it, or nothing: then the place of the message at fault, and the fault."""
+    def carry_out(self, messages: list[bytes]) -> list[tuple[int, Refusal]]:
+        """Do all of it, or nothing: then which messages are at fault, and how."""
         tables = {key: table.copy() for key, table in self.tables.items()}
+        refused = []
         for index, message in enumerate(messages):
             try:
                 self._do(tables, message)
             except Refusal as refusal:
-                return index, refusal
-        self.tables = tables
-        self.generation += 1
-        return None
+                refused.append((index, refusal))
+        if not refused:
+            self.tables = tables
+            self.generation += 1
+        return refused
 
     def _do(self, tables: Tables, data: bytes) -> None:
         (message,) = decode(data)

@@ -6,8 +6,10 @@ import pytest
 
 from kubeproxy.inet import Family
 from kubeproxy.kernel.tools import Backend
-from lab.deploy import mall
+from lab.deploy import UDP, Port, deploy, everywhere, mall
 from lab.network import Network
+from lab.outcome import Fate
+from lab.plan import cluster_ip
 from lab.programmer import DaemonProcess
 from lab.stage import Lab
 from lab.test_affinity import (  # noqa: F401  # run again here
@@ -22,10 +24,11 @@ from lab.test_affinity import (  # noqa: F401  # run again here
     test_who_loses_an_endpoint_gets_another_for_good,
 )
 from lab.test_connections import (  # noqa: F401  # run again here
+    answerers,
+    eventually,
     test_a_flow_that_was_before_the_service_is_served,
     test_datagrams_leave_an_endpoint_that_is_gone,
     test_datagrams_stay_with_an_endpoint_that_still_serves,
-    test_datagrams_to_a_service_without_endpoints_are_refused,
     test_tcp_goes_on_whatever_happens,
 )
 from lab.test_generated import test_a_sequence_of_changes  # noqa: F401  # run again here
@@ -58,6 +61,18 @@ def stage(
         stage = Lab(network, programmer, VARIANTS[request.param])
         yield stage
         stage.stop()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_datagrams_to_a_cluster_ip_without_endpoints_are_refused(lab: Lab, family: Family) -> None:
+    """Not so what the node itself sends to external addresses: see `decide`."""
+    ports = [Port(53, 53, 31081, UDP)]
+    lab.run(documents=deploy("dns", everywhere(21), "R1", ports))
+    flows = [lab.flow(source, cluster_ip(21, family), 53) for source in ("P", "H", "X")]
+    assert answerers(flows) == {"R1"}
+    lab.put(*deploy("dns", everywhere(21), "", ports))
+    eventually(Fate.UNREACHABLE.value, flows)
+    lab.compare()
 
 
 @pytest.mark.parametrize("flag", ["", "--iptables-localhost-nodeports=false"])

@@ -5,7 +5,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plan import HOSTS, cluster_ip, external_ip, vip
 from lab.plane import Plane, plane
-from lab.restless import entries
+from lab.restless import SERVICES, entries
 from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab
 from world import NODE_IP, node
@@ -111,14 +110,17 @@ def test_whoever_is_killed_leaves_a_kernel_that_serves(kestrel: Plane, network: 
     family = kestrel.node.family
     chance = random.Random(5)
     salvo = Salvo(network)
+    left = set()
     for number in range(KILLS // 2):
         if number % 3 == 0:
             network.node.run(["nft", "flush", "ruleset"])
-        _kill_while_programming(network, number, family, chance.random() * 0.3)
+        _kill_while_programming(network, kestrel, number, after=chance.randint(1, 25))
         serving = _frontends(network, family)
         hits = salvo.fire([(address, 80) for address in serving])
         assert len(hits) == len(serving)
+        left.add(len(serving))
         network.node.run(["conntrack", "-F"])
+    assert left - {0, SERVICES}, "nobody was killed in the midst of a first fill"
     kestrel.put(entries(random.Random(6), family))
     assert blocks(kestrel.text()).items() <= blocks(list_table(network.node, family)).items()
     kestrel.resync()
@@ -126,19 +128,21 @@ def test_whoever_is_killed_leaves_a_kernel_that_serves(kestrel: Plane, network: 
     assert len(_frontends(network, family)) == len(kestrel.table.entries)
 
 
-def _kill_while_programming(network: Network, seed: int, family: Family, after: float) -> None:
+def _kill_while_programming(network: Network, kestrel: Plane, seed: int, after: int) -> None:
+    """Kill it after so many transactions; a first fill has about 20, a change one."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "lab.restless"),
-            *(str(network.node.path), str(seed), family.value),
+            *(str(network.node.path), str(seed), kestrel.node.family.value),
         ],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    time.sleep(after)
-    assert process.poll() is None
+    generation = kestrel.kernel.generation()
+    while kestrel.kernel.generation() < generation + after:
+        assert process.poll() is None
     process.kill()
     process.communicate()
 

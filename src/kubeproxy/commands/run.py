@@ -25,7 +25,7 @@ from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.probe import check_release, probe
-from kubeproxy.errors import OperatorError
+from kubeproxy.errors import KernelError, OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.families import supported_families
 from kubeproxy.kernel.nfnetlink import Nfnetlink
@@ -110,7 +110,7 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         gates=loaded.gates,
         node_name=name,
         source=_source(parsed, loaded, name),
-        families=supported_families(),
+        families=_families(mode, dry_run=dry_run),
         dataplane=dataplane,
         cleans_flows=not dry_run,
         waits_for_node=not manifests,
@@ -130,6 +130,24 @@ def _nftables(family: Family, config: KubeProxyConfiguration, guard: Guard) -> D
     probe(kernel, Node(family))
     settings = Settings(config.masquerade_bit, config.nftables.endpoint_counters)
     return Nftables(family, settings, kernel, guard)
+
+
+def _families(mode: Mode, *, dry_run: bool) -> tuple[Family, ...]:
+    """The families that this machine speaks, and for which it has what the mode needs."""
+    families = supported_families()
+    if mode is not Mode.IPTABLES or dry_run:
+        return families
+    from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415  # of one mode only
+
+    usable = []
+    for family in families:
+        try:
+            Xtables(family).check()
+        except KernelError as error:
+            klog.error("The IP family is not served", err=error, ipFamily=family.value)
+        else:
+            usable.append(family)
+    return tuple(usable)
 
 
 def _iptables(family: Family, config: KubeProxyConfiguration) -> Dataplane:

@@ -7,6 +7,7 @@ backends. Where only the long names are installed, they serve.
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
 
 from kubeproxy.errors import KernelError
@@ -22,6 +23,9 @@ _SECONDS = 60.0
 _RESTORE_SECONDS = 900.0  # hundreds of thousands of rules, on a busy machine
 _LINE = re.compile(r"\bline:? (\d+)")
 _MOST_LINES = 5
+
+# The families have one lock between them, and a large table holds it longer than others wait.
+_TURN = threading.Lock()
 
 _IS_NOT_THERE = 1
 _LOCK_IS_HELD = 4
@@ -43,7 +47,7 @@ class Xtables:
     """The programs of one family. They are looked for at each use: they may come and go."""
 
     def __init__(self, family: Family) -> None:
-        self._family = family
+        self.family = family
 
     def check(self) -> None:
         """Raise `XtablesFailed` unless the programs work with this kernel."""
@@ -92,9 +96,10 @@ class Xtables:
         shown = " ".join(command)
         limit = _RESTORE_SECONDS if text else _SECONDS
         try:
-            done = subprocess.run(  # noqa: S603  # no shell; a service's text is in no argument
-                command, input=text.encode(), capture_output=True, timeout=limit, check=False
-            )
+            with _TURN:
+                done = subprocess.run(  # noqa: S603  # no shell; a service's text is in no argument
+                    command, input=text.encode(), capture_output=True, timeout=limit, check=False
+                )
         except subprocess.TimeoutExpired as error:
             raise XtablesFailed(f"{shown}: did not end within {limit:g} seconds") from error
         except OSError as error:
@@ -109,7 +114,7 @@ class Xtables:
         return done.stdout.decode(errors="surrogateescape")
 
     def _program(self, verb: str) -> str:
-        stems = _STEMS[self._family]
+        stems = _STEMS[self.family]
         for stem in stems:
             program = find(stem + verb)
             if program is not None:

@@ -18,6 +18,7 @@ from kubeproxy.inet import Family
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
+from world import prefix
 
 
 class Kernel:
@@ -67,8 +68,10 @@ class Plane:
         return await self.apply(changes, full=full)
 
     async def apply(self, changes: Changes = NO_CHANGES, *, full: bool = False) -> str:
+        """What was restored, "" when there was no need to."""
+        before = len(self.programs.restored)
         report = await self.dataplane.apply(Update(self.table, self.node, changes, full))
-        text = self.programs.restored[-1]
+        text = "".join(self.programs.restored[before:])
         assert report.written == text.count("\n")
         return text
 
@@ -101,7 +104,7 @@ async def test_the_first_sync_makes_the_jumps_and_writes_everything(kernel: Kern
 async def test_a_partial_sync_writes_chains_of_what_changed_only() -> None:
     plane = Plane()
     everything = chains_of(await plane.put("cluster-ip", full=True))
-    assert chains_of(await plane.apply()) == []
+    assert await plane.apply() == ""
     text = await plane.put("nothing")
     assert sorted(everything) == sorted(set(chains_of(text)))
     assert text.count("-X KUBE-") == len(everything)
@@ -132,11 +135,18 @@ async def test_another_detector_means_other_rules_for_all() -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-async def test_another_address_means_another_top_level_only() -> None:
+async def test_another_address_is_written_where_rules_name_it_and_only_there() -> None:
     plane = Plane()
     await plane.put("cluster-ip", full=True)
     plane.node = msgspec.structs.replace(plane.node, addresses=("198.51.100.10",))
-    assert chains_of(await plane.apply()) == []
+    assert await plane.apply() == ""
+    ranges = (prefix("198.51.100.0/24"),)
+    plane.node = msgspec.structs.replace(plane.node, node_port_ranges=ranges)
+    assert "-d 198.51.100.10 -j KUBE-NODEPORTS" in await plane.apply()
+    plane.node = msgspec.structs.replace(plane.node, addresses=("198.51.100.77",))
+    text = await plane.apply()
+    assert "-d 198.51.100.77 -j KUBE-NODEPORTS" in text
+    assert chains_of(text) == []
 
 
 @pytest.mark.usefixtures("kernel")
@@ -169,6 +179,14 @@ async def test_a_kernel_that_refuses_is_served_as_well_as_can_be(
     kernel.broken = False
     await plane.apply()
     assert kernel.sysctls == {"net.ipv4.conf.all.route_localnet": 1}
+
+
+async def test_a_sysctl_that_is_set_already_is_not_mentioned(
+    kernel: Kernel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel.sysctls["net.ipv4.conf.all.route_localnet"] = 1
+    await Plane().put("node-port", full=True)
+    assert "127.0.0.1" not in capsys.readouterr().err
 
 
 async def test_whether_invalid_packets_are_dropped_is_decided_once(kernel: Kernel) -> None:

@@ -1,8 +1,18 @@
 """The names follow from a hash that operators' tools know as well."""
 
-import pytest
+from base64 import b32encode
+from hashlib import sha256
 
-from kubeproxy.dataplane.iptables.names import endpoint_chain, is_service_chain, service_chains
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubeproxy.dataplane.iptables.names import (
+    endpoint_chain,
+    is_service_chain,
+    seed,
+    service_chains,
+)
 from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import ServicePortName
 
@@ -28,7 +38,7 @@ def test_the_chains_of_a_service_port_share_one_hash() -> None:
     ],
 )
 def test_the_chain_of_an_endpoint(name: ServicePortName, endpoint: str, expected: str) -> None:
-    assert endpoint_chain(name, endpoint) == expected
+    assert endpoint_chain(seed(name), endpoint) == expected
 
 
 @pytest.mark.parametrize(
@@ -42,3 +52,10 @@ def test_the_chain_of_an_endpoint(name: ServicePortName, endpoint: str, expected
 )
 def test_which_chains_belong_to_services(chain: str, expected: bool) -> None:
     assert is_service_chain(chain) == expected
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_hash_is_the_beginning_of_the_sha_256_in_base32(endpoint: str) -> None:
+    text = f"{seed(PLAIN)}{endpoint}"
+    plain = b32encode(sha256(text.encode()).digest()).decode()[:16]
+    assert endpoint_chain(seed(PLAIN), endpoint) == f"KUBE-SEP-{plain}"

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.dataplane.iptables.names import endpoint_chain, service_chains
+from kubeproxy.dataplane.iptables.names import endpoint_chain, seed, service_chains
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, is_firewalled, top_rules
 from kubeproxy.dataplane.iptables.setup import Setup
 from kubeproxy.inet import Protocol
@@ -16,7 +16,7 @@ CLUSTER_IP = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
 NODE_PORT = Frontend(FrontendKind.NODE_PORT, "", 31080)
 VIP = Frontend(FrontendKind.LOAD_BALANCER, "203.0.113.7", 80)
 ONE = Backend("10.64.3.11", 8080, local=True)
-SEP = endpoint_chain(NAME, "10.64.3.11:8080")
+SEP = endpoint_chain(seed(NAME), "10.64.3.11:8080")
 ENTRY = Entry(NAME, (CLUSTER_IP,), cluster=(ONE,), any=True)
 POD = "-s 10.64.0.0/14"
 SETUP = Setup(POD, f"! {POD}")

@@ -58,7 +58,18 @@ def test_nothing_changed_is_nothing_but_the_top_level() -> None:
     now = table("cluster-ip", Family.IPV4)
     kept, _ = everything(now, SETUP, Found())
     written = difference(kept, now, NO_CHANGES)
-    assert (written.chains, set(written.stale.delete)) == ({}, set())
+    assert (written.chains, set(written.stale.delete), written.is_news) == ({}, set(), False)
+
+
+def test_an_endpoint_that_does_not_serve_is_no_news() -> None:
+    now = table("cluster-ip", Family.IPV4)
+    kept, _ = everything(now, SETUP, Found())
+    before = now.entries[CART]
+    after = msgspec.structs.replace(before, endpoints=before.endpoints + 1)
+    changes = Changes(changed=((before, after),))
+    patch(now, changes)
+    written = difference(kept, now, changes)
+    assert (written.chains, set(written.stale.delete), written.is_news) == ({}, set(), False)
 
 
 def test_a_health_check_comes_moves_and_goes() -> None:

@@ -14,7 +14,7 @@ from kubeproxy import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables.names import CANARY
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
-from kubeproxy.dataplane.iptables.render import JUMPS, Written, restore_text
+from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, Written, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, serves_localhost, setup_of
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything
 from kubeproxy.errors import KernelError
@@ -47,6 +47,7 @@ class Iptables:
         self._programs = programs
         self._options: Options | None = None
         self._kept: Kept | None = None
+        self._top_level = ""
         self._routes_localnet = False
 
     async def apply(self, update: Update) -> SyncReport:
@@ -66,8 +67,12 @@ class Iptables:
             kept, written = everything(update.table, setup, self._found())
         else:
             written = difference(kept, update.table, update.changes)
-        count = self._write(update.node, options, written)
-        self._kept, self._options = kept, options
+        top_level = restore_text(update.node, options, NO_SERVICES)
+        count = 0
+        # Addresses come and go with every pod: most of them are no news for the rules.
+        if written.is_news or top_level != self._top_level:
+            count = self._write(update.node, options, written)
+        self._kept, self._options, self._top_level = kept, options, top_level
         self._route_localnet(update.node)
         return SyncReport(written=count)
 

@@ -1,6 +1,5 @@
 """The names of chains. Those of a service are made from a hash, because names are short."""
 
-from base64 import b32encode
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -18,8 +17,11 @@ CANARY = "KUBE-PROXY-CANARY"
 
 PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-")
 
-# 16 characters of base32 are 10 bytes.
+# 16 characters of base32 are 10 bytes, of which two characters at a time are looked up.
 _HASHED = 10
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_SHIFTS = range(70, -1, -10)
 
 
 class ServiceChains(NamedTuple):
@@ -35,17 +37,22 @@ class ServiceChains(NamedTuple):
     firewall: str
 
 
+def seed(name: ServicePortName) -> str:
+    """What the hashes of a service port's chains begin with."""
+    return f"{name}{name.protocol.name.lower()}"
+
+
 def service_chains(name: ServicePortName) -> ServiceChains:
     """The names of a service port's chains."""
-    hashed = _hash(_seed(name))
+    hashed = _hash(seed(name))
     return ServiceChains(
         f"KUBE-SVC-{hashed}", f"KUBE-SVL-{hashed}", f"KUBE-EXT-{hashed}", f"KUBE-FW-{hashed}"
     )
 
 
-def endpoint_chain(name: ServicePortName, endpoint: str) -> str:
-    """The name of the chain of one endpoint, given as `address:port`."""
-    return f"KUBE-SEP-{_hash(_seed(name) + endpoint)}"
+def endpoint_chain(seed_: str, endpoint: str) -> str:
+    """The name of the chain of one endpoint, given as `address:port`, of the seed's service."""
+    return f"KUBE-SEP-{_hash(seed_ + endpoint)}"
 
 
 def is_service_chain(chain: str) -> bool:
@@ -53,9 +60,10 @@ def is_service_chain(chain: str) -> bool:
     return chain.startswith(PREFIXES)
 
 
-def _seed(name: ServicePortName) -> str:
-    return f"{name}{name.protocol.name.lower()}"
+def _hash(text: str) -> str:
+    """The first 16 characters of the SHA-256 in base32.
 
-
-def _hash(seed: str) -> str:
-    return b32encode(sha256(seed.encode()).digest()[:_HASHED]).decode()
+    `base64.b32encode` says the same and takes five times as long, half of a full sync.
+    """
+    number = int.from_bytes(sha256(text.encode()).digest()[:_HASHED])
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])

@@ -78,11 +78,18 @@ class Stale(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The services' part of a sync: rules of all of them, chains of those that changed."""
+    """The services' part of a sync: rules of all of them, chains of those that changed.
+
+    `is_news` says that any of it is not in the kernel yet.
+    """
 
     tops: Iterable[TopRules]
     chains: Mapping[str, str]
     stale: Stale = Stale()
+    is_news: bool = True
+
+
+NO_SERVICES = Written((), {})
 
 
 def restore_text(node: Node, options: Options, written: Written) -> str:

@@ -5,6 +5,7 @@ sync. The chains themselves are written when the service changes.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,7 @@ from kubeproxy.dataplane.iptables.names import (
     SERVICES,
     ServiceChains,
     endpoint_chain,
+    seed,
     service_chains,
 )
 from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, Setup
@@ -31,6 +33,14 @@ _WORD = {
 _FROM_HOST = "-m addrtype --src-type LOCAL"
 
 
+class _End(NamedTuple):
+    """An endpoint: its address, `address:port`, and the name of its chain."""
+
+    address: str
+    text: str
+    chain: str
+
+
 class TopRules(msgspec.Struct, frozen=True):
     """The top-level rules of a service port, in each of the two tables."""
 
@@ -42,10 +52,11 @@ def top_rules(entry: Entry, setup: Setup, health_check_port: int = 0) -> TopRule
     """The rules that lead to the entry's chains, or refuse what has nobody to go to."""
     filters: list[str] = []
     nats: list[str] = []
+    chains = service_chains(entry.name)
     for kind in (FrontendKind.CLUSTER_IP, FrontendKind.EXTERNAL_IP, FrontendKind.LOAD_BALANCER):
         for frontend in entry.frontends:
             if frontend.kind is kind:
-                _address_rules(entry, frontend, filters, nats)
+                _address_rules(entry, chains, frontend, filters, nats)
     for frontend in entry.frontends:
         if frontend.kind is FrontendKind.NODE_PORT:
             _node_port_rules(entry, frontend.port, setup, filters, nats)
@@ -65,17 +76,15 @@ def chain_rules(entry: Entry, setup: Setup, *, brief: bool = False) -> dict[str,
         found[chains.external] = _external_chain(entry, chains, setup)
     if is_firewalled(entry):
         found[chains.firewall] = _firewall_chain(entry, chains)
-    backends = _reachable(entry)
-    seps = {backend: endpoint_chain(entry.name, text) for text, backend in backends}
+    ends = _ends(entry, seed(entry.name))
     for chain, chosen in ((chains.cluster, entry.cluster), (chains.local, entry.local)):
         if chosen:
-            found[chain] = (
-                _cluster_ip_masquerade(entry, chain, setup)
-                if (chain == chains.local) == entry.internal_local
-                else ""
-            ) + _choice(entry, chain, [(b, seps[b]) for b in chosen], brief=brief)
-    for text, backend in backends:
-        found[seps[backend]] = _endpoint_chain(entry, seps[backend], (text, backend), brief=brief)
+            internal = (chain == chains.local) == entry.internal_local
+            masquerade = _cluster_ip_masquerade(entry, chain, setup) if internal else ""
+            found[chain] = masquerade + _choice(
+                entry, chain, [ends[b] for b in chosen], brief=brief
+            )
+    found.update(_endpoint_chains(entry, ends.values(), brief=brief))
     return found
 
 
@@ -86,17 +95,23 @@ def is_firewalled(entry: Entry) -> bool:
     return any(frontend.kind is FrontendKind.LOAD_BALANCER for frontend in entry.frontends)
 
 
-def _reachable(entry: Entry) -> list[tuple[str, Backend]]:
-    """Every backend that some chain leads to, with its text, in upstream's order."""
-    if not entry.local:
-        return [(str(backend), backend) for backend in entry.cluster]
-    every = {str(backend): backend for backend in (*entry.cluster, *entry.local)}
-    return sorted(every.items())
+def _ends(entry: Entry, seed_: str) -> dict[Backend, _End]:
+    """Every backend that some chain leads to, in upstream's order."""
+    every: Iterable[Backend] = entry.cluster
+    if entry.local:
+        every = sorted({*entry.cluster, *entry.local}, key=str)
+    texts = [(backend, str(backend)) for backend in every]
+    return {b: _End(b.address, text, endpoint_chain(seed_, text)) for b, text in texts}
 
 
-def _address_rules(entry: Entry, frontend: Frontend, filters: list[str], nats: list[str]) -> None:
+def _address_rules(
+    entry: Entry,
+    chains: ServiceChains,
+    frontend: Frontend,
+    filters: list[str],
+    nats: list[str],
+) -> None:
     """The rules of one address of the entry's own."""
-    chains = service_chains(entry.name)
     kind = frontend.kind
     match = f"{_protocol(entry)} -d {frontend.address} --dport {frontend.port}"
     serves = entry.any
@@ -193,38 +208,41 @@ def _cluster_ip_masquerade(entry: Entry, chain: str, setup: Setup) -> str:
     )
 
 
-def _choice(
-    entry: Entry, chain: str, backends: Sequence[tuple[Backend, str]], *, brief: bool
-) -> str:
+def _choice(entry: Entry, chain: str, ends: Sequence[_End], *, brief: bool) -> str:
     """The rules that choose a backend: the client's own, else any with the same chance."""
+    name = str(entry.name)
     heads = [
-        f"-A {chain}" if brief else f"-A {chain} {_comment(f'{entry.name} -> {backend}')}"
-        for backend, _ in backends
+        f"-A {chain}" if brief else f"-A {chain} {_comment(f'{name} -> {end.text}')}"
+        for end in ends
     ]
     rules = []
     if entry.affinity_seconds:
+        check = f"--rcheck --seconds {entry.affinity_seconds} --reap"
         rules = [
-            f"{head} -m recent --name {sep} --rcheck --seconds {entry.affinity_seconds} --reap"
-            f" -j {sep}\n"
-            for head, (_, sep) in zip(heads, backends, strict=True)
+            f"{head} -m recent --name {end.chain} {check} -j {end.chain}\n"
+            for head, end in zip(heads, ends, strict=True)
         ]
-    count = len(backends)
-    for index, (head, (_, sep)) in enumerate(zip(heads, backends, strict=True)):
-        left = count - index
+    left = len(ends)
+    for head, end in zip(heads, ends, strict=True):
         chance = f" -m statistic --mode random --probability {1 / left:.10f}" if left > 1 else ""
-        rules.append(f"{head}{chance} -j {sep}\n")
+        rules.append(f"{head}{chance} -j {end.chain}\n")
+        left -= 1
     return "".join(rules)
 
 
-def _endpoint_chain(entry: Entry, chain: str, at: tuple[str, Backend], *, brief: bool) -> str:
-    """The rules of one endpoint: a hairpin is masqueraded, and everything goes there."""
-    text, backend = at
-    head = f"-A {chain}" if brief else f"-A {chain} {_comment(str(entry.name))}"
-    recent = f" -m recent --name {chain} --set" if entry.affinity_seconds else ""
-    return (
-        f"{head} -s {backend.address} -j {MARK_MASQ}\n"
-        f"{head}{recent} {_protocol(entry)} -j DNAT --to-destination {text}\n"
-    )
+def _endpoint_chains(entry: Entry, ends: Iterable[_End], *, brief: bool) -> dict[str, str]:
+    """The rules of the endpoints: a hairpin is masqueraded, and everything goes there."""
+    comment = "" if brief else f" {_comment(str(entry.name))}"
+    protocol = _protocol(entry)
+    found = {}
+    for end in ends:
+        head = f"-A {end.chain}{comment}"
+        recent = f" -m recent --name {end.chain} --set" if entry.affinity_seconds else ""
+        found[end.chain] = (
+            f"{head} -s {end.address} -j {MARK_MASQ}\n"
+            f"{head}{recent} {protocol} -j DNAT --to-destination {end.text}\n"
+        )
+    return found
 
 
 def _protocol(entry: Entry) -> str:

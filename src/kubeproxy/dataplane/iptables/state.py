@@ -60,23 +60,34 @@ def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]
 
 
 def difference(kept: Kept, table: Table, changes: Changes) -> Written:
-    """Write what the changes need. `kept` is then as the table is."""
+    """Write what the changes need. `kept` is then as the table is.
+
+    A service port that changed in nothing that its rules show is left alone.
+    """
     setup, brief = kept.setup, is_large(table)
     chains: dict[str, str] = {}
     before: set[str] = set()
+    tops = dict[ServicePortName, TopRules]()
     for entry in changes.removed:
         before.update(chain_rules(entry, setup))
         kept.drop(entry.name)
-    for old, _ in changes.changed:
-        before.update(chain_rules(old, setup))
-    for entry in sorted((*changes.added, *(new for _, new in changes.changed)), key=_name):
-        kept.put(entry.name, _top(entry, table, setup))
+    for entry in changes.added:
         chains.update(chain_rules(entry, setup, brief=brief))
-    if changes.health_checks:
-        for name in kept.order:
-            if _service(name) in changes.health_checks:
-                kept.put(name, _top(table.entries[name], table, setup))
-    return Written(kept.ordered(), chains, Stale(delete=before - chains.keys()))
+        tops[entry.name] = _top(entry, table, setup)
+    for old, new in changes.changed:
+        was, is_ = (chain_rules(entry, setup, brief=brief) for entry in (old, new))
+        if was != is_:
+            before.update(was)
+            chains.update(is_)
+        tops[new.name] = _top(new, table, setup)
+    for name in kept.order if changes.health_checks else ():
+        if _service(name) in changes.health_checks:
+            tops[name] = _top(table.entries[name], table, setup)
+    news = {name: top for name, top in tops.items() if kept.tops.get(name) != top}
+    for name, top in news.items():
+        kept.put(name, top)
+    is_news = bool(news or chains or before or changes.removed)
+    return Written(kept.ordered(), chains, Stale(delete=before - chains.keys()), is_news)
 
 
 def _top(entry: Entry, table: Table, setup: Setup) -> TopRules:
@@ -86,7 +97,3 @@ def _top(entry: Entry, table: Table, setup: Setup) -> TopRules:
 
 def _service(name: ServicePortName) -> ServiceName:
     return ServiceName(name.namespace, name.service)
-
-
-def _name(entry: Entry) -> ServicePortName:
-    return entry.name

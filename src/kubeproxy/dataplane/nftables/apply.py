@@ -25,7 +25,7 @@ from kubeproxy.dataplane.nftables.dump import is_dormant
 from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import Guard, Moment
 from kubeproxy.dataplane.nftables.inspect import Found, inspect
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
@@ -72,7 +72,6 @@ class Nftables:
         self._settings = settings
         self._kernel = kernel
         self._guard = guard
-        self._lost: Callable[[], None] = _nobody_listens
         self._state: Programmed | None = None
         self._has_programmed = False
         self._proxy = LocalProxy(choose)
@@ -80,7 +79,6 @@ class Nftables:
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` whenever others change our table, until cancelled."""
-        self._lost = lost
         await self._guard.follow(NFPROTO[self._family], self._kernel.port_id, lost)
 
     async def close(self) -> None:
@@ -144,7 +142,7 @@ class Nftables:
     ) -> SyncReport:
         kernel = self._kernel
         entries = [e for name, e in update.table.entries.items() if name not in failed]
-        generation: int | None = kernel.generation()
+        since: Moment | None = await self._guard.moment(kernel)
         found = inspect(kernel, wanted, _chains(entries, update.node))
         if found.intact and _is_switched_off(kernel, wanted):
             found = Found(exists=True)
@@ -156,13 +154,13 @@ class Nftables:
         unused, next_.batch.unused_chains = next_.batch.unused_chains, []
         for piece in self._pieces(wanted, found, next_):
             try:
-                await self._send(piece, generation)
+                await self._send(piece, since)
             except Refused as error:
                 name = _culprit(error, piece, next_, update.node)
                 if name is None:
                     raise
                 raise Culprit(name, error) from error
-            generation = None
+            since = None
         report = await self._done(state, next_, update.node)
         await self._prune(state, unused)
         self._state = state
@@ -191,16 +189,18 @@ class Nftables:
             return pieces(messages, self._kernel.max_batch)
         return pieces(messages, min(_PIECE, self._kernel.max_batch))
 
-    async def _send(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+    async def _send(self, messages: Sequence[bytes], since: Moment | None = None) -> None:
         """Commit; a large transaction must not hold up the event loop."""
-        if sum(map(len, messages)) <= _LARGE:
-            self._kernel.commit(messages, generation)
+        guard = self._guard
+        if not messages:
             return
-        before = self._kernel.generation()
-        with self._guard.paused():
-            await asyncio.to_thread(self._kernel.commit, messages, generation)
-        if self._kernel.generation() != (before + 1) & 0xFFFFFFFF:
-            self._lost()
+        if sum(map(len, messages)) <= _LARGE:
+            self._kernel.commit(messages, guard.expected(since))
+            guard.committed()
+            return
+        async with guard.unheard(self._kernel):
+            await asyncio.to_thread(self._kernel.commit, messages, guard.expected(since))
+            guard.committed()
 
     async def _listen(self, update: Update) -> None:
         """Have the listeners for node ports of the loopback address, where they are wanted."""
@@ -218,12 +218,11 @@ class Nftables:
     async def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
         commit(state, next_, node)
         if next_.lost_backends:
-            await asyncio.to_thread(forget_stale_pins, state.program, list(state.placed.values()))
+            placed = list(state.placed.values())
+            async with self._guard.unheard(self._kernel):
+                count = await asyncio.to_thread(forget_stale_pins, state.program, placed)
+                self._guard.committed(count)
         return SyncReport(written=next_.batch.count)
-
-
-def _nobody_listens() -> None:
-    """Before `watch`, nobody wants to know."""
 
 
 def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:

@@ -21,7 +21,7 @@ from kubeproxy.dataplane.nftables.encode import (
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.netlink.attribute import nested, text
-from kubeproxy.netlink.message import attributes
+from kubeproxy.netlink.message import attributes, decode
 from kubeproxy.netlink.nfnetlink import (
     NFT_MSG_DELRULE,
     NFT_MSG_DELSETELEM,
@@ -31,7 +31,7 @@ from kubeproxy.netlink.nfnetlink import (
 )
 
 _HEADER = Struct("=HH")
-_NLMSGHDR, _NFGENMSG = 16, 4
+_NFGENMSG = 4
 _LARGEST = 65532 - 4  # of a nested attribute, padding included
 
 
@@ -175,16 +175,17 @@ def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:
 
 def element_at(message: bytes, offset: int) -> ElementKey | None:
     """The element of a message that an offset points at, as its set and what identifies it."""
-    body = attributes(message[_NLMSGHDR + _NFGENMSG :])
-    listed = body.get(3)
-    if listed is None:
+    (sent,) = decode(message)
+    if sent.type not in {NFT_MSG_NEWSETELEM, NFT_MSG_DELSETELEM}:
         return None
+    body = attributes(sent.payload[_NFGENMSG:])
+    listed = body[3]
     name = body[2].rstrip(b"\0").decode()
     start = len(message) - len(listed) - (-len(listed) % 4)
     position = 0
     while position + 4 <= len(listed):
         length, _ = _HEADER.unpack_from(listed, position)
-        if start + position <= offset < start + position + max(length, 4):
+        if start + position <= offset < start + position + length:
             return name, listed[position + 4 : position + length]
-        position += max((length + 3) & ~3, 4)
+        position += (length + 3) & ~3
     return None

@@ -108,21 +108,24 @@ def read_elements(messages: Iterable[Message]) -> dict[bytes, bytes]:
 
 
 def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
-    """Elements that have a key and data and nothing else, all of one size.
+    """Elements that begin with a key and data, all of one size.
 
-    These are the endpoints, hundreds of thousands of them; taking them apart at fixed offsets is
-    six times as fast as `_any_elements`, which is the oracle for it. None when it does not fit.
+    These are the endpoints, hundreds of thousands of them, and the pins of clients, which have a
+    time-out behind; taking them apart at fixed offsets is six times as fast as `_any_elements`,
+    which is the oracle for it. None when it does not fit.
     """
     if len(data) < 12:
         return None
     size = int.from_bytes(data[:2], "little")
     first_header = data[4:8]
-    cut = 4 + int.from_bytes(first_header[:2], "little")
-    if size % 4 or len(data) % size or cut + 4 > size:
+    length, first = _ATTRIBUTE.unpack(first_header)
+    cut = 4 + length
+    if first & _TYPE_MASK != NFTA_SET_ELEM_KEY or size % 4 or len(data) % size or cut + 4 > size:
         return None
     second_header = data[cut : cut + 4]
     rest, kind = _ATTRIBUTE.unpack(second_header)
-    if kind & _TYPE_MASK != NFTA_SET_ELEM_DATA or cut + rest != size:
+    end = cut + rest
+    if kind & _TYPE_MASK != NFTA_SET_ELEM_DATA or end > size:
         return None
     starts = range(0, len(data), size)
     header = data[:4]
@@ -132,7 +135,7 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
         for at in starts
     ):
         return None
-    return ((data[at + 4 : at + cut], data[at + cut : at + size]) for at in starts)
+    return ((data[at + 4 : at + cut], data[at + cut : at + end]) for at in starts)
 
 
 def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -10,7 +10,6 @@ from kubeproxy.dataplane.nftables.language import (
     Count,
     Ct,
     Dnat,
-    FibType,
     InSet,
     Is,
     IsInterface,
@@ -19,7 +18,6 @@ from kubeproxy.dataplane.nftables.language import (
     IsOwnSource,
     IsProtocol,
     IsTranslated,
-    Jump,
     Key,
     Mark,
     Masquerade,
@@ -84,8 +82,6 @@ def load(selector: Selector, slot: int) -> bytes:
         case Ct(key, original):
             direction = attribute(3, b"\0") if original else b""
             return expression("ct", u32(1, target), u32(2, key), direction)
-        case FibType():
-            return expression("fib", u32(1, target), u32(2, 3), u32(3, 1))
         case Numgen(modulus, random):
             kind = u32(3, 1 if random else 0)
             return expression("numgen", u32(1, target), u32(2, modulus), kind, u32(4, 0))
@@ -291,6 +287,3 @@ def encode_statement(statement: Statement) -> bytes:  # noqa: C901, PLR0911, PLR
 def encode_rule(rule: Rule) -> bytes:
     """The expressions of a rule, one after the other."""
     return b"".join(map(encode_statement, rule))
-
-
-CODE_OF = {jump.value & 0xFFFFFFFF: jump for jump in Jump}

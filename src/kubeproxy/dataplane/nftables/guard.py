@@ -2,13 +2,17 @@
 
 Listening makes large transactions dear, because the kernel writes a message for every element
 before it sends the first: the watch is paused for them, and the generation is compared instead.
+It counts the transactions of everybody, so ours have to be counted too.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY, TABLE
+from kubeproxy.errors import KernelError
+from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.kernel.nftwatch import Watch
 from kubeproxy.netlink.message import Message, attributes
 from kubeproxy.netlink.nfnetlink import NFT_MSG_NEWGEN
@@ -27,28 +31,67 @@ def concerns(message: Message) -> int | None:
     return message.payload[0]
 
 
+class Moment(NamedTuple):
+    """A generation of the kernel's rules, and how many transactions were ours by then."""
+
+    generation: int
+    own: int
+
+
 class Guard:
     """Passes on word of changes by others to those who own a family."""
 
     def __init__(self) -> None:
         self._watch: Watch | None = None
+        self._commits = 0
+        self._turn = asyncio.Lock()
         self._own: set[int] = set()
         self._lost: dict[int, Callable[[], None]] = {}
 
     async def follow(self, family: int, port: int, lost: Callable[[], None]) -> None:
         """Call `lost` when others than the sockets of these ports change the family's table."""
         self._own.add(port)
+        is_first = not self._lost
         self._lost[family] = lost
-        if self._watch is not None:
+        if not is_first:
             await asyncio.Event().wait()  # the first one follows for all
-        with Watch() as self._watch:
+        async with self._turn:  # to begin amid a large transaction would be as dear
+            self._watch = Watch()
+        with self._watch:
             await self._watch.follow(self._tell)
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Do not listen: a large transaction is under way."""
-        with self._watch.paused() if self._watch else contextlib.nullcontext():
-            yield
+    def committed(self, count: int = 1) -> None:
+        """So many transactions of ours have succeeded."""
+        self._commits += count
+
+    async def moment(self, kernel: Nfnetlink) -> Moment:
+        """The present, at which no transaction of ours is under way."""
+        async with self._turn:
+            return Moment(kernel.generation(), self._commits)
+
+    def expected(self, since: Moment | None) -> int | None:
+        """The generation now, when nobody but us has changed anything; None asks for nothing."""
+        if since is None:
+            return None
+        return (since.generation + self._commits - since.own) & 0xFFFFFFFF
+
+    @contextlib.asynccontextmanager
+    async def unheard(self, kernel: Nfnetlink) -> AsyncIterator[None]:
+        """Do not listen: large transactions are under way, in a thread; one thread at a time."""
+        async with self._turn:
+            before = Moment(kernel.generation(), self._commits)
+            try:
+                with self._watch.paused() if self._watch else contextlib.nullcontext():
+                    yield
+            except KernelError:
+                self._compare(kernel, before)
+                raise
+            self._compare(kernel, before)
+
+    def _compare(self, kernel: Nfnetlink, before: Moment) -> None:
+        """Whoever changed something meanwhile may have changed any of our tables."""
+        if kernel.generation() != self.expected(before):
+            self._tell(None)
 
     def _tell(self, message: Message | None) -> None:
         if message is None:

@@ -59,10 +59,6 @@ class Ct(msgspec.Struct, frozen=True):
     original: bool = False
 
 
-class FibType(msgspec.Struct, frozen=True):
-    """What the routing table says about the source address."""
-
-
 class Numgen(msgspec.Struct, frozen=True):
     """A number below the modulus: random, or the next one."""
 
@@ -77,7 +73,7 @@ class SourceHash(msgspec.Struct, frozen=True):
     modulus: int
 
 
-Load = Payload | Meta | Ct | FibType | Numgen | SourceHash
+Load = Payload | Meta | Ct | Numgen | SourceHash
 
 
 class Selector(msgspec.Struct, frozen=True):

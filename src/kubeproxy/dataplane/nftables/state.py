@@ -80,7 +80,6 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
     new: Elements = {}
     shared: Counter[ElementKey] = Counter()
     placed: dict[ServicePortName, Placed | None] = {}
-    lost = False
     number = state.last_number
     for entry in gone:
         known = state.placed.get(entry.name)
@@ -88,7 +87,6 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
         if known is not None:
             old.update(entry_elements(known, state.node))
             shared.subtract(shared_elements(known.entry))
-            lost = lost or known.number > 0
     for entry in wanted:
         known = state.placed.get(entry.name)
         if entry.affinity_seconds and (known is None or not known.number):
@@ -108,7 +106,17 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
     for element, difference in shared.items():
         count = state.shared[element]
         batch.change(element, b"" if count > 0 else None, b"" if count + difference > 0 else None)
+    lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
     return Step(batch, placed, shared, number, lost)
+
+
+def _loses(known: Placed | None, fresh: Placed | None) -> bool:
+    """Whether clients may be pinned to a backend that a service had and has no more."""
+    if known is None or not known.number:
+        return False
+    if fresh is None or fresh.number != known.number:
+        return True
+    return bool({*known.cluster} - {*fresh.cluster} or {*known.local} - {*fresh.local})
 
 
 def _add_chains(

@@ -1,0 +1,65 @@
+"""The rules as text, without privileges."""
+
+from pathlib import Path
+
+import pytest
+
+from commands.manifests import SHOP, write
+from kubeproxy.commands.render import main
+from kubeproxy.errors import OperatorError
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> str:
+    write(tmp_path, SHOP)
+    return f"--manifests={tmp_path}"
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "kube-proxy render" in capsys.readouterr().out
+
+
+def test_nftables(manifests: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([manifests, "--node=kestrel", "--family=ipv4"]) == 0
+    out = capsys.readouterr().out
+    assert "table ip kube-proxy {" in out
+    assert "table ip6" not in out
+
+
+@pytest.mark.parametrize("flag", ["--mode=iptables", "--proxy-mode=iptables"])
+def test_iptables(manifests: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([manifests, "--node=kestrel", flag]) == 0
+    out = capsys.readouterr().out
+    assert out.count("*filter\n") == 2
+    assert out.count("COMMIT\n") == 4
+    assert "# ip6tables-restore --noflush --counters\n" in out
+    assert "-A KUBE-NODEPORTS" in out
+    # The default of this mode, not that of the mode which is the default.
+    assert "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n" in out
+
+
+def test_the_mode_of_a_config_file_can_be_changed(
+    manifests: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n"
+        "kind: KubeProxyConfiguration\n"
+        "mode: nftables\n"
+        "conntrack: {tcpBeLiberal: true}\n"
+    )
+    assert main([manifests, f"--config={config}", "--node=kestrel", "--mode=iptables"]) == 0
+    out = capsys.readouterr().out
+    assert "*filter\n" in out
+    assert "INVALID" not in out
+
+
+def test_a_mode_that_is_not_there_yet(manifests: str) -> None:
+    with pytest.raises(OperatorError, match="rules of mode ipvs cannot be rendered yet"):
+        main([manifests, "--mode=ipvs"])
+
+
+def test_a_family_that_there_is_not(manifests: str) -> None:
+    with pytest.raises(OperatorError, match="--family ipx: must be IPv4 or IPv6"):
+        main([manifests, "--node=kestrel", "--family=ipx"])

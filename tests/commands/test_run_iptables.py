@@ -1,0 +1,44 @@
+"""Iptables mode from the command line: which families, and which dataplane."""
+
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.commands import run
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.daemon import Setup
+from kubeproxy.dataplane.iptables.apply import Iptables
+from kubeproxy.inet import Family
+from kubeproxy.kernel.xtables import Xtables, XtablesFailed
+
+
+def setup_of(*flags: str) -> Setup:
+    parsed = parse_flags(["--proxy-mode=iptables", *flags])
+    return run._setup(parsed, load(parsed), b"")
+
+
+@pytest.fixture
+def _ipv4_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(programs: Xtables) -> None:
+        if programs.family is Family.IPV6:
+            raise XtablesFailed("ip6tables is not installed")
+
+    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(Xtables, "check", check)
+
+
+@pytest.mark.usefixtures("_ipv4_only")
+def test_a_family_without_programs_is_not_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = setup_of(f"--manifests={tmp_path}")
+    assert setup.families == (Family.IPV4,)
+    assert isinstance(setup.dataplane(Family.IPV4), Iptables)
+    said = capsys.readouterr().err
+    assert '"The IP family is not served" err="ip6tables is not installed"' in said
+
+
+@pytest.mark.usefixtures("_ipv4_only")
+def test_a_dry_run_needs_no_programs(tmp_path: Path) -> None:
+    assert setup_of(f"--manifests={tmp_path}", "--dry-run").families == tuple(Family)

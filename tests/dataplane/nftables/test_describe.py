@@ -1,0 +1,127 @@
+import pytest
+
+from dataplane.nftables.programming import MARK
+from kubeproxy.dataplane.nftables.describe import describe, element_text, range_text, value_text
+from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
+from kubeproxy.dataplane.nftables.language import (
+    CLASSID,
+    DPORT,
+    DROP,
+    HEADERS,
+    INET_PROTO,
+    INET_SERVICE,
+    INTEGER,
+    IPV4_ADDR,
+    IPV6_ADDR,
+    L4PROTO,
+    PRIORITY,
+    Datatype,
+    Set,
+    goto,
+)
+from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.inet import Family, pack
+from kubeproxy.table.node import Mode
+from world import endpoint_slice, everywhere, node, service, table_of
+
+V4 = HEADERS[Family.IPV4]
+FRONTEND = bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "expected"),
+    [
+        (IPV4_ADDR, "0a700015", "10.112.0.21"),
+        (IPV6_ADDR, "fd400000000000000000000000000011", "fd40::11"),
+        (INET_PROTO, "84000000", "sctp"),
+        (INET_SERVICE, "00500000", "80"),
+        (INTEGER, "03000000", "3"),
+        (CLASSID, "07000100", "1:7"),
+    ],
+)
+def test_values(type_: Datatype, data: str, expected: str) -> None:
+    assert expected == value_text(type_, bytes.fromhex(data))
+
+
+@pytest.mark.parametrize(
+    ("set_", "end", "expected"),
+    [
+        (Set("s", (V4.daddr, L4PROTO, DPORT), ""), b"", "10.112.0.21 . tcp . 80"),
+        (
+            Set("s", (V4.daddr, L4PROTO, DPORT), "", counter=True),
+            b"",
+            "10.112.0.21 . tcp . 80 counter packets 0 bytes 0",
+        ),
+        (
+            Set("s", (V4.daddr, L4PROTO, DPORT), "", verdicts=True),
+            verdict_tail(goto("pick-2")),
+            "10.112.0.21 . tcp . 80 : goto pick-2",
+        ),
+        (
+            Set("s", (V4.daddr, L4PROTO, DPORT), "", verdicts=True),
+            verdict_tail(DROP),
+            "10.112.0.21 . tcp . 80 : drop",
+        ),
+        (
+            Set("s", (V4.daddr, L4PROTO, DPORT), "", (PRIORITY,)),
+            tail(bytes([9, 0, 0, 0])),
+            "10.112.0.21 . tcp . 80 : 0:9",
+        ),
+    ],
+)
+def test_elements(set_: Set, end: bytes, expected: str) -> None:
+    assert expected == element_text(set_, head(FRONTEND), end)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("10.0.0.1", "10.0.0.1", "10.0.0.1"),
+        ("10.0.0.0", "10.255.255.255", "10.0.0.0/8"),
+        ("0.0.0.0", "255.255.255.255", "0.0.0.0/0"),
+        ("10.0.0.0", "10.0.0.2", "10.0.0.0-10.0.0.2"),
+        ("10.0.0.2", "10.0.0.5", "10.0.0.2-10.0.0.5"),
+        ("fd40::", "fd40:0:0:ffff:ffff:ffff:ffff:ffff", "fd40::/48"),
+    ],
+)
+def test_ranges(first: str, last: str, expected: str) -> None:
+    assert expected == range_text(pack(first), pack(last))
+
+
+def described(*documents: dict[str, object]) -> str:
+    here = node(Mode.NFTABLES)
+    return describe(program(here, MARK), table_of(*documents), here)
+
+
+def block(text: str, head_: str) -> list[str]:
+    """The lines of a set or chain."""
+    _, _, rest = text.partition(f"\t{head_} {{\n")
+    inside, _, _ = rest.partition("\n\t}")
+    return [line.strip() for line in inside.splitlines()]
+
+
+def test_a_table_with_its_services() -> None:
+    spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP"}
+    text = described(everywhere(spec), endpoint_slice("L1 R1"))
+    assert block(text, "map service-affinity")[-3:] == [
+        "elements = { 10.112.0.21 . tcp . 80 : 0:1,",
+        "198.18.0.5 . tcp . 80 : 0:1,",
+        "203.0.113.7 . tcp . 80 : 0:1 }",
+    ]
+    (chosen,) = block(text, "chain pick-local-1")
+    assert chosen.endswith("th dport . numgen random mod 1 map @service-local-endpoints")
+    assert block(text, "set service-cidrs")[-1] == "elements = { 10.112.0.0/16 }"
+    assert block(text, "set hairpin-connections")[-1] == (
+        "elements = { 10.64.3.11 . 10.64.3.11 . tcp . 8080 }"
+    )
+
+
+def test_services_that_keep_their_clients_are_numbered_by_their_names() -> None:
+    sticky = {"sessionAffinity": "ClientIP"}
+    first = service({**sticky, "clusterIP": "10.112.0.9"}, name="basket")
+    text = described(service(sticky), first, endpoint_slice("L1"))
+    assert block(text, "map service-affinity")[-1] == "elements = { 10.112.0.21 . tcp . 80 : 0:2 }"
+
+
+def test_an_empty_cluster_has_no_elements_but_the_nodes() -> None:
+    assert described().count("elements =") == 2

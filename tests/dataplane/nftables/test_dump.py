@@ -1,0 +1,182 @@
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataplane.nftables.programming import MARK, filled
+from fakes.nftables import FakeNftables
+from kubeproxy.dataplane.nftables import dump
+from kubeproxy.dataplane.nftables.batch import program_messages
+from kubeproxy.dataplane.nftables.dump import (
+    KernelChain,
+    chain_in,
+    is_dormant,
+    read_chains,
+    read_counters,
+    read_elements,
+    read_rules,
+    read_sets,
+)
+from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
+from kubeproxy.dataplane.nftables.encode import new_set
+from kubeproxy.dataplane.nftables.expressions import encode_rule
+from kubeproxy.dataplane.nftables.language import DROP, goto
+from kubeproxy.dataplane.nftables.program import TABLE, program
+from kubeproxy.netlink.attribute import attribute, nested, text, u32, u64
+from kubeproxy.netlink.message import Message
+from kubeproxy.netlink.nfnetlink import (
+    NFPROTO_IPV4,
+    NFT_MSG_GETCHAIN,
+    NFT_MSG_GETRULE,
+    NFT_MSG_GETSET,
+    NFT_MSG_GETSETELEM,
+    NFT_MSG_NEWSETELEM,
+)
+from kubeproxy.table.node import Mode
+from world import endpoint_slice, everywhere, node, table_of
+
+HERE = node(Mode.NFTABLES)
+PROGRAM = program(HERE, MARK)
+NAME = text(1, TABLE)
+COUNTER = nested(7, text(1, "counter"), nested(2, u64(1, 60), u64(2, 3)))
+
+
+def message(payload: bytes) -> Message:
+    return Message(NFT_MSG_NEWSETELEM, 0, 1, bytes([2, 0, 0, 0]) + payload)
+
+
+def listing(elements: Iterable[bytes]) -> Message:
+    """Elements, as a kernel lists them."""
+    return message(NAME + text(2, "set") + nested(3, *(nested(1, each) for each in elements)))
+
+
+@pytest.fixture
+def kernel() -> FakeNftables:
+    empty = FakeNftables()
+    empty.commit(program_messages(PROGRAM))
+    return empty
+
+
+def test_sets_are_read_as_they_were_declared(kernel: FakeNftables) -> None:
+    found = read_sets(kernel.dump(NFT_MSG_GETSET, NFPROTO_IPV4, NAME))
+    expected = {s.name: dump.declaration(new_set(PROGRAM, s, 9)[20:]) for s in PROGRAM.sets}
+    assert expected == {name: set_.declaration for name, set_ in found.items()}
+    assert {set_.count for set_ in found.values()} == {0}
+
+
+def test_older_kernels_do_not_count_elements() -> None:
+    (found,) = read_sets([message(NAME + text(2, "old") + u32(3, 4))]).values()
+    assert (found.name, found.count, found.declaration) == ("old", None, {3: bytes([0, 0, 0, 4])})
+
+
+def test_chains_are_those_of_our_table(kernel: FakeNftables) -> None:
+    answers = kernel.dump(NFT_MSG_GETCHAIN, NFPROTO_IPV4)
+    foreign = message(text(1, "other") + text(3, "pick-2"))
+    found = read_chains([*answers, foreign], TABLE)
+    expected = {
+        chain.name: (chain.hook.number, chain.hook.priority, chain.hook.type)
+        if chain.hook
+        else None
+        for chain in PROGRAM.chains
+    }
+    assert expected == {name: chain.hook for name, chain in found.items()}
+
+
+def test_a_chain_whose_policy_somebody_changed_is_told_apart() -> None:
+    drops = message(NAME + text(3, "filter-input") + u32(5, 0))
+    assert read_chains([drops], TABLE) == {
+        "filter-input": KernelChain("filter-input", accepts=False)
+    }
+
+
+def test_rules_are_read_as_they_were_written(kernel: FakeNftables) -> None:
+    found = read_rules(kernel.dump(NFT_MSG_GETRULE, NFPROTO_IPV4, NAME))
+    assert {c.name: [encode_rule(rule) for rule in c.rules] for c in PROGRAM.chains} == found
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(b"", False), (u32(2, 0), False), (u32(2, 1), True)]
+)
+def test_a_table_can_be_asleep(flags: bytes, expected: bool) -> None:
+    assert expected is is_dormant(message(NAME + flags))
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [(verdict_tail(goto("pick-2")), "pick-2"), (verdict_tail(DROP), "")],
+)
+def test_where_an_element_leads(end: bytes, expected: str) -> None:
+    assert expected == chain_in(end)
+
+
+# --- elements ---------------------------------------------------------------------------------
+
+
+def test_what_was_programmed_is_read_back() -> None:
+    spec = {"sessionAffinity": "ClientIP", "loadBalancerSourceRanges": ["192.0.2.0/25"]}
+    rig = filled(table_of(everywhere(spec), endpoint_slice("L1 L2 R1")), HERE)
+    for name, elements in rig.table.elements().items():
+        answers = rig.kernel.dump(NFT_MSG_GETSETELEM, NFPROTO_IPV4, NAME + text(2, name))
+        assert elements == read_elements(answers), name
+
+
+sizes = st.sampled_from((1, 2, 4, 8, 12, 16))
+extras = st.sampled_from((b"", COUNTER, u64(4, 1000) + u64(5, 900)))
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[bytes]:
+    """Elements of one set: keys of one size, data of one size, and the same things behind."""
+    size, width, extra = draw(sizes), draw(st.sampled_from((0, 4, 8, 20))), draw(extras)
+    keys = draw(st.lists(st.binary(min_size=size, max_size=size), max_size=6))
+    data = st.binary(min_size=width, max_size=width)
+    return [head(key) + (tail(draw(data)) if width else b"") + extra for key in keys]
+
+
+@st.composite
+def mixed(draw: st.DrawFn) -> list[bytes]:
+    """Elements of a map of verdicts, or of a set of ranges: of several shapes."""
+    keys = st.binary(min_size=4, max_size=4).map(head)
+    ends = st.sampled_from((verdict_tail(DROP), verdict_tail(goto("pick-2")), u32(3, 1), b""))
+    return [key + end for key, end in draw(st.lists(st.tuples(keys, ends), max_size=6))]
+
+
+@given(alike() | mixed())
+def test_the_fast_path_reads_what_the_plain_one_does(elements: list[bytes]) -> None:
+    listed = b"".join(nested(1, each) for each in elements)
+    assert dict(dump._any_elements(listed)) == read_elements([listing(elements)])
+
+
+def test_the_fast_path_is_taken_for_endpoints_and_pins() -> None:
+    key, data = head(bytes(16)), tail(bytes(8))
+    assert dump._plain_elements(nested(1, key, data) * 3) is not None
+    assert dump._plain_elements(nested(1, key, data, u64(4, 1000)) * 3) is not None
+    assert dump._plain_elements(nested(1, key) * 3) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(bytes(8), id="too-short-for-an-element"),
+        pytest.param(bytes(16), id="no-length"),
+    ],
+)
+def test_what_is_no_element_is_left_out(data: bytes) -> None:
+    assert read_elements([message(attribute(3, data))]) == {}
+
+
+def test_a_message_without_elements() -> None:
+    assert read_elements([message(NAME)]) == {}
+
+
+def test_ranges_are_told_by_both_ends() -> None:
+    whole = head(b"aaaa") + nested(10, attribute(1, b"bbbb"))
+    end = head(b"cccc") + u32(3, 1)
+    assert read_elements([listing([whole, end])]) == {whole: b"", end: b""}
+
+
+def test_counters() -> None:
+    counted = [head(b"aaaa") + COUNTER, head(b"bbbb") + tail(b"1234") + COUNTER]
+    assert list(read_counters([listing(counted)])) == [(b"aaaa", 3), (b"bbbb", 3)]

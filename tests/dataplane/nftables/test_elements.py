@@ -1,0 +1,319 @@
+"""One entry of the table, and the elements that it becomes, as nft text."""
+
+import pytest
+
+from dataplane.nftables.programming import MARK, with_node
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.choices import Choice, External, Pick, Remember, Split
+from kubeproxy.dataplane.nftables.describe import element_text
+from kubeproxy.dataplane.nftables.elements import (
+    Elements,
+    Placed,
+    allowed_sources,
+    choice_of,
+    entry_elements,
+    head,
+    index_bytes,
+    joined,
+    list_head,
+    list_tail,
+    nobody_of,
+    node_elements,
+    remember_of,
+    served,
+    shared_elements,
+    tail,
+)
+from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.dataplane.nftables.state import place
+from kubeproxy.inet import Family, Protocol, unpack
+from kubeproxy.table.entries import (
+    Backend,
+    Balance,
+    Entry,
+    Frontend,
+    FrontendKind,
+    ServicePortName,
+)
+from kubeproxy.table.node import Mode, Node
+from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, node, prefix
+
+HERE = node(Mode.NFTABLES)
+NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
+CLUSTER = Frontend(FrontendKind.CLUSTER_IP, CLUSTER_IP, 80)
+BALANCER = Frontend(FrontendKind.LOAD_BALANCER, VIP, 80)
+EXTERNAL = Frontend(FrontendKind.EXTERNAL_IP, EXTERNAL_IP, 80)
+PORT = Frontend(FrontendKind.NODE_PORT, "", NODE_PORT)
+L1 = Backend("10.64.3.11", 8080, local=True)
+R1 = Backend("10.65.7.21", 8080)
+
+
+def placed(*frontends: Frontend, **fields: object) -> Placed:
+    entry = Entry(NAME, frontends, **fields)  # type: ignore[arg-type]  # as given
+    return place(entry, None, 7)
+
+
+def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
+    """Elements by their set, as nft writes them."""
+    sets = {set_.name: set_ for set_ in program(here, MARK).sets}
+    lines: dict[str, list[str]] = {}
+    for (name, each), data in found.items():
+        lines.setdefault(name, []).append(element_text(sets[name], each, data))
+    return lines
+
+
+def without(found: dict[str, list[str]], *left_out: str) -> dict[str, list[str]]:
+    return {name: lines for name, lines in found.items() if name not in left_out}
+
+
+COUNTED = (names.SERVICE_CONNECTIONS, names.NODEPORT_CONNECTIONS)
+AT = "10.112.0.21 . tcp . 80"
+
+
+def test_a_cluster_ip() -> None:
+    found = texts(entry_elements(placed(CLUSTER, cluster=(L1, R1), any=True), HERE))
+    assert found == {
+        names.SERVICE_CONNECTIONS: [f"{AT} counter packets 0 bytes 0"],
+        names.SERVICE_IPS: [f"{AT} : goto pick-2"],
+        names.SERVICE_ENDPOINTS: [
+            f"{AT} . 0 : 10.64.3.11 . 8080",
+            f"{AT} . 1 : 10.65.7.21 . 8080",
+        ],
+    }
+
+
+def test_a_node_port_with_local_policy_and_affinity() -> None:
+    entry = placed(
+        PORT, cluster=(L1, R1), local=(L1,), any=True, external_local=True, affinity_seconds=60
+    )
+    assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
+        names.SERVICE_NODEPORTS: ["tcp . 31080 : goto local-1-of-nodeport-pick-2-sticky"],
+        names.NODEPORT_ENDPOINTS: [
+            "tcp . 31080 . 0 : 10.64.3.11 . 8080",
+            "tcp . 31080 . 1 : 10.65.7.21 . 8080",
+        ],
+        names.NODEPORT_LOCAL_ENDPOINTS: ["tcp . 31080 . 0 : 10.64.3.11 . 8080"],
+        names.NODEPORT_AFFINITY: ["tcp . 31080 : 0:7"],
+        names.REMEMBER_NODEPORTS: ["tcp . 31080 : goto nodeport-remember-split-60"],
+    }
+
+
+def test_a_load_balancer_with_source_ranges() -> None:
+    entry = placed(
+        BALANCER,
+        EXTERNAL,
+        cluster=(R1,),
+        any=True,
+        source_ranges=(prefix("192.0.2.0/25"), prefix("192.0.2.128/26")),
+        own_vips=True,
+    )
+    found = texts(entry_elements(entry, HERE))
+    assert found[names.FIREWALL_IPS] == ["203.0.113.7 . tcp . 80"]
+    assert found[names.FIREWALL_ALLOW] == [
+        "203.0.113.7 . tcp . 80 . 192.0.2.0-192.0.2.191",
+        "203.0.113.7 . tcp . 80 . 203.0.113.7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"any": False}, "goto reject-chain", id="nobody-anywhere"),
+        pytest.param({"any": True, "internal_local": True}, "drop", id="nobody-here"),
+    ],
+)
+def test_nobody_to_serve(fields: dict[str, object], expected: str) -> None:
+    found = without(texts(entry_elements(placed(CLUSTER, **fields), HERE)), *COUNTED)
+    assert found == {names.NO_ENDPOINT_SERVICES: [f"{AT} : {expected}"]}
+
+
+def test_somebody_for_pods_and_nobody_for_others() -> None:
+    entry = placed(PORT, cluster=(R1,), any=True, external_local=True)
+    assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
+        names.SERVICE_NODEPORTS: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
+        names.NODEPORT_ENDPOINTS: ["tcp . 31080 . 0 : 10.65.7.21 . 8080"],
+        names.NO_ENDPOINT_NODEPORTS: ["tcp . 31080 : drop"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("gate", "ranges", "protocol", "expected"),
+    [
+        pytest.param(False, (), Protocol.TCP, [], id="without-the-gate"),
+        pytest.param(True, (), Protocol.TCP, ["tcp . 31080"], id="refused"),
+        pytest.param(True, ("127.0.0.0/8",), Protocol.TCP, [], id="tcp-is-served-by-a-proxy"),
+        pytest.param(True, ("127.0.0.0/8",), Protocol.UDP, ["udp . 31080"], id="udp-is-not"),
+    ],
+)
+def test_node_ports_of_loopback_addresses(
+    gate: bool, ranges: tuple[str, ...], protocol: Protocol, expected: list[str]
+) -> None:
+    here = with_node(HERE, localhost_gate=gate, node_port_ranges=tuple(map(prefix, ranges)))
+    entry = Entry(NAME._replace(protocol=protocol), (CLUSTER, PORT))
+    found = texts(
+        entry_elements(place(entry, None, 0), here), with_node(here, localhost_gate=True)
+    )
+    assert expected == found.get(names.LOCALHOST_NODEPORTS, [])
+
+
+# --- choices ----------------------------------------------------------------------------------
+
+
+ALL_2, HERE_1 = Pick(False, False, 2), Pick(False, True, 1)
+PORT_2, PORT_1 = Pick(True, False, 2), Pick(True, True, 1)
+BOTH: dict[str, object] = {"cluster": (L1, R1), "local": (L1,), "any": True}
+
+
+@pytest.mark.parametrize(
+    ("frontend", "fields", "expected"),
+    [
+        pytest.param(CLUSTER, BOTH, ALL_2, id="cluster-ip"),
+        pytest.param(CLUSTER, {**BOTH, "internal_local": True}, HERE_1, id="cluster-ip-local"),
+        pytest.param(CLUSTER, {**BOTH, "external_local": True}, ALL_2, id="not-the-other-policy"),
+        pytest.param(EXTERNAL, {**BOTH, "internal_local": True}, External(ALL_2), id="nor-here"),
+        pytest.param(PORT, BOTH, External(PORT_2), id="node-port"),
+        pytest.param(
+            PORT, {**BOTH, "external_local": True}, Split(PORT_2, PORT_1), id="node-port-local"
+        ),
+        pytest.param(
+            BALANCER,
+            {"cluster": (R1,), "external_local": True},
+            Split(Pick(False, False, 1), None),
+            id="nobody-here",
+        ),
+        pytest.param(BALANCER, {"external_local": True}, None, id="nobody-anywhere"),
+        pytest.param(CLUSTER, {}, None, id="cluster-ip-nobody"),
+        pytest.param(CLUSTER, {"cluster": (R1,), "internal_local": True}, None, id="nobody-local"),
+        pytest.param(
+            CLUSTER,
+            {**BOTH, "affinity_seconds": 9, "balance": Balance.ROUND_ROBIN},
+            Pick(False, False, 2, True, Balance.ROUND_ROBIN),
+            id="sticky-and-in-turn",
+        ),
+    ],
+)
+def test_how_a_frontend_chooses(
+    frontend: Frontend, fields: dict[str, object], expected: Choice | None
+) -> None:
+    assert expected == choice_of(placed(frontend, **fields), frontend)
+
+
+@pytest.mark.parametrize(
+    ("frontend", "fields", "expected"),
+    [
+        pytest.param(CLUSTER, BOTH, None, id="there-is-somebody"),
+        pytest.param(CLUSTER, {}, goto(names.REJECT_CHAIN), id="nobody-anywhere"),
+        pytest.param(CLUSTER, {"any": True, "internal_local": True}, DROP, id="nobody-here"),
+        pytest.param(PORT, {"any": True, "internal_local": True}, DROP, id="policy-cluster"),
+        pytest.param(
+            PORT, {"cluster": (R1,), "any": True, "external_local": True}, DROP, id="policy-local"
+        ),
+    ],
+)
+def test_what_becomes_of_those_whom_nobody_serves(
+    frontend: Frontend, fields: dict[str, object], expected: Verdict | None
+) -> None:
+    assert expected == nobody_of(placed(frontend, **fields), frontend)
+
+
+@pytest.mark.parametrize(
+    ("frontend", "fields", "expected"),
+    [
+        pytest.param(CLUSTER, {}, None, id="no-affinity"),
+        pytest.param(CLUSTER, {"affinity_seconds": 9}, Remember(False, False, 9), id="of-all"),
+        pytest.param(
+            CLUSTER,
+            {"affinity_seconds": 9, "internal_local": True},
+            Remember(False, True, 9),
+            id="of-this-node",
+        ),
+        pytest.param(PORT, {"affinity_seconds": 9}, Remember(True, False, 9), id="node-port"),
+        pytest.param(
+            BALANCER,
+            {"affinity_seconds": 9, "external_local": True, "internal_local": True},
+            Remember(False, None, 9),
+            id="it-depends-on-the-client",
+        ),
+    ],
+)
+def test_how_a_choice_is_remembered(
+    frontend: Frontend, fields: dict[str, object], expected: Remember | None
+) -> None:
+    assert expected == remember_of(placed(frontend, **fields), frontend)
+
+
+def test_of_two_frontends_with_one_address_the_strictest_counts() -> None:
+    same = Frontend(FrontendKind.EXTERNAL_IP, CLUSTER_IP, 80)
+    elsewhere = Frontend(FrontendKind.EXTERNAL_IP, CLUSTER_IP, 81)
+    entry = Entry(NAME, (same, elsewhere, CLUSTER))
+    assert [CLUSTER, elsewhere] == sorted(served(entry), key=lambda each: each.port)
+
+
+# --- what is shared, and the node's -----------------------------------------------------------
+
+
+def test_what_entries_share() -> None:
+    entry = Entry(NAME, (CLUSTER, EXTERNAL), cluster=(L1, R1), local=(L1,))
+    found = texts(dict.fromkeys(shared_elements(entry), b""))
+    assert found == {
+        names.CLUSTER_IPS: [CLUSTER_IP],
+        names.HAIRPIN: ["10.64.3.11 . 10.64.3.11 . tcp . 8080"],
+    }
+
+
+def test_elements_of_the_node() -> None:
+    here = with_node(
+        HERE,
+        service_cidrs=(prefix("10.113.0.0/16"), prefix("10.112.0.0/16"), prefix("10.120.0.0/16")),
+    )
+    found = texts(node_elements(here))
+    assert found[names.NODEPORT_IPS] == ["198.51.100.10"]
+    bounds = ["10.112.0.0", "10.114.0.0", "10.120.0.0", "10.121.0.0"]
+    assert bounds == found[names.SERVICE_CIDRS]
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_range_up_to_the_last_address_has_no_end(family: Family) -> None:
+    last = {Family.IPV4: "255.0.0.0/8", Family.IPV6: "ff00::/8"}[family]
+    here = with_node(node(Mode.NFTABLES, family), service_cidrs=(prefix(last),))
+    found = [key for key in node_elements(here) if key[0] == names.SERVICE_CIDRS]
+    assert found == [(names.SERVICE_CIDRS, found[0][1])]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([], []),
+        (["192.0.2.7/32"], ["192.0.2.7-192.0.2.7"]),
+        (["10.0.0.0/8"], ["10.0.0.0-10.255.255.255"]),
+        (["10.1.0.0/16", "10.0.0.0/8"], ["10.0.0.0-10.255.255.255"]),
+        (["10.1.0.0/16", "10.0.0.0/16"], ["10.0.0.0-10.1.255.255"]),
+        (["10.2.0.0/16", "10.0.0.0/16"], ["10.0.0.0-10.0.255.255", "10.2.0.0-10.2.255.255"]),
+        (["0.0.0.0/0", "10.0.0.0/8"], ["0.0.0.0-255.255.255.255"]),
+    ],
+)
+def test_ranges_that_overlap_or_touch_are_joined(ranges: list[str], expected: list[str]) -> None:
+    entry = Entry(NAME, (BALANCER,), source_ranges=tuple(map(prefix, ranges)))
+    assert expected == [f"{unpack(a)}-{unpack(b)}" for a, b in allowed_sources(entry)]
+
+
+def test_nobody_is_allowed_where_ranges_of_another_family_were_asked_for() -> None:
+    assert allowed_sources(Entry(NAME, (BALANCER,), source_ranges=())) == []
+    assert allowed_sources(Entry(NAME, (BALANCER,))) == []
+    assert joined([]) == []
+
+
+# --- bytes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["10.64.3.11", "fd40::11"])
+@pytest.mark.parametrize("index", [0, 1, 4095, 4096, 65535])
+def test_the_fast_path_for_lists_writes_what_the_plain_one_does(address: str, index: int) -> None:
+    key = bytes(range(24 if ":" in address else 12))
+    backend = Backend(address, 8080)
+    data = (
+        bytes(map(int, [10, 64, 3, 11])) if "." in address else b"\xfd\x40" + bytes(13) + b"\x11"
+    )
+    assert head(key + index.to_bytes(4, "little")) == list_head(key) + index_bytes(index)
+    assert tail(data + bytes([0x1F, 0x90, 0, 0])) == list_tail(backend)

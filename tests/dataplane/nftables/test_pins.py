@@ -1,0 +1,152 @@
+"""Clients that are pinned to an endpoint, in a kernel that is filled, and whom they lose."""
+
+import errno
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from dataplane.nftables.programming import Rig, filled
+from fakes.nftables import FakeNftables
+from kubeproxy.dataplane.nftables import pins
+from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
+from kubeproxy.dataplane.nftables.pins import forget_stale_pins, stale_pins, valid_data
+from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
+from kubeproxy.inet import Family, pack
+from kubeproxy.kernel.nfnetlink import Refused
+from kubeproxy.table.diff import Changes, diff
+from kubeproxy.table.entries import Backend, Table
+from kubeproxy.table.node import Mode
+from world import endpoint_slice, everywhere, node, table_of
+
+L1, L2 = Backend("10.64.3.11", 8080, local=True), Backend("10.64.3.12", 8080, local=True)
+R1 = Backend("10.65.7.21", 8080)
+CLIENTS = ("192.0.2.50", "192.0.2.200", "10.64.3.50")
+
+
+def pin(client: str, number: int) -> bytes:
+    return head(pack(client) + number.to_bytes(4, "little"))
+
+
+def to(backend: Backend) -> bytes:
+    return tail(backend_data(backend))
+
+
+STICKY = everywhere({"sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local"})
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A service with the endpoints L1, L2 and R1, of which it is the first that is numbered."""
+    return filled(table_of(STICKY, endpoint_slice("L1 L2 R1")), node(Mode.NFTABLES))
+
+
+def pinned(rig: Rig, found: Iterable[tuple[str, bytes, Backend]]) -> None:
+    for name, key, backend in found:
+        rig.table.sets[name].elements[key] = to(backend)
+
+
+def held(rig: Rig, name: str) -> set[bytes]:
+    return set(rig.table.sets[name].elements)
+
+
+@pytest.mark.parametrize(
+    ("number", "backend", "expected"),
+    [
+        pytest.param(1, L1, False, id="chosen"),
+        pytest.param(1, R1, True, id="not-chosen-any-more"),
+        pytest.param(2, L1, True, id="of-a-service-that-is-gone"),
+    ],
+)
+def test_stale_pins(number: int, backend: Backend, expected: bool) -> None:
+    key = pin(CLIENTS[0], number)
+    valid = {1: frozenset({backend_data(L1)})}
+    assert ([key] if expected else []) == stale_pins({key: to(backend)}, valid)
+
+
+def test_where_pins_may_lead(rig: Rig) -> None:
+    placed = list(rig.state.placed.values())
+    of_all = frozenset(map(backend_data, (L1, L2, R1)))
+    assert valid_data(placed, local=False) == {1: of_all}
+    assert valid_data(placed, local=True) == {1: of_all - {backend_data(R1)}}
+
+
+def test_services_without_affinity_have_no_pins() -> None:
+    rig = filled(table_of(everywhere(), endpoint_slice("L1")), node(Mode.NFTABLES))
+    assert valid_data(rig.state.placed.values(), local=False) == {}
+
+
+def forget(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> FakeNftables:
+    """Forget them; the socket that was used for it."""
+    socket = FakeNftables(rig.kernel.ruleset)
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
+    forget_stale_pins(rig.program, rig.state.placed.values())
+    return socket
+
+
+def test_pins_to_a_backend_that_left_are_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (pin(client, 1) for client in CLIENTS)
+    pinned(rig, [(AFFINITY, first, L1), (AFFINITY, second, R1), (LOCAL_AFFINITY, third, L2)])
+    rig.change(changes_to("L1 R1"))
+    assert forget(rig, monkeypatch).closed
+    assert held(rig, AFFINITY) == {first, second}
+    assert held(rig, LOCAL_AFFINITY) == set()
+
+
+def changes_to(endpoints: str) -> Changes:
+    before = table_of(STICKY, endpoint_slice("L1 L2 R1"))
+    return diff(before, table_of(STICKY, endpoint_slice(endpoints)))
+
+
+def test_pins_of_a_service_that_is_gone_are_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 1), L1), (LOCAL_AFFINITY, pin(CLIENTS[1], 1), L1)])
+    rig.change(diff(table_of(STICKY, endpoint_slice("L1 L2 R1")), Table(Family.IPV4)))
+    forget(rig, monkeypatch)
+    assert held(rig, AFFINITY) | held(rig, LOCAL_AFFINITY) == set()
+
+
+def test_many_pins_are_forgotten_in_few_transactions(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [f"10.0.{number // 256}.{number % 256}" for number in range(2500)]
+    pinned(rig, ((AFFINITY, pin(client, 9), L1) for client in clients))
+    assert len(forget(rig, monkeypatch).commits) <= 3
+    assert held(rig, AFFINITY) == set()
+
+
+class Forgetful(FakeNftables):
+    """A kernel in which pins time out between being listed and being deleted."""
+
+    def __init__(self, rig: Rig, *timed_out: bytes) -> None:
+        super().__init__(rig.kernel.ruleset)
+        self._rig = rig
+        self._timed_out = timed_out
+
+    def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        for each in self._timed_out:
+            self._rig.table.sets[AFFINITY].elements.pop(each, None)
+        super().commit(messages, generation)
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_a_pin_that_times_out_meanwhile_does_not_save_the_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, gone: int
+) -> None:
+    keys = [pin(client, 9) for client in CLIENTS]
+    pinned(rig, ((AFFINITY, key, L1) for key in keys))
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: Forgetful(rig, *keys[:gone]))
+    forget_stale_pins(rig.program, rig.state.placed.values())
+    assert held(rig, AFFINITY) == set()
+
+
+def test_any_other_refusal_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
+    socket = FakeNftables(rig.kernel.ruleset)
+    socket.broken = errno.EPERM
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
+    with pytest.raises(Refused, match="Operation not permitted"):
+        forget_stale_pins(rig.program, rig.state.placed.values())
+    assert socket.closed

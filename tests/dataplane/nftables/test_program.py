@@ -1,0 +1,163 @@
+"""What is fixed: the program, by settings. What it does to packets is in `test_walk`."""
+
+import pytest
+
+from dataplane.nftables.programming import MARK, with_node
+from fakes.nftables import FakeNftables
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.batch import FILLING_ORDER, program_messages
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.language import Chain, Dnat, InSet, Program, Verdict, VerdictMap
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.render import rule_text
+from kubeproxy.inet import Family
+from kubeproxy.table.node import Mode, Node, PodInterface
+from world import node
+
+HERE = node(Mode.NFTABLES)
+SETTINGS = [
+    pytest.param(HERE, id="ipv4"),
+    pytest.param(node(Mode.NFTABLES, Family.IPV6), id="ipv6"),
+    pytest.param(with_node(HERE, localhost_gate=True), id="localhost"),
+    pytest.param(with_node(HERE, detector=None), id="no-detector"),
+    pytest.param(with_node(HERE, masquerade_all=True), id="masquerade-all"),
+]
+
+
+def rules(here: Node, chain: str, mark: int = MARK) -> list[str]:
+    (found,) = (each for each in program(here, mark).chains if each.name == chain)
+    return [rule_text(rule) for rule in found.rules]
+
+
+@pytest.mark.parametrize("here", SETTINGS)
+def test_a_kernel_takes_it(here: Node) -> None:
+    made = program(here, MARK)
+    kernel = FakeNftables()
+    kernel.commit(program_messages(made))
+    table = kernel.ruleset.tables[NFPROTO[here.family], names.TABLE]
+    assert [chain.name for chain in made.chains] == list(table.chains)
+    assert [set_.name for set_ in made.sets] == list(table.sets)
+
+
+def reached_from_hooks(made: Program) -> set[str]:
+    chains = {chain.name: chain for chain in made.chains}
+    waiting = [chain.name for chain in made.chains if chain.hook]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting += [target for target in _targets(chains[name]) if target not in found]
+    return found
+
+
+def _targets(chain: Chain) -> list[str]:
+    steps = [each for rule in chain.rules for each in rule]
+    return [each.chain for each in steps if isinstance(each, Verdict) and each.chain]
+
+
+@pytest.mark.parametrize("here", SETTINGS)
+def test_every_chain_is_used(here: Node) -> None:
+    made = program(here, MARK)
+    from_elements = {names.REJECT_CHAIN, names.MARK_FOR_MASQUERADE}
+    assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_elements
+
+
+@pytest.mark.parametrize("here", SETTINGS)
+def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: Node) -> None:
+    by_packets = {set_.name for set_ in program(here, MARK).sets if set_.dynamic}
+    assert by_packets == {names.AFFINITY, names.LOCAL_AFFINITY}
+    by_us = {set_.name for set_ in program(here, MARK).sets} - by_packets
+    assert by_us == set(FILLING_ORDER) - (
+        set() if here.localhost_gate else {names.LOCALHOST_NODEPORTS}
+    )
+
+
+@pytest.mark.parametrize("here", SETTINGS)
+def test_keys_of_rules_have_the_types_of_the_sets_that_they_are_looked_up_in(here: Node) -> None:
+    made = program(here, MARK)
+    sets = {set_.name: set_ for set_ in made.sets}
+    for chain in made.chains:
+        for rule in chain.rules:
+            for each in rule:
+                if isinstance(each, InSet | VerdictMap | Dnat):
+                    set_ = sets[each.set if isinstance(each, InSet) else each.map]
+                    assert [s.type for s in set_.key] == [s.type for s in each.key], rule
+
+
+TO_SERVICES = "jump services"
+MARKED = "ip daddr @cluster-ips {}jump mark-for-masquerade"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(
+            {}, [MARKED.format("ip saddr != 10.64.0.0/14 "), TO_SERVICES], id="pod-range"
+        ),
+        pytest.param(
+            {"detector": PodInterface("cni0")},
+            [MARKED.format('iifname != "cni0" '), TO_SERVICES],
+            id="pod-interface",
+        ),
+        pytest.param({"masquerade_all": True}, [MARKED.format(""), TO_SERVICES], id="all"),
+        pytest.param({"detector": None}, [TO_SERVICES], id="pods-cannot-be-told"),
+    ],
+)
+def test_cluster_ip_traffic_is_marked_by_who_sends_it(
+    settings: dict[str, object], expected: list[str]
+) -> None:
+    here = with_node(HERE, **settings)
+    assert expected == rules(here, "nat-prerouting") == rules(here, "nat-output")
+    # Whoever is looked up late is marked as he would have been, and leads to the same chains.
+    assert expected[:-1] == rules(here, "nat-prerouting-late")[:-2]
+    assert rules(here, "nat-prerouting-late") == rules(here, "nat-output-late")
+
+
+def test_the_mark_is_the_operators_bit() -> None:
+    assert masquerade_mark(0) == 1
+    assert masquerade_mark(31) == 0x80000000
+    marked = rules(HERE, names.MARK_FOR_MASQUERADE, masquerade_mark(31))
+    assert marked == ["meta mark set meta mark | 0x80000000"]
+
+
+def test_without_the_gate_nothing_is_said_of_loopback_addresses() -> None:
+    made = program(HERE, MARK)
+    assert made.counters == ()
+    assert "localhost-check" not in {chain.name for chain in made.chains}
+    gated = program(with_node(HERE, localhost_gate=True), MARK)
+    assert gated.counters == ("localhost-tcp", "localhost-udp", "localhost-sctp")
+
+
+@pytest.mark.parametrize("counters", [True, False])
+def test_endpoints_are_counted_when_asked_for(counters: bool) -> None:
+    made = program(HERE, MARK, endpoint_counters=counters)
+    counting = {set_.name for set_ in made.sets if set_.counter}
+    lists = {
+        names.SERVICE_ENDPOINTS,
+        names.SERVICE_LOCAL_ENDPOINTS,
+        names.NODEPORT_ENDPOINTS,
+        names.NODEPORT_LOCAL_ENDPOINTS,
+    }
+    always = {names.SERVICE_CONNECTIONS, names.NODEPORT_CONNECTIONS}
+    assert counting == (lists | always if counters else always)
+
+
+def test_chains_stand_where_upstream_puts_them() -> None:
+    hooks = [
+        (chain.name, chain.hook.type, chain.hook.hook, chain.hook.priority)
+        for chain in program(HERE, MARK).chains
+        if chain.hook
+    ]
+    assert hooks == [
+        ("filter-prerouting-pre-dnat", "filter", "prerouting", -110),
+        ("filter-output-pre-dnat", "filter", "output", -110),
+        ("filter-input", "filter", "input", 0),
+        ("filter-forward", "filter", "forward", 0),
+        ("filter-output", "filter", "output", 0),
+        ("filter-postrouting", "filter", "postrouting", 90),
+        ("nat-prerouting", "nat", "prerouting", -100),
+        ("nat-prerouting-late", "nat", "prerouting", -90),
+        ("nat-output", "nat", "output", -100),
+        ("nat-output-late", "nat", "output", -90),
+        ("nat-postrouting", "nat", "postrouting", 100),
+    ]

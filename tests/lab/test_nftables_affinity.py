@@ -1,0 +1,177 @@
+"""Session affinity as the kernel keeps it: made by packets, kept over changes, let go in time."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import pytest
+
+from kubeproxy.dataplane.nftables import pins
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.table.entries import Entry
+from kubeproxy.table.node import Mode
+from lab.entries import exposed, served
+from lab.farm import PORT, Farm, crop
+from lab.listing import KEYWORD, list_table
+from lab.network import Network
+from lab.plan import cluster_ip, vip
+from lab.plane import Plane, plane
+from lab.salvo import Salvo
+from lab.stage import NFTABLES, Lab
+from world import node
+
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+
+CLIENTS = 60
+
+
+@pytest.fixture(scope="module")
+def farm(network: Network) -> Iterator[Farm]:
+    opened = Farm(network)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def salvo(network: Network, farm: Farm) -> Salvo:
+    del farm  # answers
+    return Salvo(network)
+
+
+@pytest.fixture(params=Family, ids=lambda family: family.value)
+def family(request: pytest.FixtureRequest) -> Family:
+    wanted: Family = request.param
+    return wanted
+
+
+@pytest.fixture
+def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
+    lab.stop()
+    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
+        yield opened
+
+
+def sticky(numbers: Sequence[int], family: Family, seconds: int = 10800) -> Entry:
+    backends = [crop(number, family) for number in numbers]
+    entry = exposed(served(1, backends, family, Protocol.UDP), 1, family)
+    return msgspec.structs.replace(entry, affinity_seconds=seconds)
+
+
+def chosen(salvo: Salvo, address: str, clients: int = CLIENTS) -> dict[str, str]:
+    """Which endpoint each client gets."""
+    hits = salvo.fire([(address, 80)] * clients)
+    assert len(hits) == clients
+    return {hit.client: hit.endpoint for hit in hits}
+
+
+def answered(number: int, family: Family) -> str:
+    return f"{crop(number, family).address} {PORT}"
+
+
+def test_a_client_keeps_its_endpoint_over_200_connections(
+    kestrel: Plane, salvo: Salvo, family: Family
+) -> None:
+    """To the cluster IP and to the load balancer's, in turn; and other clients get others."""
+    kestrel.put([sticky(range(7), family)])
+    first = chosen(salvo, cluster_ip(1, family))
+    assert len(first) == CLIENTS
+    assert len(set(first.values())) == 7
+    for _ in range(100):
+        assert chosen(salvo, vip(1, family)) == first
+        assert chosen(salvo, cluster_ip(1, family)) == first
+
+
+def test_a_client_that_stays_away_is_forgotten(
+    kestrel: Plane, salvo: Salvo, family: Family
+) -> None:
+    kestrel.put([sticky(range(7), family, seconds=2)])
+    first = chosen(salvo, cluster_ip(1, family))
+    for _ in range(3):
+        time.sleep(0.8)
+        assert chosen(salvo, cluster_ip(1, family)) == first
+    time.sleep(2.2)
+    assert chosen(salvo, cluster_ip(1, family)) != first
+
+
+def test_who_loses_an_endpoint_gets_another_and_keeps_it(
+    kestrel: Plane, salvo: Salvo, family: Family
+) -> None:
+    kestrel.put([sticky(range(4), family)])
+    first = chosen(salvo, cluster_ip(1, family))
+    gone = answered(2, family)
+    assert gone in first.values()
+    kestrel.put([sticky((0, 1, 3), family)])
+    second = chosen(salvo, vip(1, family))
+    assert gone not in second.values()
+    assert {c for c in first if first[c] != second[c]} == {c for c in first if first[c] == gone}
+    kestrel.put([sticky(range(4), family)])
+    for _ in range(5):
+        assert chosen(salvo, cluster_ip(1, family)) == second
+
+
+def test_pins_outlive_the_process(kestrel: Plane, salvo: Salvo, family: Family) -> None:
+    kestrel.put([sticky(range(7), family)])
+    first = chosen(salvo, cluster_ip(1, family))
+    assert kestrel.restart().written == 0
+    assert chosen(salvo, vip(1, family)) == first
+    kestrel.put([sticky(range(9), family)])
+    assert chosen(salvo, vip(1, family)) == first
+
+
+def test_nft_lists_pins(kestrel: Plane, salvo: Salvo, lab: Lab, family: Family) -> None:
+    kestrel.put([sticky([0], family)])
+    chosen(salvo, cluster_ip(1, family))
+    listed = list_table(lab.network.node, family)
+    endpoint = re.escape(answered(0, family).replace(" ", " . "))
+    assert len(re.findall(rf"0:1 timeout 3h expires \w+ : {endpoint}", listed)) == CLIENTS
+
+
+def pin(lab: Lab, family: Family, clients: range, endpoint: int) -> None:
+    """Pin clients, as if they had come."""
+    backend = crop(endpoint, family)
+    addresses = (crop(10_000 + client, family).address for client in clients)
+    made = ", ".join(f"{a} . 0:1 timeout 3h : {backend.address} . {PORT}" for a in addresses)
+    script = f"add element {KEYWORD[family]} kube-proxy affinity {{ {made} }}"
+    lab.network.node.run(["nft", "-f", "-"], stdin=script)
+
+
+def pins_to(lab: Lab, family: Family, endpoint: int) -> int:
+    command = ["nft", "list", "map", KEYWORD[family], "kube-proxy", "affinity"]
+    target = f": {crop(endpoint, family).address} . {PORT}"
+    return lab.network.node.run(command).count(target)
+
+
+def test_thousands_of_pins_go_with_their_endpoint(
+    kestrel: Plane, lab: Lab, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kestrel.put([sticky((0, 1), family)])
+    for start in range(0, 10_000, 1000):
+        pin(lab, family, range(start, start + 1000), endpoint=start // 1000 % 2)
+    with monkeypatch.context() as nobody_looks_at_pins:
+        nobody_looks_at_pins.delattr("kubeproxy.dataplane.nftables.apply.forget_stale_pins")
+        kestrel.put([sticky((0, 1, 2), family)])
+    before = time.monotonic()
+    kestrel.put([sticky((1, 2), family)])
+    took = time.monotonic() - before
+    print(f"5,000 pins of 10,000 removed in {1000 * took:.1f} ms")  # noqa: T201  # shown by -rP
+    assert (pins_to(lab, family, 0), pins_to(lab, family, 1)) == (0, 5000)
+
+
+def test_pins_that_time_out_meanwhile_are_no_error(
+    kestrel: Plane, lab: Lab, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kestrel.put([sticky((0, 1), family)])
+    pin(lab, family, range(50), endpoint=0)
+    find = pins.stale_pins
+
+    def and_as_many_that_are_gone(
+        found: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]
+    ) -> list[bytes]:
+        return [each for head in find(found, valid) for each in (head, head[:-4] + b"gone")]
+
+    monkeypatch.setattr(pins, "stale_pins", and_as_many_that_are_gone)
+    with lab.network.node.entered():
+        pins.forget_stale_pins(program(kestrel.node, masquerade_mark(14)), [])
+    assert pins_to(lab, family, 0) == 0

@@ -1,0 +1,107 @@
+"""Who changed the rules: the other family of ours is not somebody else."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+
+import pytest
+
+from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.nftables import apply
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.table.diff import NO_CHANGES
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Mode
+from lab.entries import served
+from lab.farm import crop
+from lab.namespaces import Namespace
+from waiting import until
+from world import node
+
+
+@pytest.fixture
+def namespace(_own_namespaces: None) -> Iterator[Namespace]:
+    made = Namespace("guard")
+    with made.entered():
+        yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _many_large_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but the smallest count as large, and a first fill takes many of them."""
+    monkeypatch.setattr(apply, "_LARGE", 1000)
+    monkeypatch.setattr(apply, "_PIECE", 1 << 16)
+
+
+class Both:
+    """Both families under one guard, with a note of who was told of changes by others."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.told: list[Family] = []
+        self.kernels = {family: Nfnetlink() for family in Family}
+        self._dataplanes = {
+            family: apply.Nftables(family, apply.Settings(), self.kernels[family], guard)
+            for family in Family
+        }
+
+    async def watch(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for family, dataplane in self._dataplanes.items():
+                tasks.create_task(dataplane.watch(partial(self.told.append, family)))
+
+    async def fill(self) -> None:
+        """Program thousands of elements of both families at the same time."""
+        async with asyncio.TaskGroup() as tasks:
+            for family in Family:
+                tasks.create_task(self._fill(family))
+
+    async def _fill(self, family: Family) -> None:
+        table = Table(family)
+        for number in range(1, 101):
+            table.put(served(number, [crop(each, family) for each in range(40)], family))
+        update = Update(table, node(Mode.NFTABLES, family), NO_CHANGES, full=True)
+        assert (await self._dataplanes[family].apply(update)).written > 4000
+
+    async def close(self) -> None:
+        for dataplane in self._dataplanes.values():
+            await dataplane.close()
+
+
+@pytest.fixture
+async def both(namespace: Namespace) -> AsyncIterator[Both]:
+    del namespace  # is entered
+    opened = Both(Guard())
+    watching = asyncio.create_task(opened.watch())
+    yield opened
+    watching.cancel()
+    await opened.close()
+
+
+async def test_families_that_fill_at_once_do_not_disturb_each_other(both: Both) -> None:
+    kernel = both.kernels[Family.IPV4]
+    before = kernel.generation()
+    await both.fill()
+    # Each piece was committed once: nothing had to be read again.
+    assert 6 < kernel.generation() - before < 20
+    await asyncio.sleep(0.05)
+    assert both.told == []
+
+
+async def test_what_others_do_meanwhile_is_told_to_both(both: Both, namespace: Namespace) -> None:
+    await both.fill()
+    async with both.guard.unheard(both.kernels[Family.IPV4]):
+        await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
+    assert set(both.told) == set(Family)
+
+
+async def test_what_others_do_afterwards_is_told_to_whom_it_concerns(
+    both: Both, namespace: Namespace
+) -> None:
+    await both.fill()
+    await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
+    await until(lambda: bool(both.told))
+    assert set(both.told) == {Family.IPV6}
