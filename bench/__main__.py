@@ -19,11 +19,12 @@ def main() -> None:
     kernel = Path("/proc/sys/kernel/osrelease").read_text().strip()
     print(f"{cores} cores, kernel {kernel}, Python {sys.version.split()[0]}, load {load:.1f}")
     run(sys.executable, "-m", "bench.start")
+    enter = ("unshare", "--user", "--map-root-user", "--net")
     for size in SIZES:
         numbers = (str(size.services), str(size.endpoints))
         run(sys.executable, "-m", "bench.table", *numbers)
-        enter = ("unshare", "--user", "--map-root-user", "--net")
         run(*enter, sys.executable, "-m", "bench.nftables", *numbers)
+    run(*enter, sys.executable, "-m", "bench.iptables", "5000", "10", "--idle")
     print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 

@@ -144,7 +144,7 @@ def _elements(table: KernelTable, payload: bytes) -> Iterator[bytes]:
 
 def _element(set_: KernelSet, head: bytes, tail: bytes) -> bytes:
     counter = nested(7, text(1, "counter"), nested(2, u64(1, 0), u64(2, 0)))
-    return nested(1, head, tail, counter if set_.counts else b"")
+    return nested(1, head, tail, counter if set_.shape.counts else b"")
 
 
 _LISTINGS = {NFT_MSG_GETSET: _sets, NFT_MSG_GETRULE: _rules, NFT_MSG_GETSETELEM: _elements}

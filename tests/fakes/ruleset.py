@@ -28,7 +28,7 @@ from kubeproxy.netlink.nfnetlink import (
     NFT_MSG_NEWTABLE,
 )
 
-LONGEST_NAME = 127
+LONGEST_NAME = 255
 KEY, DATA, FLAGS, KEY_END = 1, 2, 3, 10
 VALUE, VERDICT = 1, 2
 INTERVAL, MAP, CONCAT = 0x4, 0x8, 0x80
@@ -74,22 +74,35 @@ def number_of(value: bytes) -> int:
     return int.from_bytes(value, "big")
 
 
+class Shape(msgspec.Struct, frozen=True):
+    """What the elements of a set are like: `fields` are the sizes of what is concatenated."""
+
+    flags: int
+    key: int
+    data: int
+    fields: tuple[int, ...] = ()
+    counts: bool = False
+
+
+def shape_of(declared: bytes) -> Shape:
+    """The shape of a set, from what was said of it."""
+    said = attributes(declared)
+    fields = attributes(said[9]).get(2, b"")
+    return Shape(
+        flags=number_of(said.get(3, b"")),
+        key=number_of(said[5]),
+        data=number_of(said.get(7, b"")),
+        fields=tuple(number_of(attributes(field.value)[1]) for field in parts(fields)),
+        counts=17 in said,
+    )
+
+
 class KernelSet(msgspec.Struct):
     """A set: what was said of it, and its elements (heads and tails, as `elements` has them)."""
 
     declared: bytes
+    shape: Shape
     elements: dict[bytes, bytes] = {}
-
-    def number(self, kind: int) -> int:
-        return number_of(attributes(self.declared).get(kind, b""))
-
-    @property
-    def flags(self) -> int:
-        return self.number(3)
-
-    @property
-    def counts(self) -> bool:
-        return 17 in attributes(self.declared)
 
 
 class KernelChain(msgspec.Struct):
@@ -110,7 +123,7 @@ class KernelTable(msgspec.Struct):
     def copy(self) -> "KernelTable":
         return KernelTable(
             self.declared,
-            {name: KernelSet(s.declared, dict(s.elements)) for name, s in self.sets.items()},
+            {n: KernelSet(s.declared, s.shape, dict(s.elements)) for n, s in self.sets.items()},
             {name: KernelChain(c.declared, list(c.rules)) for name, c in self.chains.items()},
             set(self.counters),
         )
@@ -133,6 +146,10 @@ class KernelTable(msgspec.Struct):
 Tables = dict[tuple[int, str], KernelTable]
 
 
+def _copied(tables: Tables) -> Tables:
+    return {key: table.copy() for key, table in tables.items()}
+
+
 class Ruleset:
     """The tables by family and name; `generation` counts the transactions.
 
@@ -144,9 +161,15 @@ class Ruleset:
         self.generation = 1
         self.refused: dict[ElementKey, int] = {}
 
+    def copy(self) -> "Ruleset":
+        """The same content, to go on with apart from this one."""
+        other = Ruleset()
+        other.tables = _copied(self.tables)
+        return other
+
     def carry_out(self, messages: list[bytes]) -> list[tuple[int, Refusal]]:
         """Do all of it, or nothing: then which messages are at fault, and how."""
-        tables = {key: table.copy() for key, table in self.tables.items()}
+        tables = _copied(self.tables)
         refused = []
         for index, message in enumerate(messages):
             try:
@@ -226,16 +249,16 @@ def _need(condition: object, number: int) -> None:
 
 def _add_element(table: KernelTable, set_: KernelSet, head: bytes, tail: bytes) -> None:
     key = attributes(attributes(head)[KEY])[1]
-    _need(len(key) == set_.number(5), errno.EINVAL)
-    _need(bool(tail) == bool(set_.flags & MAP), errno.EINVAL)
+    _need(len(key) == set_.shape.key, errno.EINVAL)
+    _need(bool(tail) == bool(set_.shape.flags & MAP), errno.EINVAL)
     if tail:
         _check_data(table, set_, tail)
     if head in set_.elements:
-        _need(set_.elements[head] == tail, errno.EBUSY)
+        _need(set_.elements[head] == tail, errno.EEXIST)
         return
-    if set_.flags & CONCAT:
+    if set_.shape.flags & CONCAT:
         _need(not any(_overlap(set_, head, each) for each in set_.elements), errno.EEXIST)
-    elif set_.flags & INTERVAL:
+    elif set_.shape.flags & INTERVAL:
         _check_bound(set_, head)
     set_.elements[head] = tail
 
@@ -243,9 +266,9 @@ def _add_element(table: KernelTable, set_: KernelSet, head: bytes, tail: bytes) 
 def _check_data(table: KernelTable, set_: KernelSet, tail: bytes) -> None:
     data = attributes(attributes(tail)[DATA])
     if VALUE in data:
-        _need(len(data[VALUE]) == set_.number(7), errno.EINVAL)
+        _need(len(data[VALUE]) == set_.shape.data, errno.EINVAL)
         return
-    _need(set_.number(7) == VERDICT_SIZE, errno.EINVAL)
+    _need(set_.shape.data == VERDICT_SIZE, errno.EINVAL)
     chain = chain_of(tail[4:])
     if chain:
         _need(chain in table.chains, errno.ENOENT)
@@ -277,10 +300,8 @@ def bound(head: bytes) -> Bound:
 
 def _overlap(set_: KernelSet, one: bytes, other: bytes) -> bool:
     """Whether two ranges of a concatenation have a key in common: in every field they do."""
-    description = attributes(attributes(set_.declared)[9])
-    sizes = [number_of(attributes(field.value)[1]) for field in parts(description[2])]
     at = 0
-    for size in sizes:
+    for size in set_.shape.fields:
         (first, last), (begin, end) = (
             tuple(key[at : at + size] for key in span(head)) for head in (one, other)
         )
@@ -308,7 +329,7 @@ def _delete_elements(table: KernelTable, payload: bytes) -> None:
 def _new_set(table: KernelTable, payload: bytes) -> None:
     name = text_of(attributes(payload)[2])
     _need(len(name) <= LONGEST_NAME, errno.ERANGE)
-    table.sets.setdefault(name, KernelSet(payload))
+    table.sets.setdefault(name, KernelSet(payload, shape_of(payload)))
 
 
 def _new_chain(table: KernelTable, payload: bytes) -> None:

@@ -1,11 +1,15 @@
-"""Programs one cluster after the other without a pause, until it is killed.
+"""Programs one cluster after the other without a pause, and dies in the midst of it.
 
-A program: it says `ready` before the first sync. Run it inside of a network namespace.
+A program. The kernel carries a transaction out within one system call, so that a process can be
+killed between two of them only: this one kills itself after a given number.
 """
 
 import asyncio
+import os
 import random
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kubeproxy.dataplane.contract import Update
@@ -21,50 +25,63 @@ from lab.farm import crop
 from lab.namespaces import entered
 from world import node
 
-SERVICES = 200
-MOST_ENDPOINTS = 40
+SERVICES = 1500
+"""So many that the kernel gets their frontends in several transactions."""
+MOST_ENDPOINTS = 4
+CHANGED = 100
 
 
-def entries(chance: random.Random, family: Family) -> list[Entry]:
-    """Services with any number of endpoints."""
-    return [
-        served(
-            number,
-            [crop(each, family) for each in chance.sample(range(1000), _count(chance))],
-            family,
-            Protocol.UDP,
-        )
-        for number in range(1, SERVICES + 1)
-    ]
+class Doomed(Nfnetlink):
+    """A socket that takes its process down after so many transactions."""
+
+    def __init__(self, lifetime: int) -> None:
+        super().__init__()
+        self._lifetime = lifetime
+
+    def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        super().commit(messages, generation)
+        self._lifetime -= bool(messages)
+        if not self._lifetime:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _count(chance: random.Random) -> int:
-    return chance.randint(1, MOST_ENDPOINTS)
+def some_entry(number: int, chance: random.Random, family: Family) -> Entry:
+    """A service with any endpoints."""
+    endpoints = chance.sample(range(1000), chance.randint(1, MOST_ENDPOINTS))
+    backends = [crop(each, family) for each in endpoints]
+    return served(number, backends, family, Protocol.UDP)
 
 
-async def program(seed: int, family: Family) -> None:
-    """Never ends."""
-    chance = random.Random(seed)
-    with Nfnetlink() as kernel:
+def entries(chance: random.Random, family: Family) -> dict[int, Entry]:
+    """All services, by number."""
+    return {number: some_entry(number, chance, family) for number in range(1, SERVICES + 1)}
+
+
+async def program(lifetime: int, family: Family) -> None:
+    """Never returns."""
+    chance = random.Random(lifetime)
+    with Doomed(lifetime) as kernel:
         dataplane = apply.Nftables(family, apply.Settings(), kernel, Guard())
         table = Table(family)
+        known = entries(chance, family)
         full = True
         while True:
             wanted = Table(family)
-            for entry in entries(chance, family):
+            for entry in known.values():
                 wanted.put(entry)
             changes = diff(table, wanted)
             patch(table, changes)
             await dataplane.apply(Update(table, node(Mode.NFTABLES, family), changes, full))
             full = False
+            for number in chance.sample(range(1, SERVICES + 1), CHANGED):
+                known[number] = some_entry(number, chance, family)
 
 
-def main(path: str, seed: str, family: str) -> None:
+def main(path: str, lifetime: str, family: str) -> None:
     """Program the kernel of that namespace; a first fill takes many transactions."""
     apply._PIECE = 1 << 14
-    print("ready", flush=True)  # noqa: T201  # what the starter waits for
     with entered(Path(path)):
-        asyncio.run(program(int(seed), Family(family)))
+        asyncio.run(program(int(lifetime), Family(family)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["n
 
 CHANGES = 1000
 RESTARTS = 20
-KILLS = 20
+LIFETIMES = (4, 8, 9, 1, 10, 11, 2, 12, 30, 3)
+"""After how many transactions a process dies; the longer ones have to begin with a first fill."""
 TESTS = Path(__file__).parents[1]
 
 
@@ -106,45 +108,33 @@ def test_restarts_of_the_daemon(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("farm")
 def test_whoever_is_killed_leaves_a_kernel_that_serves(kestrel: Plane, network: Network) -> None:
-    """In the midst of a first fill, or of changes, and again and again."""
+    """In the midst of a first fill, of the first sync of a restart, or of changes."""
     family = kestrel.node.family
-    chance = random.Random(5)
     salvo = Salvo(network)
-    left = set()
-    for number in range(KILLS // 2):
-        if number % 3 == 0:
+    left = []
+    for lifetime in LIFETIMES:
+        if lifetime > 3:
             network.node.run(["nft", "flush", "ruleset"])
-        _kill_while_programming(network, kestrel, number, after=chance.randint(1, 25))
+        _program_and_die(network, family, lifetime)
         serving = _frontends(network, family)
-        hits = salvo.fire([(address, 80) for address in serving])
-        assert len(hits) == len(serving)
-        left.add(len(serving))
+        assert len(salvo.fire([(address, 80) for address in serving])) == len(serving)
+        left.append(len(serving))
         network.node.run(["conntrack", "-F"])
-    assert left - {0, SERVICES}, "nobody was killed in the midst of a first fill"
-    kestrel.put(entries(random.Random(6), family))
+    assert set(left) - {0, SERVICES}, f"nobody died in the midst of frontends: {left}"
+    kestrel.put(entries(random.Random(6), family).values())
     assert blocks(kestrel.text()).items() <= blocks(list_table(network.node, family)).items()
     kestrel.resync()
     assert blocks(kestrel.text()) == blocks(list_table(network.node, family))
-    assert len(_frontends(network, family)) == len(kestrel.table.entries)
+    assert len(_frontends(network, family)) == SERVICES
 
 
-def _kill_while_programming(network: Network, kestrel: Plane, seed: int, after: int) -> None:
-    """Kill it after so many transactions; a first fill has about 20, a change one."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "lab.restless"),
-            *(str(network.node.path), str(seed), kestrel.node.family.value),
-        ],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    generation = kestrel.kernel.generation()
-    while kestrel.kernel.generation() < generation + after:
-        assert process.poll() is None
-    process.kill()
-    process.communicate()
+def _program_and_die(network: Network, family: Family, lifetime: int) -> None:
+    command = [
+        *(sys.executable, "-m", "lab.restless"),
+        *(str(network.node.path), str(lifetime), family.value),
+    ]
+    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(TESTS)}, check=False)
+    assert ran.returncode == -signal.SIGKILL
 
 
 def _frontends(network: Network, family: Family) -> list[str]:

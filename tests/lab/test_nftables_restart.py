@@ -8,9 +8,9 @@ import pytest
 from kubeproxy.inet import Family
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
-from lab.calls import Calls
+from lab.calls import Answers, Calls
 from lab.entries import Chance, exposed, served
-from lab.farm import Farm, crop
+from lab.farm import PORT, Farm, crop
 from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plan import cluster_ip
@@ -92,17 +92,57 @@ def upstream_like(family: Family) -> str:
             comment "Active ClusterIPs"
             elements = {{ {", ".join(address for _, address in frontends)} }}
         }}
+        set nodeport-ips {{
+            type {type_}
+        }}
+        set hairpin-connections {{
+            type {type_} . {type_} . inet_proto . inet_service
+        }}
         map service-ips {{
             type {type_} . inet_proto . inet_service : verdict
             comment "ClusterIP, ExternalIP and LoadBalancer IP traffic"
             elements = {{ {to_service} }}
         }}
+        map service-nodeports {{
+            type inet_proto . inet_service : verdict
+        }}
+        map no-endpoint-services {{
+            type {type_} . inet_proto . inet_service : verdict
+        }}
+        map no-endpoint-nodeports {{
+            type inet_proto . inet_service : verdict
+        }}
+        map firewall-ips {{
+            type {type_} . inet_proto . inet_service : verdict
+        }}
         chain mark-for-masquerade {{
             meta mark set meta mark or 0x4000
         }}
         {"".join(chains)}
+        chain firewall-check {{
+            {ip} daddr . meta l4proto . th dport vmap @firewall-ips
+        }}
+        chain service-endpoints-check {{
+            {ip} daddr . meta l4proto . th dport vmap @no-endpoint-services
+        }}
+        chain nodeport-endpoints-check {{
+            {ip} daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports
+        }}
         chain services {{
             {ip} daddr . meta l4proto . th dport vmap @service-ips
+            {ip} daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports
+        }}
+        chain filter-prerouting-pre-dnat {{
+            type filter hook prerouting priority dstnat - 10
+            ct state new jump firewall-check
+        }}
+        chain filter-input {{
+            type filter hook input priority filter
+            ct state new jump nodeport-endpoints-check
+        }}
+        chain filter-forward {{
+            type filter hook forward priority filter
+            ct state new jump service-endpoints-check
         }}
         chain nat-prerouting {{
             type nat hook prerouting priority dstnat
@@ -115,6 +155,7 @@ def upstream_like(family: Family) -> str:
         chain nat-postrouting {{
             type nat hook postrouting priority srcnat
             meta mark & 0x4000 == 0x4000 masquerade fully-random
+            {ip} saddr . {ip} daddr . meta l4proto . th dport @hairpin-connections masquerade
         }}
     }}"""
 
@@ -148,6 +189,16 @@ def older_program(kestrel: Plane) -> str:
     return "\n".join([*lines[:-1], "\tset retired { type inet_service; }", *lines[-1:]])
 
 
+def called(network: Network, family: Family) -> Calls:
+    return Calls(network, "P", [(cluster_ip(number, family), 80) for number in (1, 2)])
+
+
+def assert_served(answers: Answers, family: Family) -> None:
+    endpoints = {f"{crop(number, family).address} {PORT}" for number in (0, 1)}
+    assert (answers.failed, answers.failures) == (0, ())
+    assert answers.by.keys() <= endpoints
+
+
 @pytest.mark.usefixtures("farm")
 @pytest.mark.parametrize("before", ["upstream", "older"])
 def test_a_take_over_is_one_transaction_that_nobody_notices(
@@ -156,13 +207,33 @@ def test_a_take_over_is_one_transaction_that_nobody_notices(
     kestrel.put(two_services(family))
     text = upstream_like(family) if before == "upstream" else older_program(kestrel)
     swap = f"delete table {KEYWORD[family]} kube-proxy\n{text}"
-    called = [(cluster_ip(1, family), 80), (cluster_ip(2, family), 80)]
-    with Calls(network, "P", called) as calls:
+    with called(network, family) as calls:
         for _ in range(10):
             network.node.run(["nft", "-f", "-"], stdin=swap)
+            calls.so_far()  # what happens when nft swaps tables is not our business
             generation = kestrel.kernel.generation()
             assert kestrel.restart().written
             assert kestrel.kernel.generation() == generation + 1
-            during = calls.so_far()
-            assert (during.failed, during.failures) == (0, ())
+            assert_served(calls.so_far(), family)
+    assert blocks(kestrel.text()) == blocks(list_table(network.node, family))
+
+
+@pytest.mark.usefixtures("farm")
+def test_who_was_there_before_can_come_back(
+    kestrel: Plane, network: Network, family: Family
+) -> None:
+    """It adds what it needs to the table that it finds, empties its own parts and fills them."""
+    kestrel.put(two_services(family))
+    table = f"{KEYWORD[family]} kube-proxy"
+    text = upstream_like(family)
+    own = [line.split()[:2] for line in text.splitlines() if line.endswith("{")]
+    known = blocks(list_table(network.node, family)).keys()
+    flushes = [f"flush {kind} {table} {name}" for kind, name in own if f"{kind} {name}" in known]
+    assert len(flushes) > 10
+    network.node.run(["nft", "-f", "-"], stdin="\n".join([*flushes, text]))
+    with called(network, family) as calls:
+        calls.so_far()
+        assert_served(calls.so_far(), family)
+        assert kestrel.restart().written
+        assert_served(calls.so_far(), family)
     assert blocks(kestrel.text()) == blocks(list_table(network.node, family))

@@ -1,17 +1,18 @@
 """A table on its way into a fake kernel, by the pure half of the dataplane alone."""
 
 from collections.abc import Iterable
+from functools import cache
 
 import msgspec
 
 from dataplane.nftables.walk import Machine, machine
 from fakes.nftables import FakeNftables
-from fakes.ruleset import KernelTable
+from fakes.ruleset import KernelTable, Ruleset
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_messages
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.elements import choices
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
-from kubeproxy.dataplane.nftables.language import Chain
+from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.inet import Family
@@ -22,14 +23,22 @@ from kubeproxy.table.node import Node
 MARK = masquerade_mark(14)
 
 
+@cache
+def _empty(node: Node) -> tuple[Program, Ruleset]:
+    """The program of a node, and a kernel that has it and nothing else."""
+    made = program(node, MARK)
+    kernel = FakeNftables()
+    kernel.commit(program_messages(made))
+    return made, kernel.ruleset
+
+
 class Rig:
     """The state that the dataplane remembers, beside the kernel that it should describe."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.program = program(node, MARK)
-        self.kernel = FakeNftables()
-        self.kernel.commit(program_messages(self.program))
+        self.program, ruleset = _empty(node)
+        self.kernel = FakeNftables(ruleset.copy())
         self.state = self._nothing_known()
 
     @property
@@ -61,6 +70,12 @@ class Rig:
         commit(self.state, done, node)
         self.node = node
         return done.batch
+
+    def copy(self) -> "Rig":
+        """Another kernel with the same content, of which nothing is known yet."""
+        other = Rig(self.node)
+        other.kernel = FakeNftables(self.kernel.ruleset.copy())
+        return other
 
     def needed_chains(self) -> list[Chain]:
         """The chains of the choices that the table of today makes."""

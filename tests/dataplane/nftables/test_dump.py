@@ -148,6 +148,15 @@ def test_the_fast_path_reads_what_the_plain_one_does(elements: list[bytes]) -> N
     assert dict(dump._any_elements(listed)) == read_elements([listing(elements)])
 
 
+def test_elements_of_one_size_may_still_be_of_two_shapes() -> None:
+    first, second = head(bytes(4)) + tail(bytes(8)), head(bytes(8)) + tail(bytes(4))
+    assert len(first) == len(second)
+    assert read_elements([listing([first, second])]) == {
+        head(bytes(4)): tail(bytes(8)),
+        head(bytes(8)): tail(bytes(4)),
+    }
+
+
 def test_the_fast_path_is_taken_for_endpoints_and_pins() -> None:
     key, data = head(bytes(16)), tail(bytes(8))
     assert dump._plain_elements(nested(1, key, data) * 3) is not None

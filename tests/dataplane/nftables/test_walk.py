@@ -6,6 +6,7 @@ every packet of nftables mode walk through the program as well.
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,11 +23,14 @@ from dataplane.nftables.generated import (
 )
 from dataplane.nftables.programming import filled
 from dataplane.nftables.walk import End, Fate, Machine, outcomes
+from kubeproxy.dataplane.nftables.elements import head, tail
+from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
 from kubeproxy.inet import Family
 from kubeproxy.table.decide import Action, Packet, Verdict, decide
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import Mode, Node
 from table.test_worked_cases import *  # noqa: F403  # its tests are run again, with both eyes
+from world import endpoint_slice, everywhere, node, packet, service, table_of
 
 ENDS = {
     Action.PASS: End.ACCEPT,
@@ -69,11 +73,82 @@ def _walk_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_packet_of_every_cluster_is_treated_as_decide_says(
     data: st.DataObject, family: Family, balance: Balance
 ) -> None:
-    node = data.draw(nodes(family))
+    here = data.draw(nodes(family))
     table = last_table(data.draw(clusters(family)), family, balance)
-    machine = filled(table, node).machine()
+    machine = filled(table, here).machine()
     undecided = of_two_minds(table)
-    for packet in packets(table, node):
-        if undecided.isdisjoint({packet.source, packet.destination}):
-            verdict = decide(packet, table, node, Mode.NFTABLES)
-            assert expected(verdict) == walked(machine, packet), packet
+    for sent in packets(table, here):
+        if undecided.isdisjoint({sent.source, sent.destination}):
+            verdict = decide(sent, table, here, Mode.NFTABLES)
+            assert expected(verdict) == walked(machine, sent), sent
+
+
+# --- session affinity -------------------------------------------------------------------------
+
+
+STICKY = {"sessionAffinity": "ClientIP"}
+
+
+def pinned(machine: Machine, fate: Fate) -> Machine:
+    """The kernel after a connection: it knows which endpoint the client got."""
+    assert fate.pin is not None
+    name, key, data, seconds = fate.pin
+    assert seconds == 10800
+    elements = {**machine.elements, name: {head(key): tail(data)}}
+    return msgspec.structs.replace(machine, elements=elements)
+
+
+@pytest.mark.parametrize("again", ["P CIP:80", "P VIP:80", "P EXT:80", "P NP"])
+def test_72_a_client_gets_the_same_endpoint_by_every_frontend(again: str) -> None:
+    rig = filled(table_of(everywhere(STICKY), endpoint_slice("L1 R1")), node(Mode.NFTABLES))
+    machine = rig.machine()
+    first = outcomes(machine, packet("P CIP:80"))
+    assert {fate.target for fate in first} == {"10.64.3.11:8080", "10.65.7.21:8080"}
+    for fate in first:
+        ((then, share),) = outcomes(pinned(machine, fate), packet(again)).items()
+        assert (then.target, then.pin, share) == (fate.target, fate.pin, Fraction(1))
+
+
+def test_another_client_and_another_service_are_not_bound_by_it() -> None:
+    other = service({**STICKY, "clusterIP": "10.112.0.22"}, name="cart2")
+    more = endpoint_slice("L1 R1", name="cart2-1")
+    more["metadata"] = {
+        "namespace": "shop",
+        "name": "cart2-1",
+        "labels": {"kubernetes.io/service-name": "cart2"},
+    }
+    table = table_of(everywhere(STICKY), endpoint_slice("L1 R1"), other, more)
+    machine = filled(table, node(Mode.NFTABLES)).machine()
+    for fate in outcomes(machine, packet("P CIP:80")):
+        after = pinned(machine, fate)
+        assert len(outcomes(after, packet("X CIP:80"))) == 2
+        assert len(outcomes(after, packet("P 10.112.0.22:80"))) == 2
+
+
+def test_pins_among_all_endpoints_and_among_those_here_are_apart() -> None:
+    spec = {**STICKY, "internalTrafficPolicy": "Local"}
+    table = table_of(everywhere(spec), endpoint_slice("L1 L2 R1"))
+    machine = filled(table, node(Mode.NFTABLES)).machine()
+    for fate in outcomes(machine, packet("P VIP:80")):
+        here = {each.target for each in outcomes(pinned(machine, fate), packet("P CIP:80"))}
+        assert here == {"10.64.3.11:8080", "10.64.3.12:8080"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ("P VIP:80", AFFINITY),
+        ("H VIP:80", AFFINITY),
+        ("X VIP:80", LOCAL_AFFINITY),
+        ("X NP", LOCAL_AFFINITY),
+    ],
+)
+def test_what_is_remembered_is_what_was_chosen_from(sent: str, expected: str) -> None:
+    table = table_of(everywhere({**STICKY, **worked.EXTERNAL_LOCAL}), endpoint_slice("L1 R1"))
+    machine = filled(table, node(Mode.NFTABLES)).machine()
+    assert {fate.pin and fate.pin[0] for fate in outcomes(machine, packet(sent))} == {expected}
+
+
+def test_without_affinity_nothing_is_remembered() -> None:
+    machine = filled(table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES)).machine()
+    assert {fate.pin for fate in outcomes(machine, packet("P CIP:80"))} == {None}

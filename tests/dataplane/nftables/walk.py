@@ -13,41 +13,8 @@ from functools import singledispatch
 
 import msgspec
 
-from fakes.ruleset import bound, chain_of, span
-from kubeproxy.dataplane.nftables.language import (
-    DPORT,
-    HEADERS,
-    L4PROTO,
-    ORIGINAL_DPORT,
-    PRIORITY,
-    Chain,
-    Count,
-    Dnat,
-    InSet,
-    Is,
-    IsInterface,
-    IsMarked,
-    IsNew,
-    IsOwnSource,
-    IsProtocol,
-    IsTranslated,
-    Jump,
-    Key,
-    Mark,
-    Masquerade,
-    Numgen,
-    Program,
-    Reject,
-    Rule,
-    Selector,
-    Set,
-    SetPriority,
-    SourceHash,
-    Statement,
-    Update,
-    Verdict,
-    VerdictMap,
-)
+from fakes.ruleset import VERDICT, bound, span, text_of
+from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.inet import Family, contains, join, pack, unpack
 from kubeproxy.netlink.attribute import attribute, nested
 from kubeproxy.netlink.message import attributes
@@ -81,14 +48,16 @@ class Fate(msgspec.Struct, frozen=True):
 class Machine(msgspec.Struct, frozen=True):
     """A kernel: the rules, the elements of its sets, and the node that it runs on."""
 
-    sets: Mapping[str, Set]
+    sets: Mapping[str, nft.Set]
     counters: tuple[str, ...]
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, nft.Chain]
     elements: Elements
     node: Node
 
 
-def machine(program: Program, choices: Iterable[Chain], elements: Elements, node: Node) -> Machine:
+def machine(
+    program: nft.Program, choices: Iterable[nft.Chain], elements: Elements, node: Node
+) -> Machine:
     """The kernel of a node with the program, the chains of choices, and the elements."""
     chains = {chain.name: chain for chain in (*program.chains, *choices)}
     sets = {set_.name: set_ for set_ in program.sets}
@@ -206,24 +175,24 @@ def _chain(walk: Walk, name: str) -> End | None:
         match result:
             case End():
                 return result
-            case Verdict(Jump.DROP):
+            case nft.Verdict(nft.Jump.DROP):
                 return End.DROP
-            case Verdict(Jump.RETURN):
+            case nft.Verdict(nft.Jump.RETURN):
                 return None
-            case Verdict(Jump.GOTO, chain):
+            case nft.Verdict(nft.Jump.GOTO, chain):
                 return _chain(walk, chain)
-            case Verdict(Jump.JUMP, chain):
+            case nft.Verdict(nft.Jump.JUMP, chain):
                 end = _chain(walk, chain)
                 if end is not None:
                     return end
     return None
 
 
-Result = bool | End | Verdict
+Result = bool | End | nft.Verdict
 """Of a statement: go on to the next (True) or to the next rule (False), stop, go elsewhere."""
 
 
-def _rule(walk: Walk, rule: Rule) -> Result:
+def _rule(walk: Walk, rule: nft.Rule) -> Result:
     for statement in rule:
         result = do(statement, walk)
         if result is not True:
@@ -234,30 +203,30 @@ def _rule(walk: Walk, rule: Rule) -> Result:
 # --- what is read -----------------------------------------------------------------------------
 
 
-def _value(walk: Walk, selector: Selector) -> bytes:
+def _value(walk: Walk, selector: nft.Selector) -> bytes:
     match selector.load:
-        case Numgen(modulus) | SourceHash(modulus=modulus):
+        case nft.Numgen(modulus) | nft.SourceHash(modulus=modulus):
             if not walk.numbers:
                 raise Undecided(modulus)
             return walk.numbers.pop(0).to_bytes(4, "little")
     return _READ[walk.machine.node.family][selector](walk)
 
 
-_READ: dict[Family, dict[Selector, Callable[[Walk], bytes]]] = {
+_READ: dict[Family, dict[nft.Selector, Callable[[Walk], bytes]]] = {
     family: {
         headers.saddr: lambda walk: pack(walk.saddr),
         headers.daddr: lambda walk: pack(walk.daddr),
         headers.original_daddr: lambda walk: pack(walk.original[0]),
-        L4PROTO: lambda walk: bytes([walk.protocol]),
-        DPORT: lambda walk: walk.dport.to_bytes(2, "big"),
-        ORIGINAL_DPORT: lambda walk: walk.original[1].to_bytes(2, "big"),
-        PRIORITY: lambda walk: walk.priority.to_bytes(4, "little"),
+        nft.L4PROTO: lambda walk: bytes([walk.protocol]),
+        nft.DPORT: lambda walk: walk.dport.to_bytes(2, "big"),
+        nft.ORIGINAL_DPORT: lambda walk: walk.original[1].to_bytes(2, "big"),
+        nft.PRIORITY: lambda walk: walk.priority.to_bytes(4, "little"),
     }
-    for family, headers in HEADERS.items()
+    for family, headers in nft.HEADERS.items()
 }
 
 
-def _key(walk: Walk, key: Key) -> bytes:
+def _key(walk: Walk, key: nft.Key) -> bytes:
     """A key: the fields of a concatenation fill words of four bytes."""
     values = [_value(walk, selector) for selector in key]
     if len(values) == 1:
@@ -274,7 +243,7 @@ def _find(walk: Walk, name: str, key: bytes) -> bytes | None:
     return held.get(nested(1, attribute(1, key)))
 
 
-def _in_ranges(set_: Set, held: Iterable[bytes], key: bytes) -> bool:
+def _in_ranges(set_: nft.Set, held: Iterable[bytes], key: bytes) -> bool:
     if len(set_.key) > 1:
         return any(first <= key <= last for first, last in map(span, held))
     below = [each for each in sorted(map(bound, held)) if each.key <= key]
@@ -290,62 +259,62 @@ def _data(tail: bytes) -> bytes:
 
 
 @singledispatch
-def do(statement: Statement, walk: Walk) -> Result:
+def do(statement: nft.Statement, walk: Walk) -> Result:
     """What a statement does to the packet."""
     raise NotImplementedError(f"{statement} at {walk}")
 
 
 @do.register
-def _is(statement: Is, walk: Walk) -> Result:
+def _is(statement: nft.Is, walk: Walk) -> Result:
     address = unpack(_value(walk, statement.selector))
     return contains(statement.prefix, address) is not statement.negate
 
 
 @do.register
-def _is_protocol(statement: IsProtocol, walk: Walk) -> Result:
+def _is_protocol(statement: nft.IsProtocol, walk: Walk) -> Result:
     return walk.protocol == statement.number
 
 
 @do.register
-def _is_interface(statement: IsInterface, walk: Walk) -> Result:
+def _is_interface(statement: nft.IsInterface, walk: Walk) -> Result:
     if statement.prefix:
         return walk.interface.startswith(statement.name) is not statement.negate
     return (walk.interface == statement.name) is not statement.negate
 
 
 @do.register
-def _is_new(_: IsNew, _walk: Walk) -> Result:
+def _is_new(_: nft.IsNew, _walk: Walk) -> Result:
     return True  # every walk is that of a first packet
 
 
 @do.register
-def _is_translated(_: IsTranslated, walk: Walk) -> Result:
+def _is_translated(_: nft.IsTranslated, walk: Walk) -> Result:
     return walk.translated
 
 
 @do.register
-def _is_own_source(_: IsOwnSource, walk: Walk) -> Result:
+def _is_own_source(_: nft.IsOwnSource, walk: Walk) -> Result:
     return walk.machine.node.is_own(walk.saddr)
 
 
 @do.register
-def _is_marked(statement: IsMarked, walk: Walk) -> Result:
+def _is_marked(statement: nft.IsMarked, walk: Walk) -> Result:
     return bool(walk.mark & statement.bit)
 
 
 @do.register
-def _in_set(statement: InSet, walk: Walk) -> Result:
+def _in_set(statement: nft.InSet, walk: Walk) -> Result:
     return _find(walk, statement.set, _key(walk, statement.key)) is not None
 
 
 @do.register
-def _mark(statement: Mark, walk: Walk) -> Result:
+def _mark(statement: nft.Mark, walk: Walk) -> Result:
     walk.mark = walk.mark ^ statement.bit if statement.clear else walk.mark | statement.bit
     return True
 
 
 @do.register
-def _set_priority(statement: SetPriority, walk: Walk) -> Result:
+def _set_priority(statement: nft.SetPriority, walk: Walk) -> Result:
     if not statement.key:
         walk.priority = 0
         return True
@@ -357,16 +326,17 @@ def _set_priority(statement: SetPriority, walk: Walk) -> Result:
 
 
 @do.register
-def _verdict_map(statement: VerdictMap, walk: Walk) -> Result:
+def _verdict_map(statement: nft.VerdictMap, walk: Walk) -> Result:
     tail = _find(walk, statement.map, _key(walk, statement.key))
     if tail is None:
         return False
-    chain = chain_of(tail[4:])
-    return Verdict(Jump.GOTO, chain) if chain else Verdict(Jump.DROP)
+    verdict = attributes(attributes(tail[4:])[VERDICT])
+    code = int.from_bytes(verdict[1], "big", signed=True)
+    return nft.Verdict(nft.Jump(code), text_of(verdict.get(2, b"")))
 
 
 @do.register
-def _dnat(statement: Dnat, walk: Walk) -> Result:
+def _dnat(statement: nft.Dnat, walk: Walk) -> Result:
     tail = _find(walk, statement.map, _key(walk, statement.key))
     if tail is None:
         return False
@@ -377,30 +347,30 @@ def _dnat(statement: Dnat, walk: Walk) -> Result:
 
 
 @do.register
-def _update(statement: Update, walk: Walk) -> Result:
+def _update(statement: nft.Update, walk: Walk) -> Result:
     data = _key(walk, statement.data)
     walk.pin = (statement.map, _key(walk, statement.key), data, statement.seconds)
     return True
 
 
 @do.register
-def _masquerade(_: Masquerade, walk: Walk) -> Result:
+def _masquerade(_: nft.Masquerade, walk: Walk) -> Result:
     walk.masqueraded = True
     return End.ACCEPT
 
 
 @do.register
-def _reject(_: Reject, walk: Walk) -> Result:
+def _reject(_: nft.Reject, walk: Walk) -> Result:
     assert not walk.translated  # nothing that was sent on is refused afterwards
     return End.REJECT
 
 
 @do.register
-def _count(statement: Count, walk: Walk) -> Result:
+def _count(statement: nft.Count, walk: Walk) -> Result:
     return statement.counter in walk.machine.counters
 
 
 @do.register
-def _verdict(statement: Verdict, walk: Walk) -> Result:
+def _verdict(statement: nft.Verdict, walk: Walk) -> Result:
     assert not statement.chain or statement.chain in walk.machine.chains
     return statement

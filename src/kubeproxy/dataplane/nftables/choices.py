@@ -6,6 +6,7 @@ the same chain; which three they are is looked up with the packet's own destinat
 
 import re
 from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 
@@ -153,6 +154,8 @@ def _parts(choice: Choice) -> list[Choice]:
             if choice.local is not None:
                 return []
             return [msgspec.structs.replace(choice, local=here) for here in (True, False)]
+        case _:
+            assert_never(choice)
 
 
 def in_order(choices: Iterable[Choice]) -> list[Choice]:
@@ -176,6 +179,8 @@ def chain_of(choice: Choice, node: Node) -> Chain:
             rules = _split(choice, node, headers)
         case Remember():
             rules = _remember(choice, node, headers)
+        case _:
+            assert_never(choice)
     return Chain(choice.chain, rules)
 
 
@@ -203,6 +208,8 @@ def _index(choice: Pick, headers: Headers) -> Selector:
             return numgen(choice.count, random=False)
         case Balance.SOURCE_HASH:
             return source_hash(headers, choice.count)
+        case _:
+            assert_never(choice.balance)
 
 
 def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:

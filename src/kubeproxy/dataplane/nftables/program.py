@@ -42,6 +42,8 @@ from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
 TABLE = "kube-proxy"
 COMMENT = "rules for kube-proxy"
 
+# Where upstream has a set, map or chain of a name, ours is of the same kind and type: else it
+# could not take the table over when an operator goes back.
 CLUSTER_IPS = "cluster-ips"
 NODEPORT_IPS = "nodeport-ips"
 SERVICE_CIDRS = "service-cidrs"
@@ -55,7 +57,7 @@ SERVICE_CONNECTIONS = "service-connections"
 NODEPORT_CONNECTIONS = "nodeport-connections"
 NO_ENDPOINT_SERVICES = "no-endpoint-services"
 NO_ENDPOINT_NODEPORTS = "no-endpoint-nodeports"
-FIREWALL_IPS = "firewall-ips"
+FIREWALL_IPS = "firewall-services"
 FIREWALL_ALLOW = "firewall-allow"
 HAIRPIN = "hairpin-connections"
 AFFINITY = "affinity"

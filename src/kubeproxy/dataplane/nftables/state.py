@@ -6,7 +6,6 @@ places and its number. Only elements that entries share are counted.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import count
 from struct import Struct
 
 import msgspec
@@ -185,15 +184,11 @@ def _list(
     if not elements:
         return ()
     before = list_head(key)
-    for index in count():
-        tail = elements.get(before + index_bytes(index))
-        if tail is not None:
-            found.append(known.get(tail, _NOBODY))
-        elif index < length:
-            found.append(_NOBODY)
-        else:
-            break
-    return tuple(found)
+    while True:
+        tail = elements.get(before + index_bytes(len(found)))
+        if tail is None and len(found) >= length:
+            return tuple(found)
+        found.append(_NOBODY if tail is None else known.get(tail, _NOBODY))
 
 
 def _number(kernel: Mapping[str, Mapping[bytes, bytes]], frontend: Frontend, key: bytes) -> int:
@@ -252,7 +247,8 @@ def reconcile(
     # Nobody has looked at the rules of idle chains: who needs one later makes it anew.
     idle = frozenset(state.chains - needed - fixed)
     batch.unused_chains = sorted(idle) if prune else []
-    return Step(batch, placed, shared, number, bool(number), idle)
+    # Pins may be left of services that are gone, whose numbers are free to be given again.
+    return Step(batch, placed, shared, number, lost_backends=True, idle=idle)
 
 
 def _take(batch: Batch, wanted: Elements, kernel: KernelElements) -> None:

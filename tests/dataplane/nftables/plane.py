@@ -1,0 +1,75 @@
+"""The dataplane on a fake kernel, and services for it."""
+
+from dataplane.nftables.programming import filled, table_with
+from fakes.nftables import FakeNftables
+from fakes.ruleset import KernelTable
+from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.program import TABLE
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.table.diff import diff
+from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
+from kubeproxy.table.node import Mode, Node
+from world import node
+
+HERE = node(Mode.NFTABLES)
+
+
+def service(
+    name: str, number: int, endpoints: int = 2, *, affinity: int = 0, node_port: int = 0
+) -> Entry:
+    frontends = [Frontend(FrontendKind.CLUSTER_IP, f"10.112.0.{number}", 80)]
+    if node_port:
+        frontends.append(Frontend(FrontendKind.NODE_PORT, "", node_port))
+    return Entry(
+        ServicePortName("shop", name, "http", Protocol.TCP),
+        tuple(frontends),
+        cluster=tuple(Backend(f"10.65.{number}.{i}", 8080) for i in range(endpoints)),
+        any=endpoints > 0,
+        affinity_seconds=affinity,
+    )
+
+
+class Plane:
+    """A dataplane on a fake kernel; it gets updates as the sync loop makes them."""
+
+    def __init__(self, kernel: FakeNftables) -> None:
+        self.kernel = kernel
+        self.guard = Guard()
+        self.nftables = Nftables(Family.IPV4, Settings(), kernel, self.guard)
+        self.node: Node = HERE
+        self._before = Table(Family.IPV4)
+        self._failed: tuple[Entry, ...] = ()
+
+    async def sync(self, *entries: Entry, full: bool = False) -> SyncReport:
+        table = table_with(*entries)
+        changes = diff(self._before, table)
+        fresh = {entry.name for entry in changes.added} | {e.name for _, e in changes.changed}
+        again = tuple(entry for entry in self._failed if entry.name not in fresh)
+        report = await self.nftables.apply(Update(table, self.node, changes, full, again))
+        self._before = table
+        self._failed = tuple(table.entries[name] for name in report.failed)
+        return report
+
+    def settings(self, *, endpoint_counters: bool) -> None:
+        """Another way of setting the mode up, before the first update."""
+        settings = Settings(endpoint_counters=endpoint_counters)
+        self.nftables = Nftables(Family.IPV4, settings, self.kernel, self.guard)
+
+    def restarted(self) -> "Plane":
+        """The next process, on the same kernel."""
+        return Plane(FakeNftables(self.kernel.ruleset))
+
+    @property
+    def table(self) -> KernelTable:
+        return self.kernel.ruleset.tables[NFPROTO_IPV4, TABLE]
+
+    @property
+    def commits(self) -> int:
+        return len(self.kernel.commits)
+
+
+def expected_elements(*entries: Entry, here: Node = HERE) -> dict[str, dict[bytes, bytes]]:
+    return filled(table_with(*entries), here).table.elements()

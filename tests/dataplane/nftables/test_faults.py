@@ -1,0 +1,156 @@
+"""A kernel that refuses a service, or everything: who suffers, and who does not."""
+
+import errno
+
+import pytest
+
+from dataplane.nftables.plane import Plane, expected_elements, service
+from fakes.nftables import FakeNftables
+from kubeproxy.dataplane.nftables import pins
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, tail
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import pack
+from kubeproxy.kernel.nfnetlink import GenerationChanged, Refused
+from kubeproxy.table.entries import Backend, Entry
+
+A, B, C = service("a", 1), service("b", 2), service("c", 3)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def key_of(entry: Entry) -> tuple[str, bytes]:
+    return names.SERVICE_IPS, head(frontend_key(entry.frontends[0], entry.protocol))
+
+
+async def test_a_service_that_is_refused_is_named_and_the_others_are_programmed(
+    plane: Plane,
+) -> None:
+    plane.kernel.ruleset.refused[key_of(B)] = errno.ENOSPC
+    report = await plane.sync(A, B, C, full=True)
+    assert [B.name] == list(report.failed)
+    assert "No space left on device" in report.failed[B.name]
+    assert expected_elements(A, C) == plane.table.elements()
+
+
+async def test_it_is_programmed_when_the_kernel_relents(plane: Plane) -> None:
+    plane.kernel.ruleset.refused[key_of(B)] = errno.ENOSPC
+    await plane.sync(A, B, C, full=True)
+    assert [B.name] == list((await plane.sync(A, B, C)).failed)
+    plane.kernel.ruleset.refused.clear()
+    assert (await plane.sync(A, B, C)).failed == {}
+    assert expected_elements(A, B, C) == plane.table.elements()
+
+
+async def test_a_refused_service_does_not_hold_up_changes_of_others(plane: Plane) -> None:
+    plane.kernel.ruleset.refused[key_of(B)] = errno.ENOSPC
+    await plane.sync(A, B, full=True)
+    report = await plane.sync(service("a", 1, 5), B, C)
+    assert [B.name] == list(report.failed)
+    assert expected_elements(service("a", 1, 5), C) == plane.table.elements()
+
+
+async def test_a_refused_service_that_goes_away_is_no_longer_tried(plane: Plane) -> None:
+    plane.kernel.ruleset.refused[key_of(B)] = errno.ENOSPC
+    await plane.sync(A, B, full=True)
+    assert (await plane.sync(A)).failed == {}
+    assert expected_elements(A) == plane.table.elements()
+
+
+async def test_several_services_can_be_refused(plane: Plane) -> None:
+    entries = [service(f"s{number}", number) for number in range(1, 12)]
+    for entry in entries[:10]:
+        plane.kernel.ruleset.refused[key_of(entry)] = errno.ENOSPC
+    report = await plane.sync(*entries, full=True)
+    assert {entry.name for entry in entries[:10]} == set(report.failed)
+    assert expected_elements(entries[10]) == plane.table.elements()
+
+
+async def test_a_kernel_that_refuses_half_the_cluster_is_a_failure_of_the_whole(
+    plane: Plane,
+) -> None:
+    entries = [service(f"s{number}", number) for number in range(1, 30)]
+    for entry in entries:
+        plane.kernel.ruleset.refused[key_of(entry)] = errno.ENOSPC
+    with pytest.raises(KernelError):
+        await plane.sync(*entries, full=True)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOMEM])
+async def test_a_kernel_that_refuses_everything_is_told(plane: Plane, number: int) -> None:
+    plane.kernel.broken = number
+    with pytest.raises(Refused):
+        await plane.sync(A, full=True)
+    plane.kernel.broken = 0
+    await plane.sync(A, full=True)
+    assert expected_elements(A) == plane.table.elements()
+
+
+async def test_an_element_of_nobody_alone_is_a_failure_of_the_whole(plane: Plane) -> None:
+    plane.kernel.ruleset.refused[names.CLUSTER_IPS, head(pack("10.112.0.1"))] = errno.ENOSPC
+    with pytest.raises(Refused, match="No space left"):
+        await plane.sync(A, full=True)
+
+
+async def test_a_chain_that_is_refused_is_a_failure_of_the_whole(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.sync(full=True)
+    monkeypatch.setattr("fakes.ruleset.LONGEST_NAME", 3)
+    with pytest.raises(Refused, match="Numerical result out of range"):
+        await plane.sync(A, full=True)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+async def test_others_may_be_faster_a_few_times(plane: Plane, times: int) -> None:
+    plane.kernel.others = times
+    await plane.sync(A, full=True)
+    assert expected_elements(A) == plane.table.elements()
+
+
+async def test_others_who_are_always_faster_are_a_failure(plane: Plane) -> None:
+    plane.kernel.others = 5
+    with pytest.raises(GenerationChanged):
+        await plane.sync(A, full=True)
+    assert plane.kernel.others == 0
+
+
+# --- clients that are kept --------------------------------------------------------------------
+
+
+STICKY = service("s", 4, affinity=60)
+PIN = head(pack("192.0.2.50") + (1).to_bytes(4, "little"))
+
+
+def pin_to(plane: Plane, backend: Backend) -> dict[bytes, bytes]:
+    held = plane.table.sets[names.AFFINITY].elements
+    held[PIN] = tail(backend_data(backend))
+    return held
+
+
+async def test_pins_to_an_endpoint_that_left_are_forgotten(plane: Plane) -> None:
+    await plane.sync(STICKY, full=True)
+    held = pin_to(plane, STICKY.cluster[1])
+    await plane.sync(service("s", 4, 3, affinity=60))
+    assert PIN in plane.table.sets[names.AFFINITY].elements
+    assert held
+    await plane.sync(service("s", 4, 1, affinity=60))
+    assert plane.table.sets[names.AFFINITY].elements == {}
+
+
+async def test_pins_that_cannot_be_forgotten_now_do_not_pass_to_another_service(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next service to be numbered may get the number of the one that left."""
+    await plane.sync(STICKY, full=True)
+    pin_to(plane, STICKY.cluster[0])
+    busy = FakeNftables(plane.kernel.ruleset)
+    busy.broken = errno.EINTR
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: busy)
+    with pytest.raises(KernelError):
+        await plane.sync()
+    busy.broken = 0
+    await plane.sync(full=True)
+    await plane.sync(service("t", 5, affinity=60))
+    assert plane.table.sets[names.AFFINITY].elements == {}
