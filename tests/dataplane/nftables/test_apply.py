@@ -176,13 +176,7 @@ async def test_a_large_transaction_is_carried_out_in_a_thread(
     "counters",
     [
         pytest.param(False, id="plain"),
-        pytest.param(
-            True,
-            id="with-counters",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the counter behind an element is taken for its data"
-            ),
-        ),
+        pytest.param(True, id="with-counters"),
     ],
 )
 async def test_lists_that_are_too_large_to_be_dumped_are_asked_for_by_their_keys(

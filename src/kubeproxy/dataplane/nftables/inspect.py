@@ -137,8 +137,10 @@ def _get_each(
         asked = heads[start : start + at_once]
         payload = of_set + nested(3, *map(encoded, asked))
         answers = kernel.get_each(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        # All answers have the same shape; a counter may stand behind the data.
+        data_at = answers[0].index(asked[0]) + len(asked[0])
         for head, answer in zip(asked, answers, strict=True):
-            found[head] = answer[-size:]
+            found[head] = answer[data_at : data_at + size]
     return found
 
 
