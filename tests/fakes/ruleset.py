@@ -40,9 +40,9 @@ ElementKey = tuple[str, bytes]
 
 
 class Refusal(Exception):
-    """The kernel does not take a message; `offset` is where in it, if the kernel says so."""
+    """The kernel does not take a message; `offset` is where in it, by default its first name."""
 
-    def __init__(self, number: int, offset: int | None = None) -> None:
+    def __init__(self, number: int, offset: int = HEADER.size + NFGENMSG.size) -> None:
         super().__init__(errno.errorcode[number])
         self.number = number
         self.offset = offset

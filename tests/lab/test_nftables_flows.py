@@ -22,21 +22,26 @@ from world import Document
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 FLOWS = 100_000
-PORTS = (Port(53, 53, 31081, UDP),)
+PORT = Port(5300, 53, 31099, UDP)
+"""Where nobody else listens.
+
+An answer of somebody else that is under way while the flow is forgotten would make a new flow,
+from there to the client, and the kernel would keep to that one.
+"""
 
 
 def dns(endpoints: str) -> list[Document]:
-    return deploy("dns", everywhere(21), endpoints, PORTS)
+    return deploy("dns", everywhere(21), endpoints, [PORT])
 
 
 def flows_to(lab: Lab, family: Family) -> list[Flow]:
     """From a pod, the host and outside, to every kind of frontend."""
-    node_port = (in_family(HOSTS["H"].ipv4, family), 31081)
+    node_port = (in_family(HOSTS["H"].ipv4, family), PORT.node_port)
     addresses = [each(21, family) for each in (cluster_ip, vip, external_ip)]
     return [
         lab.flow(source, *target)
         for source in ("P", "H", "X")
-        for target in (*((address, 53) for address in addresses), node_port)
+        for target in (*((address, PORT.number) for address in addresses), node_port)
     ]
 
 
@@ -48,14 +53,14 @@ def answers(flows: Iterable[Flow]) -> set[str]:
 
 def wait_answers(flows: Iterable[Flow], expected: set[str]) -> None:
     """Flows are cleaned up beside the syncs: a moment later."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 20.0
     while (found := answers(flows)) != expected:
         assert time.monotonic() < deadline, f"expected {expected}, found {found}"
 
 
 @pytest.mark.parametrize("family", Family)
 def test_a_flow_follows_its_service(lab: Lab, family: Family) -> None:
-    """To another endpoint, to none, and to one again."""
+    """To another endpoint, to none, to one again, and to a service that is made again."""
     lab.run(documents=dns("R1"))
     flows = flows_to(lab, family)
     assert answers(flows) == {"R1"}
@@ -65,23 +70,11 @@ def test_a_flow_follows_its_service(lab: Lab, family: Family) -> None:
     wait_answers(flows, {Fate.UNREACHABLE.value})
     lab.put(*dns("L2"))
     wait_answers(flows, {"L2"})
-
-
-@pytest.mark.parametrize("family", Family)
-def test_a_flow_finds_its_service_when_it_is_made_again(lab: Lab, family: Family) -> None:
-    """To a cluster IP, which nobody has meanwhile.
-
-    Where somebody else answers at the address, an answer that is under way while the flow is
-    forgotten makes a new flow, from there to the client, and the kernel keeps to that.
-    """
-    lab.run(documents=dns("R1"))
-    flows = [lab.flow(source, cluster_ip(21, family), 53) for source in ("P", "H", "X")]
-    assert answers(flows) == {"R1"}
-    for endpoint in ("R2", "L1"):
-        lab.put()
-        wait_answers(flows, {Fate.SILENT.value})
-        lab.put(*dns(endpoint))
-        wait_answers(flows, {endpoint})
+    lab.put()
+    # Nobody has the cluster IP; the owners of the other addresses do not listen.
+    wait_answers(flows, {Fate.SILENT.value, Fate.UNREACHABLE.value})
+    lab.put(*dns("R2"))
+    wait_answers(flows, {"R2"})
 
 
 def sync_seconds(lab: Lab) -> float:
@@ -109,7 +102,7 @@ def test_a_hundred_thousand_flows_hold_up_no_sync(lab: Lab) -> None:
     among_many = sync_seconds(lab)
     print(f"a sync takes {without:.3f} s, among {FLOWS} flows {among_many:.3f} s")  # noqa: T201
     assert among_many < without + 0.25
-    flow = lab.flow("P", cluster_ip(21), 53)
+    flow = lab.flow("P", cluster_ip(21), PORT.number)
     lab.put(*dns("L1"))
     assert flow.ask().who == "L1"
     lab.put(*dns("L2"))

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from kubeproxy.dataplane.nftables import inspect
+from kubeproxy.dataplane.nftables.apply import Settings
 from kubeproxy.inet import Family
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
 from lab.calls import Answers, Calls
-from lab.entries import Chance, exposed, served
+from lab.entries import Chance, exposed, served, service_ip
 from lab.farm import PORT, Farm, crop
 from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
@@ -55,6 +57,35 @@ def test_a_restart_after_any_changes_writes_nothing(kestrel: Plane, family: Fami
     # A second full sync of the same process removes choices that nobody makes any more.
     kestrel.resync()
     assert kestrel.resync().written == 0
+
+
+@pytest.mark.parametrize("counters", [False, True], ids=["plain", "counting-endpoints"])
+def test_a_large_cluster_is_read_back_to_the_last_element(
+    lab: Lab, family: Family, counters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large maps are read in another way, by the keys that they should have."""
+    monkeypatch.setattr(inspect, "LARGE_SET", 100)
+    lab.stop()
+    node_ns = lab.network.node
+    table = f"{KEYWORD[family]} kube-proxy"
+    backends = [crop(number, family) for number in range(9)]
+    entries = [served(number, backends, family) for number in range(1, 31)]
+    first = f"{service_ip(1, family)} . tcp . 80"
+    stranger = f"{crop(99, family).address} . {PORT}"
+    with plane(node_ns, node(Mode.NFTABLES, family), Settings(14, counters)) as kestrel:
+        kestrel.put(entries)
+        assert kestrel.restart().written == 0
+        wanted = blocks(kestrel.text())
+        for script in (
+            f"delete element {table} service-endpoints {{ {first} . 3 }}",
+            f"add element {table} service-endpoints {{ {first} . 9 : {stranger} }}",
+            f"""delete element {table} service-endpoints {{ {first} . 3 }}
+            add element {table} service-endpoints {{ {first} . 3 : {stranger} }}""",
+            f"delete element {table} service-ips {{ {first} }}",
+        ):
+            node_ns.run(["nft", "-f", "-"], stdin=script)
+            assert 0 < kestrel.resync().written <= 2
+            assert blocks(list_table(node_ns, family)) == wanted
 
 
 def test_a_choice_that_was_idle_follows_the_new_settings(

@@ -1,9 +1,10 @@
 """Updates into a kernel that keeps state and is changed by others."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from dataplane.nftables.plane import HERE, Plane, expected_elements, service
 from dataplane.nftables.programming import filled, table_with, with_node
@@ -16,7 +17,9 @@ from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
 from kubeproxy.dataplane.nftables.language import DROP, Chain
 from kubeproxy.dataplane.nftables.program import TABLE, program
+from kubeproxy.netlink.attribute import u32
 from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.table.node import PodInterface
 from world import prefix
 
 A, B = service("a", 1), service("b", 2)
@@ -117,6 +120,33 @@ async def test_a_rule_that_somebody_added_costs_the_table(plane: Plane) -> None:
     assert expected.elements() == plane.table.elements()
 
 
+async def test_a_table_that_somebody_put_to_sleep_is_made_again(plane: Plane) -> None:
+    await plane.sync(A, full=True)
+    plane.table.declared += u32(2, 1)
+    await plane.sync(A, full=True)
+    assert plane.table.declared == filled(table_with(A), HERE).table.declared
+    assert expected_elements(A) == plane.table.elements()
+
+
+async def test_a_set_or_chain_of_another_kind_costs_the_table(plane: Plane) -> None:
+    await plane.sync(A, full=True)
+    for spoil in (spoil_a_set, spoil_a_chain):
+        spoil(plane.table)
+        await plane.sync(A, full=True)
+        expected = filled(table_with(A), HERE).table
+        assert expected.sets == plane.table.sets
+        assert expected.chains == plane.table.chains
+
+
+def spoil_a_set(table: KernelTable) -> None:
+    set_ = table.sets[names.CLUSTER_IPS]
+    set_.declared = set_.declared.replace(b"cluster IPs in use", b"nobody's")
+
+
+def spoil_a_chain(table: KernelTable) -> None:
+    del table.chains["filter-forward"]
+
+
 async def test_a_table_that_is_gone_is_made_again(plane: Plane) -> None:
     await plane.sync(A, full=True)
     del plane.kernel.ruleset.tables[NFPROTO_IPV4, TABLE]
@@ -137,6 +167,34 @@ async def test_other_settings_are_another_program(plane: Plane) -> None:
     plane.node = with_node(HERE, masquerade_all=True)
     await plane.sync(A)
     assert filled(table_with(A), plane.node).table.chains == plane.table.chains
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"detector": PodInterface("cni0")}, id="another-detector"),
+        pytest.param({"node_port_ranges": ()}, id="other-node-port-addresses"),
+        pytest.param({"masquerade_all": False}, id="another-way-to-masquerade"),
+        pytest.param({"localhost_gate": False}, id="another-gate"),
+    ],
+)
+async def test_settings_that_change_are_followed_at_once(
+    plane: Plane, settings: dict[str, object]
+) -> None:
+    plane.node = with_node(
+        HERE,
+        masquerade_all=True,
+        localhost_gate=True,
+        node_port_ranges=(prefix("198.51.100.10/32"), prefix("127.0.0.0/8")),
+    )
+    local = replace(service("a", 1, node_port=30001), external_local=True)
+    await plane.sync(replace(local, cluster=()), full=True)
+    await plane.sync(local)
+    plane.node = with_node(plane.node, **settings)
+    await plane.sync(local)
+    expected = filled(table_with(local), plane.node).table
+    assert expected.elements() == plane.table.elements()
+    assert expected.chains == plane.table.chains
 
 
 async def test_other_addresses_of_the_node_are_two_elements(plane: Plane) -> None:
@@ -200,10 +258,10 @@ async def test_lists_whose_keys_are_not_all_known_are_dumped_however_large(
 ) -> None:
     monkeypatch.setattr(inspect_module, "LARGE_SET", 1)
     await plane.sync(A, B, full=True)
-    lists = plane.table.sets[names.SERVICE_ENDPOINTS].elements
-    lists.popitem()
+    plane.table.sets[names.SERVICE_ENDPOINTS].elements.popitem()
     await plane.sync(A, B, full=True)
     assert expected_elements(A, B) == plane.table.elements()
+    lists = plane.table.sets[names.SERVICE_ENDPOINTS].elements
     key, data = lists.popitem()
     lists[key[:-4] + bytes([9, 0, 0, 0])] = data  # as many as there should be, but not the same
     await plane.sync(A, B, full=True)
@@ -254,3 +312,18 @@ async def test_nothing_to_do_is_nothing_written(plane: Plane) -> None:
     first = await plane.sync(full=True)
     assert first.written == 3  # an address of node ports, and the bounds of the service range
     assert await plane.sync(full=True) == SyncReport()
+
+
+async def test_word_of_changes_by_others_is_passed_on(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[tuple[int, int]] = []
+
+    async def follow(family: int, port: int, lost: Callable[[], None]) -> None:
+        followed.append((family, port))
+        lost()
+
+    monkeypatch.setattr(plane.guard, "follow", follow)
+    told: list[bool] = []
+    await plane.nftables.watch(lambda: told.append(True))
+    assert (followed, told) == ([(NFPROTO_IPV4, plane.kernel.port_id)], [True])

@@ -88,23 +88,23 @@ class Nftables:
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
-        wanted = program(
-            update.node,
-            masquerade_mark(self._settings.masquerade_bit),
-            endpoint_counters=self._settings.endpoint_counters,
-        )
-        report = await self._program(wanted, update)
+        report = await self._program(update)
         await self._listen(update)
         return report
 
-    async def _program(self, wanted: Program, update: Update) -> SyncReport:
+    async def _program(self, update: Update) -> SyncReport:
         state = self._state
-        if state is not None and not update.full and state.program == wanted:
+        if state is not None and not update.full and _only_moved(state.node, update.node):
             try:
                 return await self._partial(state, update)
             except Refused:
                 pass  # the kernel is not as we remember it: read it
         self._state = None
+        wanted = program(
+            update.node,
+            masquerade_mark(self._settings.masquerade_bit),
+            endpoint_counters=self._settings.endpoint_counters,
+        )
         return await self._full(wanted, update)
 
     async def _partial(self, state: Programmed, update: Update) -> SyncReport:
@@ -175,8 +175,6 @@ class Nftables:
             await self._send(batch_messages(state.program, Batch(unused_chains=unused)))
         except Refused as error:
             klog.info("Unused chains stay for now", v=2, err=error)
-        else:
-            state.chains.difference_update(unused)
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
         """The transactions: one, unless the kernel has no table of ours that could break."""
@@ -223,6 +221,15 @@ class Nftables:
                 count = await asyncio.to_thread(forget_stale_pins, state.program, placed)
                 self._guard.committed(count)
         return SyncReport(written=next_.batch.count)
+
+
+def _only_moved(before: Node, after: Node) -> bool:
+    """Whether a node has other addresses or service ranges, but is otherwise as it was.
+
+    These are elements. On all else depend rules, and elements of entries that did not change.
+    """
+    moved = {"addresses": after.addresses, "service_cidrs": after.service_cidrs}
+    return msgspec.structs.replace(before, **moved) == after
 
 
 def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:
