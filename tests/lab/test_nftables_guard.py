@@ -75,33 +75,60 @@ class Both:
 async def both(namespace: Namespace) -> AsyncIterator[Both]:
     del namespace  # is entered
     opened = Both(Guard())
-    watching = asyncio.create_task(opened.watch())
     yield opened
-    watching.cancel()
     await opened.close()
 
 
-async def test_families_that_fill_at_once_do_not_disturb_each_other(both: Both) -> None:
-    kernel = both.kernels[Family.IPV4]
+@pytest.fixture
+async def watched(both: Both) -> AsyncIterator[Both]:
+    watching = asyncio.create_task(both.watch())
+    yield both
+    watching.cancel()
+
+
+async def test_families_that_fill_at_once_do_not_disturb_each_other(watched: Both) -> None:
+    kernel = watched.kernels[Family.IPV4]
     before = kernel.generation()
-    await both.fill()
+    await watched.fill()
     # Each piece was committed once: nothing had to be read again.
     assert 6 < kernel.generation() - before < 20
     await asyncio.sleep(0.05)
-    assert both.told == []
+    assert watched.told == []
 
 
-async def test_what_others_do_meanwhile_is_told_to_both(both: Both, namespace: Namespace) -> None:
-    await both.fill()
-    async with both.guard.unheard(both.kernels[Family.IPV4]):
+async def test_what_others_do_meanwhile_is_told_to_both(
+    watched: Both, namespace: Namespace
+) -> None:
+    await watched.fill()
+    async with watched.guard.unheard(watched.kernels[Family.IPV4]):
         await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
-    assert set(both.told) == set(Family)
+    assert set(watched.told) == set(Family)
 
 
 async def test_what_others_do_afterwards_is_told_to_whom_it_concerns(
-    both: Both, namespace: Namespace
+    watched: Both, namespace: Namespace
 ) -> None:
-    await both.fill()
+    await watched.fill()
     await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
-    await until(lambda: bool(both.told))
-    assert set(both.told) == {Family.IPV6}
+    await until(lambda: bool(watched.told))
+    assert set(watched.told) == {Family.IPV6}
+
+
+async def test_an_end_amid_a_transaction_is_none_for_the_watch(both: Both) -> None:
+    """Tasks are cancelled in any order: the watch stays open for whoever has paused it."""
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(both.watch())
+        await asyncio.sleep(0)
+        await both.fill()
+        under_way = tasks.create_task(_wait_unheard(both))
+        await asyncio.sleep(0.01)
+        watching.cancel()
+        await asyncio.sleep(0.01)
+        under_way.cancel()
+    assert watching.cancelled()
+    assert under_way.cancelled()
+
+
+async def _wait_unheard(both: Both) -> None:
+    async with both.guard.unheard(both.kernels[Family.IPV4]):
+        await asyncio.Event().wait()

@@ -155,6 +155,7 @@ def packets(table: Table, here: Node) -> Iterator[Packet]:
         (cluster_ip, Protocol.UDP, 443),
         (cluster_ip, None, 0),
         (NODE_IP[family], Protocol.TCP, 31080),
+        (ADDRESSES[family.value][0], Protocol.TCP, 8080),  # an endpoint itself
     }
     for address, protocol, port in chain(*(each.keys() for each in table.entries.values())):
         dialled = [address] if address else here.addresses

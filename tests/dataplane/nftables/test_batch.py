@@ -138,14 +138,16 @@ def test_what_guards_a_frontend_is_filled_before_it() -> None:
 
 
 @pytest.mark.parametrize("delete", [True, False])
-def test_many_elements_go_into_several_messages(delete: bool) -> None:
-    heads = [head(index.to_bytes(12, "big")) for index in range(10_000)]
+@pytest.mark.parametrize("size", [12, 20, 28])
+def test_many_elements_go_into_several_messages(size: int, delete: bool) -> None:
+    """As few as can be: the length of an attribute has 16 bits."""
+    heads = [head(index.to_bytes(size, "big")) for index in range(10_000)]
     messages = element_messages(PROGRAM, "set", map(encoded, heads), delete=delete)
     found = [each for data in messages for _, each, _ in elements_in(*decode(data))]
     assert heads == found
     sizes = [len(part.value) for data in messages for part in parts(data[20:]) if part.kind == 3]
-    assert max(sizes) <= 0xFFFF - 4
-    assert len(sizes) == -(-10_000 * 24 // 65528)
+    in_one = (0xFFFF - 4) // (size + 12)
+    assert len(sizes) == -(-len(heads) // in_one)
 
 
 def test_no_elements_are_no_message() -> None:

@@ -148,13 +148,25 @@ def test_the_fast_path_reads_what_the_plain_one_does(elements: list[bytes]) -> N
     assert dict(dump._any_elements(listed)) == read_elements([listing(elements)])
 
 
-def test_elements_of_one_size_may_still_be_of_two_shapes() -> None:
-    first, second = head(bytes(4)) + tail(bytes(8)), head(bytes(8)) + tail(bytes(4))
-    assert len(first) == len(second)
-    assert read_elements([listing([first, second])]) == {
-        head(bytes(4)): tail(bytes(8)),
-        head(bytes(8)): tail(bytes(4)),
-    }
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            (head(bytes(4)), tail(bytes(8))), (head(bytes(8)), tail(bytes(4))), id="sizes"
+        ),
+        pytest.param(
+            (head(bytes(4)), tail(bytes(4))),
+            (head(b"1234") + nested(10, attribute(1, b"5678")), b""),
+            id="kinds",
+        ),
+    ],
+)
+def test_elements_of_one_size_may_still_be_of_two_shapes(
+    first: tuple[bytes, bytes], second: tuple[bytes, bytes]
+) -> None:
+    elements = [b"".join(first), b"".join(second)]
+    assert len({len(each) for each in elements}) == 1
+    assert read_elements([listing(elements)]) == dict([first, second])
 
 
 def test_the_fast_path_is_taken_for_endpoints_and_pins() -> None:

@@ -83,6 +83,11 @@ def test_every_packet_of_every_cluster_is_treated_as_decide_says(
             assert expected(verdict) == walked(machine, sent), sent
 
 
+def test_an_endpoint_that_dials_itself_without_a_service_is_left_alone() -> None:
+    machine = filled(table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES)).machine()
+    assert walked(machine, packet("L1 L1:8080")) == {Fate(End.ACCEPT): Fraction(1)}
+
+
 # --- session affinity -------------------------------------------------------------------------
 
 

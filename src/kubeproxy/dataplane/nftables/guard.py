@@ -56,9 +56,13 @@ class Guard:
         if not is_first:
             await asyncio.Event().wait()  # the first one follows for all
         async with self._turn:  # to begin amid a large transaction would be as dear
-            self._watch = Watch()
-        with self._watch:
-            await self._watch.follow(self._tell)
+            watch = self._watch = Watch()
+        try:
+            await watch.follow(self._tell)
+        finally:
+            async with self._turn:  # whoever has paused it needs it once more
+                self._watch = None
+                watch.close()
 
     def committed(self, count: int = 1) -> None:
         """So many transactions of ours have succeeded."""
