@@ -19,6 +19,7 @@ from kubeproxy.errors import KubeProxyError, OperatorError
 from kubeproxy.filewatch import wait_content_changed
 from kubeproxy.flows import StaleFlows
 from kubeproxy.follow import Follower
+from kubeproxy.happenings import Happening, Listener
 from kubeproxy.inet import Family
 from kubeproxy.kernel.links import interface_addresses, watch_addresses
 from kubeproxy.model.cluster import Cluster
@@ -94,10 +95,17 @@ class Daemon:
         self._addresses: dict[Family, tuple[str, ...]] = {}
         self._dataplanes: dict[Family, Dataplane] = {}
         self._flows: list[StaleFlows] = []
+        self._listeners: list[Listener] = []
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
-        self._follower = Follower(self._cluster, tuple(self.syncs.values()), self._told_news)
+        self._follower = Follower(
+            self._cluster, tuple(self.syncs.values()), self._told_news, self._tell
+        )
+
+    def _tell(self, happening: Happening) -> None:
+        for listener in self._listeners:
+            listener(happening)
 
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
@@ -146,13 +154,13 @@ class Daemon:
             full_period=retry if mode is Mode.IPVS else FULL_SYNC_PERIOD,
         )
         dataplane = self._dataplanes[family] = self._setup.dataplane(family)
-        flows = StaleFlows(family) if self._setup.cleans_flows else None
+        flows = StaleFlows(family, self._tell) if self._setup.cleans_flows else None
         if flows is not None:
             self._flows.append(flows)
         return FamilySync(
             self._cluster,
             family,
-            Outlet(dataplane, flows),
+            Outlet(dataplane, flows, self._tell),
             schedule,
             lambda: self._setting(family),
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from kubeproxy import klog
 from kubeproxy.dataplane.conntrack import AT_START, PAID, Debt, owe, stale, udp_entries
 from kubeproxy.errors import KernelError
+from kubeproxy.happenings import FlowsCleaned, Listener, nobody
 from kubeproxy.inet import Family
 from kubeproxy.kernel.conntrack import delete, udp_flows
 from kubeproxy.table.diff import Changes
@@ -20,8 +21,9 @@ class StaleFlows:
     It is due when the changes that it is owed for are in the kernel, and not before.
     """
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, tell: Listener = nobody) -> None:
         self._family = family
+        self._tell = tell
         self._debt = AT_START
         self._due = PAID
         self._entries: tuple[Entry, ...] = ()
@@ -40,10 +42,12 @@ class StaleFlows:
 
     async def run(self) -> None:
         """Clean up whenever something is due, until cancelled."""
+        clock = asyncio.get_running_loop().time
         while True:
             await self._wake.wait()
             self._wake.clear()
             due, self._due = self._due, PAID
+            began = clock()
             try:
                 gone = await asyncio.to_thread(clean, self._family, self._entries, due.former)
             except KernelError as error:
@@ -53,6 +57,7 @@ class StaleFlows:
                 self._wake.set()
             else:
                 klog.info("Deleted stale UDP flows", v=2, ipFamily=self._family.value, flows=gone)
+                self._tell(FlowsCleaned(self._family, clock() - began, gone))
 
 
 def _sum(first: Debt, second: Debt) -> Debt:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from kubeproxy import klog
+from kubeproxy.happenings import Listener, ObjectTold, nobody
 from kubeproxy.model.cluster import NOTHING, Cluster, Problem, Touched
-from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.sync import FamilySync
 
@@ -17,15 +18,20 @@ from kubeproxy.sync import FamilySync
 class Follower:
     """Takes events in, and passes on what they touch.
 
-    `news` is called when our Node changed, and when a kind is known.
+    `news` is called when our Node changed, and when a kind is known. `tell` hears of objects.
     """
 
     def __init__(
-        self, cluster: Cluster, syncs: Sequence[FamilySync], news: Callable[[], None]
+        self,
+        cluster: Cluster,
+        syncs: Sequence[FamilySync],
+        news: Callable[[], None],
+        tell: Listener = nobody,
     ) -> None:
         self._cluster = cluster
         self._syncs = syncs
         self._news = news
+        self._tell = tell
         self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
         self._is_ready = False
         self._is_open = False
@@ -33,6 +39,8 @@ class Follower:
     def deliver(self, event: Event) -> None:
         """Take in one event."""
         touched = self._take(event)
+        if isinstance(event, Upsert | Delete):
+            self._tell(_told(event, touched))
         if touched.node or touched.service_cidrs:
             for sync in self._syncs:
                 sync.request()
@@ -86,3 +94,12 @@ class Follower:
                 klog.error(
                     "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
                 )
+
+
+def _told(event: Upsert | Delete, touched: Touched) -> ObjectTold:
+    families = tuple(dict.fromkeys(family for family, _ in touched.services))
+    if isinstance(event, Delete):
+        return ObjectTold(event.kind, event.key, families, gone=True)
+    meta = event.object.metadata
+    trigger = (meta.annotations or {}).get(TRIGGER_TIME_ANNOTATION, "")
+    return ObjectTold(event.kind, meta.key, families, trigger=trigger)

@@ -15,6 +15,14 @@ from kubeproxy import klog
 from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
 from kubeproxy.errors import KernelError
 from kubeproxy.flows import StaleFlows
+from kubeproxy.happenings import (
+    Listener,
+    LoopStarted,
+    SyncBegan,
+    SyncEnded,
+    SyncWanted,
+    nobody,
+)
 from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.meta import ObjectKey
@@ -44,10 +52,14 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Outlet(NamedTuple):
-    """Where the difference goes: the family's dataplane, and the flows that it makes stale."""
+    """Where the difference goes: the family's dataplane, and the flows that it makes stale.
+
+    `tell` hears what comes of it.
+    """
 
     dataplane: Dataplane
     flows: StaleFlows | None = None
+    tell: Listener = nobody
 
 
 class FamilySync:
@@ -64,7 +76,7 @@ class FamilySync:
         self.builder = Builder(family)
         self.progress = Progress()
         self._cluster = cluster
-        self._dataplane, self._flows = outlet
+        self._dataplane, self._flows, self._tell = outlet
         self._schedule = schedule
         self._setting = setting
         self._touched: set[ObjectKey] = set()
@@ -92,6 +104,7 @@ class FamilySync:
     def request(self) -> None:
         """Something changed: a sync is wanted."""
         self.progress = request(self.progress)
+        self._tell(SyncWanted(self.family, len(self._touched)))
         self._wake.set()
 
     def lose(self) -> None:
@@ -104,6 +117,7 @@ class FamilySync:
 
     async def run(self) -> None:
         """Sync whenever it is due, until cancelled."""
+        self._tell(LoopStarted(self.family))
         while True:
             await self._wait_due()
             await self.sync()
@@ -124,8 +138,10 @@ class FamilySync:
     async def sync(self) -> None:
         """One sync: compile what was touched, and have the difference programmed."""
         clock = asyncio.get_running_loop().time
-        full = wants_full(self._schedule, self.progress, clock())
+        began = clock()
+        full = wants_full(self._schedule, self.progress, began)
         self.progress = begin(self.progress)
+        self._tell(SyncBegan(self.family))
         touched, self._touched = self._touched, set()
         setting = self._setting()
         changes = self.builder.update(self._cluster, touched, setting.vantage)
@@ -145,7 +161,9 @@ class FamilySync:
             outcome = Outcome.PARTLY if report.failed else Outcome.OK
             if self._flows is not None:
                 self._flows.settle(self.builder.table)
-        self.progress = finish(self.progress, clock(), outcome, full=full)
+        ended = clock()
+        self.progress = finish(self.progress, ended, outcome, full=full)
+        self._tell(SyncEnded(self.family, outcome, full, ended - began, changes, report))
 
     async def _apply(self, update: Update) -> SyncReport | None:
         """Have the update programmed; None when that failed altogether."""
