@@ -18,16 +18,18 @@ from kubeproxy.dataplane.leftovers import (
     is_own_chain,
     own_servers,
     own_sets,
-    virtual_servers,
 )
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
-from kubeproxy.kernel.ipvs import delete_dummy, delete_server, device_addresses
+from kubeproxy.kernel import ipset
+from kubeproxy.kernel.dummy import delete_dummy, device_addresses
+from kubeproxy.kernel.ipvs import Ipvs
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.kernel.tools import Backend, find, find_iptables, run
+from kubeproxy.netlink.ipvs import DeleteServer
 from kubeproxy.netlink.message import Message, attributes
 from kubeproxy.netlink.nfnetlink import NFGENMSG, NFT_MSG_GETCHAIN
 from kubeproxy.table.node import Mode
@@ -166,32 +168,39 @@ def _remove_chains(record: _Record, family: Family, backend: Backend) -> None:
 
 def _remove_ipvs(record: _Record) -> None:
     """Remove virtual servers, device and sets; after the chains, whose rules use the sets."""
-    ipset = (find("ipset") or "") if _IP_SET_MODULE.exists() else ""
+    has_ipset = _IP_SET_MODULE.exists() and find("ipset") is not None
     sets: tuple[str, ...] = ()
     with record.step():
-        if ipset:
-            sets = own_sets(run([ipset, "list", "-n"]))
+        if has_ipset:
+            sets = own_sets(ipset.names())
     with record.step():
-        _remove_servers(record, "".join(run([ipset, "save", name]) for name in sets))
+        _remove_servers(record, ipset.save() if sets else "")
     with record.step():
         if delete_dummy(DEVICE):
             record.note(f"device {DEVICE}")
-            if not ipset:
+            if not has_ipset:
                 raise KernelError("the ipsets KUBE-* may remain: install ipset to remove them")
     for name in sets:
         with record.step():
-            run([ipset, "destroy", name])
+            ipset.destroy(name)
             record.note(f"ipset {name}")
 
 
 def _remove_servers(record: _Record, saved_sets: str) -> None:
     """Remove the virtual servers that kube-proxy's sets and device know; others' stay."""
-    servers = virtual_servers(_content(_VIRTUAL_SERVERS))
-    own = own_servers(servers, saved_sets, device_addresses(DEVICE)) if servers else ()
-    for server in own:
-        delete_server(server.protocol, server.address, server.port)
-    if own:
-        record.note(f"{len(own)} virtual servers")
+    if not _VIRTUAL_SERVERS.exists():
+        return
+    with Ipvs() as ipvs:
+        for family in Family:
+            bound = device_addresses(DEVICE, family)
+            own = own_servers(ipvs.servers(family), saved_sets, bound)
+            refused = ipvs.run([DeleteServer(key) for key in own])
+            removed = len(own) - len(refused)
+            if removed:
+                record.note(f"{removed} {family.value} virtual servers")
+            for error in refused.values():
+                if error.errno != errno.ESRCH:
+                    raise error
 
 
 def _has_own_chains(family: Family) -> bool:

@@ -55,9 +55,15 @@ def test_the_mode_of_a_config_file_can_be_changed(
     assert "INVALID" not in out
 
 
-def test_a_mode_that_is_not_there_yet(manifests: str) -> None:
-    with pytest.raises(OperatorError, match="rules of mode ipvs cannot be rendered yet"):
-        main([manifests, "--mode=ipvs"])
+def test_ipvs(manifests: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--mode=ipvs", "--ipvs-scheduler=sh", "--iptables-masquerade-bit=15"]
+    assert main([manifests, "--node=kestrel", *flags]) == 0
+    out = capsys.readouterr().out
+    assert out.count("# ipset save\n") == 2
+    assert out.count("create KUBE-") == 34
+    assert "-s sh\n" in out
+    assert "-j MARK --set-xmark 0x8000/0x8000\n" in out
+    assert "-A KUBE-IPVS-FILTER" in out
 
 
 def test_a_family_that_there_is_not(manifests: str) -> None:

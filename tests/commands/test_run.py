@@ -21,7 +21,6 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.daemon import Daemon, Setup
 from kubeproxy.dataplane.dryrun import DryRun
-from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.source.apiserver import ApiServer
 from kubeproxy.source.manifests import Manifests
@@ -359,12 +358,6 @@ def test_cleanup_and_dry_run_exclude_each_other(
     monkeypatch.setattr(run, "clean_up", lambda: pytest.fail("it removes"))
     assert call("--cleanup", "--dry-run") == 1
     assert "--dry-run changes nothing" in call.logged[-1]
-
-
-def test_a_mode_that_is_not_there_yet(tmp_path: Path) -> None:
-    setup = setup_of(f"--manifests={tmp_path}", "--proxy-mode=ipvs")
-    with pytest.raises(OperatorError, match=r"^mode ipvs: this version does not program it yet;"):
-        setup.dataplane(Family.IPV4)
 
 
 def test_init_only_ends_when_the_node_is_known(call: Called, tmp_path: Path) -> None:

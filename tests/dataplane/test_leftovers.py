@@ -7,14 +7,13 @@ import pytest
 from dataplane.leftover_rules import rules
 from kubeproxy.dataplane.leftovers import (
     Removal,
-    VirtualServer,
     chain_removal,
     is_own_chain,
     own_servers,
     own_sets,
-    virtual_servers,
 )
 from kubeproxy.inet import Family, Protocol
+from kubeproxy.netlink.ipvs import ServerKey
 
 CASES = [
     pytest.param(mode, family, id=f"{mode}-mode-{family.value}")
@@ -205,26 +204,10 @@ def test_whose_sets_they_are() -> None:
     )
 
 
-SERVERS = """\
-IP Virtual Server version 1.2.1 (size=4096)
-Prot LocalAddress:Port Scheduler Flags
-  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
-TCP  0A603201:0050 rr
-  -> 0A80010A:1F90      Masq    1      0          0
-UDP  0A603202:0035 rr persistent 600 FFFFFFFF
-TCP  [fd00:0010:0096:0000:0000:0000:0000:5001]:0050 rr
-FWM  00000007 rr
-"""
-WEB = VirtualServer(Protocol.TCP, "10.96.50.1", 80)
-DNS = VirtualServer(Protocol.UDP, "10.96.50.2", 53)
-WEB6 = VirtualServer(Protocol.TCP, "fd00:10:96::5001", 80)
-NODE_PORT = VirtualServer(Protocol.TCP, "10.201.1.2", 30080)
-
-
-def test_the_virtual_servers_of_the_kernel() -> None:
-    assert virtual_servers(SERVERS) == (WEB, DNS, WEB6)
-    assert virtual_servers("") == ()
-    assert (str(DNS), str(WEB6)) == ("10.96.50.2:53/UDP", "[fd00:10:96::5001]:80/TCP")
+WEB = ServerKey(Protocol.TCP, "10.96.50.1", 80)
+DNS = ServerKey(Protocol.UDP, "10.96.50.2", 53)
+WEB6 = ServerKey(Protocol.TCP, "fd00:10:96::5001", 80)
+NODE_PORT = ServerKey(Protocol.TCP, "10.201.1.2", 30080)
 
 
 @pytest.mark.parametrize(
@@ -254,6 +237,6 @@ def test_the_virtual_servers_of_the_kernel() -> None:
     ],
 )
 def test_whose_virtual_servers_they_are(
-    sets: str, bound: list[str], expected: tuple[VirtualServer, ...]
+    sets: str, bound: list[str], expected: tuple[ServerKey, ...]
 ) -> None:
     assert expected == own_servers((WEB, DNS, WEB6, NODE_PORT), sets, bound)

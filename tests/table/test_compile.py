@@ -1,11 +1,14 @@
-"""Why endpoints are left out. What is compiled is tested by the worked cases and by `cases/`."""
+"""Why endpoints are left out, and who runs here whatever its state.
+
+What is compiled otherwise is tested by the worked cases and by `cases/`.
+"""
 
 import pytest
 
 from kubeproxy.inet import Family
 from kubeproxy.model.topology import LeftOut
 from kubeproxy.table.compile import left_out
-from world import CART, Document, cluster_of, endpoint_slice, everywhere, service
+from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of
 
 
 @pytest.mark.parametrize(
@@ -50,3 +53,14 @@ def test_left_out(
     slices = cluster.slices(Family.IPV4, CART)
     found = left_out(port, slices, cluster.place, local_policy=local_policy)
     assert expected == [(at.endpoint.address, why) for at, why in found]
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", ":unready", ":draining", ":stopped"],
+    ids=["ready", "unready", "draining", "stopped"],
+)
+def test_who_runs_here_does_not_depend_on_its_state(state: str) -> None:
+    table = table_of(service(), endpoint_slice(f"L1{state} L2 R1"))
+    (entry,) = table.entries.values()
+    assert list(map(str, entry.here)) == ["10.64.3.11:8080", "10.64.3.12:8080"]

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubeproxy.commands.ipvs_settings import ipvs_settings
 from kubeproxy.commands.view import View, read_snapshot, shared_flags, view_of
 from kubeproxy.config.defaults import with_platform_defaults
 from kubeproxy.config.flags import FLAGS
@@ -16,6 +17,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane.iptables import describe as iptables
 from kubeproxy.dataplane.iptables import setup as iptables_setup
+from kubeproxy.dataplane.ipvs import render as ipvs
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.errors import OperatorError
@@ -46,12 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         parsed = parse([*_OWN, *FLAGS], [*arguments, f"--proxy-mode={mode}"])
     loaded = _in_mode(load(parsed), mode)
     validate(loaded.config, loaded.gates)
-    render = _RENDER.get(Mode(loaded.config.mode))
-    if render is None:
-        raise OperatorError(
-            f"the rules of mode {loaded.config.mode} cannot be rendered yet; use --mode nftables"
-            " or --mode iptables"
-        )
+    render = _RENDER[Mode(loaded.config.mode)]
     families = _families(parsed.value("family", str))
     snapshot = read_snapshot(parsed, loaded)
     for remark in snapshot.remarks:
@@ -82,9 +79,15 @@ def _iptables(config: KubeProxyConfiguration, view: View, family: Family) -> str
     return iptables.describe(view.tables[family], view.nodes[family], options).rstrip("\n")
 
 
+def _ipvs(config: KubeProxyConfiguration, view: View, family: Family) -> str:
+    settings = ipvs_settings(config)
+    return ipvs.describe(view.tables[family], view.nodes[family], settings).rstrip("\n")
+
+
 _RENDER: Final[Mapping[Mode, Callable[[KubeProxyConfiguration, View, Family], str]]] = {
     Mode.NFTABLES: _nftables,
     Mode.IPTABLES: _iptables,
+    Mode.IPVS: _ipvs,
 }
 
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import msgspec
 
-from kubeproxy.inet import PROTOCOL_BY_NAME, Protocol, join, unpack
+from kubeproxy.inet import PROTOCOL_BY_NAME, Protocol
+from kubeproxy.netlink.ipvs import ServerKey
 
 DEVICE = "kube-ipvs0"
 
@@ -60,17 +61,6 @@ class Removal(msgspec.Struct, frozen=True):
     text: str = ""
     chains: int = 0
     kept: tuple[str, ...] = ()
-
-
-class VirtualServer(msgspec.Struct, frozen=True):
-    """An address, a protocol and a port that ipvs serves."""
-
-    protocol: Protocol
-    address: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{join(self.address, self.port)}/{self.protocol.name}"
 
 
 class _Table(msgspec.Struct):
@@ -158,22 +148,9 @@ def own_sets(names: str) -> tuple[str, ...]:
     return tuple(name for name in names.split("\n") if name in _SET_NAMES)
 
 
-def virtual_servers(listed: str) -> tuple[VirtualServer, ...]:
-    """The content of /proc/net/ip_vs -> its virtual servers, but for those of firewall marks."""
-    found = []
-    for line in listed.split("\n"):
-        words = line.split()
-        if words and words[0] in PROTOCOL_BY_NAME:
-            address, _, port = words[1].rpartition(":")
-            packed = bytes.fromhex(address.strip("[]").replace(":", ""))
-            server = VirtualServer(PROTOCOL_BY_NAME[words[0]], unpack(packed), int(port, 16))
-            found.append(server)
-    return tuple(found)
-
-
 def own_servers(
-    servers: Iterable[VirtualServer], saved_sets: str, bound: Collection[str]
-) -> tuple[VirtualServer, ...]:
+    servers: Iterable[ServerKey], saved_sets: str, bound: Collection[str]
+) -> tuple[ServerKey, ...]:
     """The virtual servers that kube-proxy made.
 
     It notes each in a set (`saved_sets` is what `ipset save` says of its sets), and binds the
@@ -189,9 +166,9 @@ def own_servers(
     )
 
 
-def _notes(saved_sets: str) -> tuple[set[VirtualServer], set[tuple[Protocol, int]]]:
+def _notes(saved_sets: str) -> tuple[set[ServerKey], set[tuple[Protocol, int]]]:
     """The (address, protocol, port) entries of the sets, and the ports on node addresses."""
-    noted: set[VirtualServer] = set()
+    noted: set[ServerKey] = set()
     node_ports: set[tuple[Protocol, int]] = set()
     for line in saved_sets.split("\n"):
         if not line.startswith("add "):
@@ -201,5 +178,5 @@ def _notes(saved_sets: str) -> tuple[set[VirtualServer], set[tuple[Protocol, int
             node_ports.add((_NODE_PORT_SETS[name], int(entry)))
         elif name in _SET_NAMES and (match := _SERVED.fullmatch(entry)):
             protocol = PROTOCOL_BY_NAME[match["protocol"].upper()]
-            noted.add(VirtualServer(protocol, match["address"], int(match["port"])))
+            noted.add(ServerKey(protocol, match["address"], int(match["port"])))
     return noted, node_ports

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from kubeproxy.errors import KernelError
+from kubeproxy.kernel.netlink import open_netlink
 from kubeproxy.netlink.message import (
     NLM_F_DUMP,
     NLM_F_DUMP_INTR,
@@ -35,16 +36,7 @@ from kubeproxy.netlink.nfnetlink import (
     refusal,
 )
 
-# linux/netlink.h and asm-generic/socket.h; Python's socket module lacks them.
-_NETLINK_NETFILTER = 12
-SOL_NETLINK = 270
-_NETLINK_CAP_ACK = 10
-_NETLINK_EXT_ACK = 11
-_SO_SNDBUFFORCE = 32
-_SO_RCVBUFFORCE = 33
-
-_SEND_BUFFER = 1 << 26
-_RECEIVE_BUFFER = 1 << 23
+_NETLINK_NETFILTER = 12  # linux/netlink.h; Python's socket module lacks it
 _DATAGRAM = 1 << 16  # the kernel never puts more than 32 KB into one
 _DUMP_ATTEMPTS = 5
 _SMALL_DATAGRAM = 1 << 13
@@ -216,18 +208,11 @@ class Nfnetlink:
 def open_netfilter() -> socket.socket:
     """A netfilter socket that never blocks, explains refusals, and has room."""
     try:
-        link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
+        return open_netlink(_NETLINK_NETFILTER)
     except OSError as error:
         raise Refused(
             "cannot open a netfilter socket", MessageError(WHOLE_BATCH, error.errno or 0)
         ) from error
-    link.setblocking(False)
-    link.bind((0, 0))
-    link.setsockopt(SOL_NETLINK, _NETLINK_EXT_ACK, 1)
-    link.setsockopt(SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-    _enlarge(link, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
-    _enlarge(link, _SO_RCVBUFFORCE, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-    return link
 
 
 def send(link: socket.socket, data: bytes | bytearray, what: str) -> None:
@@ -253,14 +238,6 @@ def waiting(link: socket.socket) -> Iterator[Message | None]:
             yield None
         else:
             yield from decode(bytes(buffer[:size]))
-
-
-def _enlarge(link: socket.socket, force: int, ask: int, size: int) -> None:
-    """Make a buffer that large, or as large as the machine's limit allows."""
-    try:
-        link.setsockopt(socket.SOL_SOCKET, force, size)
-    except PermissionError:  # not an administrator of the first user namespace
-        link.setsockopt(socket.SOL_SOCKET, ask, size)
 
 
 def _describe(error: MessageError) -> str:

@@ -14,7 +14,11 @@ _ELSEWHERE = "/usr/sbin:/sbin"  # what a PATH that is made for users lacks
 
 
 class ToolFailed(KernelError):
-    """A program could not be run, or says that it failed."""
+    """A program could not be run, or says that it failed; `said` are its own words."""
+
+    def __init__(self, text: str, said: str = "") -> None:
+        super().__init__(text)
+        self.said = said
 
 
 class Backend(Enum):
@@ -65,5 +69,5 @@ def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) ->
         raise ToolFailed(f"{shown}: {error.strerror}") from error
     if done.returncode:
         said = " ".join(done.stderr.split()) or "no word why"
-        raise ToolFailed(f"{shown}: exit code {done.returncode}: {said}")
+        raise ToolFailed(f"{shown}: exit code {done.returncode}: {said}", said)
     return done.stdout

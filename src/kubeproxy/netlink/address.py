@@ -1,18 +1,22 @@
-"""Interface addresses: the request for all of them, and the answer."""
+"""Interface addresses: all of them as the kernel tells, and how one is added and removed."""
 
 import struct
 
-from kubeproxy.inet import Family, unpack
+from kubeproxy.inet import Family, family_of, pack, unpack
+from kubeproxy.netlink.attribute import attribute
 from kubeproxy.netlink.message import NLM_F_DUMP, NLM_F_REQUEST, Message, attributes
 
 RTM_NEWADDR = 20
+RTM_DELADDR = 21
 RTM_GETADDR = 22
 
 # Multicast groups that tell of addresses that come and go.
-RTMGRP_IPV4_IFADDR = 0x10
-RTMGRP_IPV6_IFADDR = 0x100
+RTNLGRP_IPV4_IFADDR = 5
+RTNLGRP_IPV6_IFADDR = 9
 
-_IFADDRMSG = struct.Struct("=BBBBI")
+_IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, device
+_NLM_F_CREATE = 0x400
+_NLM_F_EXCL = 0x200
 _IFA_ADDRESS = 1
 _IFA_LOCAL = 2
 _AF = {Family.IPV4: 2, Family.IPV6: 10}
@@ -32,3 +36,26 @@ def address_in(message: Message, family: Family) -> str | None:
     # On a point-to-point link ADDRESS is the peer's; LOCAL is ours.
     packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
     return unpack(packed) if packed else None
+
+
+def device_in(message: Message) -> int:
+    """The index of the device that a message about an address, new or gone, speaks of."""
+    return int(_IFADDRMSG.unpack_from(message.payload)[4])
+
+
+def add_request(device: int, address: str) -> Message:
+    """Give a device an address, without a network around it; EEXIST says that it has it."""
+    flags = NLM_F_REQUEST | _NLM_F_CREATE | _NLM_F_EXCL
+    return Message(RTM_NEWADDR, flags, 0, _single(device, address))
+
+
+def remove_request(device: int, address: str) -> Message:
+    """Take such an address from a device; EADDRNOTAVAIL says that it does not have it."""
+    return Message(RTM_DELADDR, NLM_F_REQUEST, 0, _single(device, address))
+
+
+def _single(device: int, address: str) -> bytes:
+    family = family_of(address)
+    packed = pack(address)
+    head = _IFADDRMSG.pack(_AF[family], family.bits, 0, 0, device)
+    return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)

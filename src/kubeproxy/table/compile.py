@@ -82,6 +82,9 @@ def _compile_port(
         serving=_serving(port, endpoints),
         balance=Balance(port.balance) if port.balance else vantage.balance,
         endpoints=len(endpoints),
+        here=tuple(
+            [backends.get(id(at)) or _backend(at) for at in endpoints if at.endpoint.local]
+        ),
     )
 
 

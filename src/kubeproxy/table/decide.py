@@ -272,22 +272,34 @@ def _match(q: _Question, address: str, port: int) -> _Match | None:
 
 
 def _is_firewalled(q: _Question, match: _Match) -> bool:
-    """Whether source ranges are checked; iptables mode does so only for services in use."""
+    """Whether source ranges are checked; iptables mode does so only for services in use.
+
+    What the node itself sends meets ipvs before any rule. Behind it, ipvs mode judges only whoever
+    uses the very address that it calls, as the node does by default: the address is its own.
+    """
     if match.frontend.kind is not FrontendKind.LOAD_BALANCER:
         return False
     if match.entry.source_ranges is None:
         return False
+    if _is_sent_by_ipvs_node(q):
+        return q.packet.source == q.packet.destination and bool(_route(q, match).backends)
     return q.mode is not Mode.IPTABLES or match.entry.any
+
+
+def _is_sent_by_ipvs_node(q: _Question) -> bool:
+    """Whether an ipvs node is the sender; it has the addresses of services as its own."""
+    if q.mode is not Mode.IPVS:
+        return False
+    return q.source is Source.HOST or q.table.is_service_ip(q.packet.source)
 
 
 def _is_allowed(q: _Question, entry: Entry) -> bool:
     source = q.packet.source
+    if _is_sent_by_ipvs_node(q):
+        return entry.own_vips
     if any(contains(range_, source) for range_ in entry.source_ranges or ()):
         return True
-    if not entry.own_vips:
-        return False
-    own = q.mode is Mode.IPVS and q.source is Source.HOST
-    return own or source in entry.addresses(FrontendKind.LOAD_BALANCER)
+    return entry.own_vips and source in entry.addresses(FrontendKind.LOAD_BALANCER)
 
 
 def _route(q: _Question, match: _Match, source: Source | None = None) -> Route:

@@ -92,7 +92,8 @@ class Entry(msgspec.Struct, frozen=True):
     `source_ranges` is None when everybody may use the load balancer's addresses; `own_vips` says
     that these addresses themselves are allowed sources, because this node is in a range.
     `serving` lists, for UDP, the endpoints to which a connection that exists may go on.
-    `endpoints` counts those of the service port, of any state and anywhere.
+    `endpoints` counts those of the service port, of any state and anywhere; `here` are those on
+    this node, of any state.
     """
 
     name: ServicePortName
@@ -109,6 +110,7 @@ class Entry(msgspec.Struct, frozen=True):
     serving: tuple[Backend, ...] = ()
     balance: Balance = Balance.RANDOM
     endpoints: int = 0
+    here: tuple[Backend, ...] = ()
 
     @property
     def protocol(self) -> Protocol:

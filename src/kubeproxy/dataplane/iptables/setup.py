@@ -2,8 +2,9 @@
 
 import msgspec
 
+from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.inet import Family, contains
-from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
+from kubeproxy.table.node import LOOPBACK, Node
 
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
@@ -44,22 +45,13 @@ class Setup(msgspec.Struct, frozen=True):
 
 def setup_of(node: Node, options: Options) -> Setup:
     """What the rules of services depend on, on this node."""
-    option, value = _pod_match(node)
+    option, value = pod_match(node)
     return Setup(
         from_pod=f"{option} {value}" if option else "",
         not_from_pod=f"! {option} {value}" if option else "",
         masquerade_all=node.masquerade_all,
         counts_localhost=serves_localhost(node) and LOCALHOST_COUNTER in options.counters,
     )
-
-
-def _pod_match(node: Node) -> tuple[str, str]:
-    detector = node.detector
-    if detector is None:
-        return "", ""
-    if isinstance(detector, PodCIDR):
-        return "-s", str(detector.prefix)
-    return "-i", f"{detector.name}+" if detector.prefix else detector.name
 
 
 def serves_localhost(node: Node) -> bool:

@@ -1,0 +1,344 @@
+"""Makes the kernel what ipvs mode wants: sets, rules, virtual servers and addresses.
+
+A sync that knows what the kernel has writes the difference of what is wanted: a changed endpoint
+is a netlink message or two. A full one reads the kernel first. What is needed is written from the
+back to the front, members of sets first and addresses last, and what is not needed any more is
+removed from the front to the back, so that no packet meets half of a service.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from kubeproxy import klog
+from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.counts import Reading
+from kubeproxy.dataplane.ipvs import sets
+from kubeproxy.dataplane.ipvs.counts import counts
+from kubeproxy.dataplane.ipvs.drain import Drain, look
+from kubeproxy.dataplane.ipvs.names import Set
+from kubeproxy.dataplane.ipvs.parse import (
+    are_rules_there,
+    listed_rules,
+    listed_sets,
+    listed_weights,
+    missing_jumps,
+)
+from kubeproxy.dataplane.ipvs.plan import Member, Server, setup_of
+from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
+from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.shown import shown
+from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
+from kubeproxy.dataplane.ipvs.steps import DRAINING, Found, Steps, as_written, steps
+from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family, contains
+from kubeproxy.kernel import dummy, ipset
+from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
+from kubeproxy.kernel.netlink import NetlinkError
+from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.netlink.ipvs import (
+    Command,
+    DeleteReal,
+    DeleteServer,
+    ServerKey,
+    SetReal,
+    VirtualServer,
+)
+from kubeproxy.table.entries import ServicePortName, Table
+from kubeproxy.table.node import Node
+
+_IS_GONE = {errno.ESRCH, errno.ENOENT}
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a sync writes; `gone` are virtual servers that go."""
+
+    created_sets: str = ""
+    added: tuple[Member, ...] = ()
+    removed: tuple[Member, ...] = ()
+    rules: str = ""
+    servers: Mapping[ServerKey, Steps] = {}
+    gone: tuple[ServerKey, ...] = ()
+    bound: tuple[str, ...] = ()
+    unbound: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many kernel objects it writes."""
+        lists = (self.added, self.removed, self.gone, self.bound, self.unbound)
+        commands = sum(len(each.commands) for each in self.servers.values())
+        lines = self.created_sets.count("\n") + self.rules.count("\n")
+        return commands + lines + sum(map(len, lists))
+
+
+class Failures:
+    """What the kernel refused, by what it is about."""
+
+    def __init__(self) -> None:
+        self.servers: dict[ServerKey, str] = {}
+        self.members: dict[Member, str] = {}
+
+    def by_service_port(self, state: State) -> dict[ServicePortName, str]:
+        """The service ports that are concerned, each with one of the reasons."""
+        if not self.servers and not self.members:
+            return {}
+        found: dict[ServicePortName, str] = {}
+        for name, part in state.parts.items():
+            reasons = [self.servers[key] for key in part.server_keys() if key in self.servers]
+            reasons += [self.members[member] for member in part.members if member in self.members]
+            if reasons:
+                found[name] = reasons[0]
+        return found
+
+
+class Ipvs:
+    """One family of ipvs mode."""
+
+    def __init__(
+        self, family: Family, settings: Settings, servers: VirtualServers, programs: Xtables
+    ) -> None:
+        self._family = family
+        self._settings = settings
+        self._servers = servers
+        self._programs = programs
+        self._state: State | None = None
+        self._table = Table(family)
+        self._rules = ""
+        self._drain = Drain()
+        self._unsure: frozenset[ServicePortName] = frozenset()
+        self._is_first = True
+        self._turn = asyncio.Lock()
+
+    async def apply(self, update: Update) -> SyncReport:
+        """Make the kernel as the update says; in a thread, because programs take their time."""
+        async with self._turn:
+            return await asyncio.to_thread(self._sync, update)
+
+    def connections(self) -> Reading | None:
+        """What was counted so far, for threads; None while a sync is under way."""
+        state = self._state
+        if state is None:
+            return None
+        with VirtualServers() as servers:
+            statistics = servers.statistics()
+        entries = tuple(self._table.entries.values())
+        return Reading(0, counts(entries, state.setup.node_port_addresses, statistics))
+
+    def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
+        """What these service ports have in the kernel, as `ipset` and `ipvsadm` list it."""
+        state = self._state
+        if state is None:
+            return ""
+        return shown([state.parts[name] for name in names if name in state.parts], self._family)
+
+    async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nobody tells
+        """Look after real servers that wait for their last connections, until cancelled.
+
+        What others change is found by full syncs, which in this mode are frequent.
+        """
+        while True:
+            await asyncio.sleep(self._settings.drain_period)
+            try:
+                async with self._turn:
+                    await asyncio.to_thread(self._look_after)
+            except KernelError as error:
+                klog.error("Cannot look after draining real servers", err=error)
+
+    def figures(self) -> Figures:
+        """The figures for the metrics."""
+        return Figures(restore_failures=self._programs.restore_failures)
+
+    async def close(self) -> None:
+        """Give the socket back."""
+        self._servers.close()
+
+    def _sync(self, update: Update) -> SyncReport:
+        state, self._state = self._state, None  # not known any more, should anything fail
+        setup = setup_of(update.node, self._settings.scheduler)
+        if state is None:
+            state, difference = state_of(update.table, setup), Difference()
+            full = True
+        else:
+            difference = update_state(state, update.table, update.changes, setup)
+            full = update.full
+        wanted = self._wanted_rules(state, update.node)
+        work = self._repair(state, wanted) if full else self._carry_on(state, difference, wanted)
+        failed = self._write(work).by_service_port(state)
+        self._state, self._rules = state, restore_text(wanted, ())
+        self._table = update.table
+        self._unsure = frozenset(failed)
+        return SyncReport(failed, work.size)
+
+    def _wanted_rules(self, state: State, node: Node) -> Tables:
+        bit = self._settings.masquerade_bit
+        return tables(facts_of(node, bit, state.filled(), state.denials()))
+
+    def _carry_on(self, state: State, difference: Difference, wanted: Tables) -> Work:
+        """The work that a difference makes, and that of service ports which were refused."""
+        servers: dict[ServerKey, Steps] = {}
+        gone: list[ServerKey] = []
+        for change in difference.servers:
+            if change.after is None:
+                gone.append(change.key)
+            else:
+                waiting = self._drain.waiting(change.key)
+                found = None if change.before is None else as_written(change.before, waiting)
+                servers[change.key] = steps(change.key, change.after, found, waiting)
+        again = [state.parts[name] for name in self._unsure if name in state.parts]
+        for part in again:
+            for key in part.server_keys():
+                server = state.server(key)
+                if server is not None:
+                    servers[key] = self._steps(key, server, self._servers.find(key))
+        added = dict.fromkeys((*difference.added, *(m for part in again for m in part.members)))
+        text = restore_text(wanted, ())
+        return Work(
+            added=tuple(added),
+            removed=difference.removed,
+            rules=text if text != self._rules else "",
+            servers=servers,
+            gone=self._deletable(gone),
+            bound=_addresses(added),
+            unbound=_addresses(difference.removed),
+        )
+
+    def _repair(self, state: State, wanted: Tables) -> Work:
+        """The work that makes the kernel, whatever it has, what is wanted."""
+        dummy.ensure_dummy(DEVICE)
+        found_sets = listed_sets(ipset.save(), self._family)
+        created = sets.creation(found_sets, self._family)
+        found = {table: listed_rules(self._programs.save(table)) for table in wanted}
+        jumps = missing_jumps(JUMPS, found)
+        are_there = not jumps and are_rules_there(wanted, found)
+        bound = dict.fromkeys(dummy.device_addresses(DEVICE, self._family))
+        addresses = state.members[Set.IPVS_IPS]
+        found_servers = self._servers.servers(self._family)
+        every = state.servers()
+        resets, self._is_first = self._is_first, False
+        weights = listed_weights(self._servers.listing(), self._family)
+        servers = {}
+        for key, server in every.items():
+            virtual = found_servers.get(key)
+            there = Found(virtual, weights.get(key, {})) if virtual else None
+            # The list is quick and not precise: what seems to need something is asked for.
+            if steps(key, server, there, self._drain.waiting(key), resets=resets):
+                servers[key] = self._steps(key, server, virtual, resets=resets)
+        return Work(
+            created_sets=created,
+            added=tuple(sets.missing(found_sets, state.members)),
+            removed=tuple(sets.excess(found_sets, state.members)),
+            rules="" if are_there else restore_text(wanted, jumps),
+            servers={key: each for key, each in servers.items() if each},
+            gone=self._deletable(found_servers.keys() - every.keys()),
+            bound=tuple(address for address in addresses if address not in bound),
+            unbound=tuple(address for address in bound if address not in addresses),
+        )
+
+    def _steps(
+        self,
+        key: ServerKey,
+        server: Server,
+        virtual: VirtualServer | None,
+        *,
+        resets: bool = False,
+    ) -> Steps:
+        """How to make a virtual server the wanted one, after reading who is behind it."""
+        found = None
+        if virtual is not None:
+            reals = self._servers.reals(key)
+            found = Found(virtual, {real: each.weight for real, each in reals.items()})
+        return steps(key, server, found, self._drain.waiting(key), resets=resets)
+
+    def _deletable(self, keys: Iterable[ServerKey]) -> tuple[ServerKey, ...]:
+        excluded = self._settings.excluded
+        return tuple(
+            key for key in keys if not any(contains(range_, key.address) for range_ in excluded)
+        )
+
+    def _write(self, work: Work) -> Failures:
+        failures = Failures()
+        if work.created_sets:
+            ipset.restore(work.created_sets)
+        self._add_members(work.added, failures)
+        refusal: KernelError | None = None
+        if work.rules:
+            try:
+                self._programs.restore(work.rules)
+            except KernelError as error:
+                refusal = error  # what serves comes before what guards; nothing is removed then
+        self._write_servers(work.servers, failures)
+        for address, unbound in dummy.change_addresses(DEVICE, work.bound, ()).items():
+            failures.members[Set.IPVS_IPS, address] = str(unbound)
+        if refusal is not None:
+            raise refusal
+        self._remove(work)
+        return failures
+
+    def _add_members(self, members: tuple[Member, ...], failures: Failures) -> None:
+        """Add members; when a set refuses one, such as for being full, the others get theirs."""
+        while members:
+            try:
+                ipset.restore(sets.additions(members, self._family))
+            except ipset.IpsetFailed as error:
+                if not error.line:
+                    raise
+                refusing = members[error.line - 1][0]
+                rest = members[error.line - 1 :]
+                failures.members.update({m: str(error) for m in rest if m[0] is refusing})
+                members = tuple(m for m in rest if m[0] is not refusing)
+            else:
+                return
+
+    def _write_servers(self, servers: Mapping[ServerKey, Steps], failures: Failures) -> None:
+        self._run([command for each in servers.values() for command in each.commands], failures)
+        for key, each in servers.items():
+            waiting = each.waiting
+            if each.leaving:
+                found = look(key, (*waiting, *each.leaving), self._servers.reals(key))
+                self._run(found.commands, failures)
+                waiting = frozenset(found.waiting)
+            self._drain.put(key, waiting)
+
+    def _run(self, commands: Iterable[Command], failures: Failures) -> None:
+        for command, error in self._servers.run(tuple(commands)).items():
+            if not _is_fine(command, error):
+                failures.servers[command.key] = str(error)
+
+    def _remove(self, work: Work) -> None:
+        """Remove what nobody wants. What cannot be removed is for the next full sync."""
+        errors = list(dummy.change_addresses(DEVICE, (), work.unbound).values())
+        commands = [DeleteServer(key) for key in work.gone]
+        refused = self._servers.run(commands)
+        errors += [error for each, error in refused.items() if not _is_fine(each, error)]
+        for key in work.gone:
+            self._drain.put(key, ())
+        if work.removed:
+            ipset.restore(sets.removals(work.removed, self._family))
+        for error in errors:
+            klog.error("Something that nobody uses any more remains", err=error)
+
+    def _look_after(self) -> None:
+        """See who of the draining has no connections left."""
+        for key in self._drain.servers():
+            found = look(key, self._drain.waiting(key), self._servers.reals(key))
+            refused = self._servers.run(found.commands)
+            for command, error in refused.items():
+                if not _is_fine(command, error):
+                    klog.error("Real server cannot be removed, will try again", err=error)
+            still = {command.real for command in refused if isinstance(command, DeleteReal)}
+            self._drain.put(key, {*found.waiting, *still})
+
+
+def _addresses(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(member for set_, member in members if set_ is Set.IPVS_IPS)
+
+
+def _is_fine(command: Command, error: NetlinkError) -> bool:
+    """Whether it is no failure, because what should go, or be used no more, is gone already."""
+    removes = isinstance(command, DeleteServer | DeleteReal) or (
+        isinstance(command, SetReal) and command.weight == DRAINING
+    )
+    return removes and error.errno in _IS_GONE

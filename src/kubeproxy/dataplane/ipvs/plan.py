@@ -1,0 +1,167 @@
+"""An entry -> what ipvs mode wants in the kernel for it.
+
+Which endpoints serve a frontend is `route`'s word: there is one list for all sources.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from kubeproxy.dataplane.ipvs.names import Set
+from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER
+from kubeproxy.inet import Prefix, Protocol
+from kubeproxy.netlink.ipvs import (
+    PERSISTENT,
+    SOURCE_PORT,
+    RealKey,
+    ServerKey,
+    VirtualServer,
+)
+from kubeproxy.table.entries import Entry, FrontendKind
+from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.route import Masquerading, Source, route
+
+_SOURCE_PORT_SCHEDULER = "mh"
+
+_NODE_PORTS = {
+    Protocol.TCP: (Set.NODE_PORT_TCP, Set.NODE_PORT_LOCAL_TCP),
+    Protocol.UDP: (Set.NODE_PORT_UDP, Set.NODE_PORT_LOCAL_UDP),
+    Protocol.SCTP: (Set.NODE_PORT_SCTP, Set.NODE_PORT_LOCAL_SCTP),
+}
+_MASQUERADING = Masquerading(detector=False)  # decides about source addresses, not about backends
+
+Member = tuple[Set, str]
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What the plan depends on besides the entry.
+
+    `own` are the node's addresses: those of services among them are not bound once more.
+    """
+
+    scheduler: str = DEFAULT_SCHEDULER
+    node_port_addresses: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+
+
+def setup_of(node: Node, scheduler: str) -> Setup:
+    """What plans depend on, on this node."""
+    own = frozenset(address for address in node.addresses if not node.is_loopback(address))
+    return Setup(scheduler, node.node_port_addresses(Mode.IPVS), own)
+
+
+class Server(msgspec.Struct, frozen=True, gc=False):
+    """A virtual server and who is behind it."""
+
+    virtual: VirtualServer
+    reals: tuple[RealKey, ...] = ()
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one service port wants.
+
+    `servers` are those of its own addresses and `node_ports` those of the node's; an address that
+    is bound to the device is a member of `Set.IPVS_IPS`. `denials` are addresses of load balancers
+    that this node itself may not use.
+    """
+
+    servers: dict[ServerKey, Server] = {}
+    node_ports: dict[ServerKey, Server] = {}
+    members: tuple[Member, ...] = ()
+    denials: tuple[ServerKey, ...] = ()
+
+    def server_keys(self) -> Iterator[ServerKey]:
+        """The virtual servers, of either kind."""
+        yield from self.servers
+        yield from self.node_ports
+
+
+def plan(entry: Entry, setup: Setup, health_check_port: int = 0) -> Part:
+    """What the entry wants in the kernel."""
+    virtual = _virtual_server(entry, setup)
+    reals: dict[int, tuple[RealKey, ...]] = {}  # by the identity of one of the entry's two lists
+    servers: dict[ServerKey, Server] = {}
+    node_ports: dict[ServerKey, Server] = {}
+    for frontend in entry.frontends:
+        backends = route(entry, frontend.kind, Source.OUTSIDE, _MASQUERADING, Mode.IPVS).backends
+        if id(backends) not in reals:
+            reals[id(backends)] = tuple([RealKey(b.address, b.port) for b in backends])
+        server = Server(virtual, reals[id(backends)])
+        if frontend.kind is FrontendKind.NODE_PORT:
+            for address in setup.node_port_addresses:
+                node_ports[ServerKey(entry.protocol, address, frontend.port)] = server
+        else:  # the first frontend of an address is the strictest
+            servers.setdefault(ServerKey(entry.protocol, frontend.address, frontend.port), server)
+    members = dict.fromkeys(_members(entry, setup, health_check_port))
+    return Part(servers, node_ports, tuple(members), _denials(entry))
+
+
+def _virtual_server(entry: Entry, setup: Setup) -> VirtualServer:
+    flags = PERSISTENT if entry.affinity_seconds else 0
+    if setup.scheduler == _SOURCE_PORT_SCHEDULER:
+        flags |= SOURCE_PORT
+    return VirtualServer(setup.scheduler, flags, entry.affinity_seconds)
+
+
+def _members(entry: Entry, setup: Setup, health_check_port: int) -> Iterator[Member]:
+    protocol = entry.protocol.name.lower()
+    has_node_port = False
+    for frontend in entry.frontends:
+        if frontend.kind is FrontendKind.NODE_PORT:
+            has_node_port = True
+            yield from _node_port_members(entry, frontend.port, setup)
+            continue
+        if frontend.kind is FrontendKind.CLUSTER_IP or frontend.address not in setup.own:
+            yield Set.IPVS_IPS, frontend.address
+        member = f"{frontend.address},{protocol}:{frontend.port}"
+        if frontend.kind is FrontendKind.CLUSTER_IP:
+            yield Set.CLUSTER_IP, member
+        elif frontend.kind is FrontendKind.EXTERNAL_IP:
+            yield Set.EXTERNAL_IP_LOCAL if entry.external_local else Set.EXTERNAL_IP, member
+        else:
+            yield from _load_balancer_members(entry, frontend.address, member)
+    for backend in entry.here:
+        yield Set.LOOP_BACK, f"{backend.address},{protocol}:{backend.port},{backend.address}"
+    # Where upstream finds no address for node ports it goes on to the next service too soon.
+    if health_check_port and (setup.node_port_addresses or not has_node_port):
+        yield Set.HEALTH_CHECK_NODE_PORT, str(health_check_port)
+
+
+def _load_balancer_members(entry: Entry, address: str, member: str) -> Iterator[Member]:
+    yield Set.LOAD_BALANCER, member
+    if entry.external_local:
+        yield Set.LOAD_BALANCER_LOCAL, member
+    if entry.source_ranges is None:
+        return
+    yield Set.LOAD_BALANCER_FW, member
+    for range_ in entry.source_ranges:
+        yield Set.LOAD_BALANCER_SOURCE_CIDR, f"{member},{_net(range_)}"
+    if entry.own_vips:
+        yield Set.LOAD_BALANCER_SOURCE_IP, f"{member},{address}"
+
+
+def _net(range_: Prefix) -> str:
+    """A range as `ipset` lists it: without the length when it is one address."""
+    return range_.address if range_.length == range_.family.bits else str(range_)
+
+
+def _node_port_members(entry: Entry, port: int, setup: Setup) -> Iterator[Member]:
+    if not setup.node_port_addresses:
+        return
+    every, local = _NODE_PORTS[entry.protocol]
+    sets = (every, local) if entry.external_local else (every,)
+    for set_ in sets:
+        if entry.protocol is Protocol.SCTP:
+            yield from ((set_, f"{at},sctp:{port}") for at in setup.node_port_addresses)
+        else:
+            yield set_, str(port)
+
+
+def _denials(entry: Entry) -> tuple[ServerKey, ...]:
+    if entry.source_ranges is None or entry.own_vips:
+        return ()
+    return tuple(
+        ServerKey(entry.protocol, frontend.address, frontend.port)
+        for frontend in entry.frontends
+        if frontend.kind is FrontendKind.LOAD_BALANCER
+    )

@@ -1,0 +1,57 @@
+"""What ipvs mode needs once, before the first sync: the kernel's parts, settings and timeouts."""
+
+import re
+
+from kubeproxy import klog
+from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
+from kubeproxy.errors import KernelError
+from kubeproxy.kernel import ipset
+from kubeproxy.kernel.ipvs import Ipvs
+from kubeproxy.kernel.sysctl import ensure_sysctl
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_REUSE_MODE = "net.ipv4.vs.conn_reuse_mode"
+_OLDEST_WITH_REUSE_MODE = (4, 1)
+_FIRST_WITH_GOOD_REUSE_MODE = (5, 9)
+
+_SYSCTLS = {
+    "net.ipv4.vs.conntrack": 1,
+    "net.ipv4.vs.expire_nodest_conn": 1,
+    "net.ipv4.vs.expire_quiescent_template": 1,
+    "net.ipv4.ip_forward": 1,
+}
+_STRICT_ARP = {"net.ipv4.conf.all.arp_ignore": 1, "net.ipv4.conf.all.arp_announce": 2}
+
+
+def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
+    """Raise `KernelError` unless the kernel, of that release, can do what is asked of it."""
+    servers.check(settings.scheduler)
+    ipset.check()
+    for name, value in {**_SYSCTLS, **(_STRICT_ARP if settings.strict_arp else {})}.items():
+        _set(name, value)
+    _set_reuse_mode(release)
+    timeouts = settings.timeouts
+    if timeouts == Timeouts():
+        return
+    try:
+        servers.set_timeouts(timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
+    except KernelError as error:
+        klog.error("Failed to set the timeouts of ipvs", err=error)
+
+
+def _set(name: str, value: int) -> None:
+    if ensure_sysctl(name, value):
+        klog.info("Set sysctl", v=1, entry=name.replace(".", "/"), value=value)
+
+
+def _set_reuse_mode(release: str) -> None:
+    """Have a client's port that is used again go to the server of before, where that is slow.
+
+    Kernels before 5.9 delay such a connection by a second when it is to be scheduled anew.
+    """
+    found = _RELEASE.match(release)
+    version = (int(found[1]), int(found[2])) if found else _FIRST_WITH_GOOD_REUSE_MODE
+    if version < _OLDEST_WITH_REUSE_MODE:
+        klog.error("This kernel has no conn_reuse_mode: 4.1 or later is needed", release=release)
+    elif version < _FIRST_WITH_GOOD_REUSE_MODE:
+        _set(_REUSE_MODE, 0)

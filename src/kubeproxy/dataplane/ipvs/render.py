@@ -1,0 +1,104 @@
+"""A whole family as text, in the words of the tools that list it.
+
+The sets as `ipset save` shows them, the virtual servers as `ipvsadm -S -n`, the rules as
+`iptables-save`; on a machine that has nothing else in them.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+
+from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
+from kubeproxy.dataplane.ipvs.plan import Server, setup_of
+from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
+from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.state import State, state_of
+from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.inet import Family, Protocol, pack
+from kubeproxy.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Node
+
+_OPTION = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
+_WORD = struct.Struct(">i")
+_BUILT_IN = {
+    "filter": ("INPUT", "FORWARD", "OUTPUT"),
+    "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
+}
+_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
+
+
+def describe(table: Table, node: Node, settings: Settings) -> str:
+    """All that a sync of an empty kernel would leave."""
+    state = state_of(table, setup_of(node, settings.scheduler))
+    family = table.family
+    facts = facts_of(node, settings.masquerade_bit, state.filled(), state.denials())
+    wanted = tables(facts)
+    return "".join(
+        (
+            f"# ip addr show {DEVICE}\n",
+            *_address_lines(state, family),
+            "# ipset save\n",
+            *set_lines(state, family),
+            "# ipvsadm -S -n\n",
+            *server_lines(state.servers()),
+            f"# {_PROGRAM[family]}-save\n",
+            *(line for name in ("filter", "nat") for line in table_lines(name, wanted[name])),
+        )
+    )
+
+
+def _address_lines(state: State, family: Family) -> Iterator[str]:
+    word = "inet" if family is Family.IPV4 else "inet6"
+    for address in sorted(state.members[Set.IPVS_IPS], key=pack):
+        yield f"{word} {address}/{family.bits} scope global {DEVICE}\n"
+
+
+def set_lines(state: State, family: Family) -> Iterator[str]:
+    """The sets and their members, but for the words that the kernel adds by itself."""
+    for set_ in Set:
+        name = set_name(set_, family)
+        yield f"create {name} {set_options(set_, family)}\n"
+        yield from (f"add {name} {member}\n" for member in sorted(state.members[set_]))
+
+
+def server_lines(servers: Mapping[ServerKey, Server]) -> Iterator[str]:
+    """The virtual servers with their real servers, in the order in which ipvsadm lists them."""
+    for key in sorted(servers, key=_rank):
+        server = servers[key]
+        name = f"{_OPTION[key.protocol]} {_place(key)}"
+        persistent = server.virtual.flags & PERSISTENT
+        options = f" -p {server.virtual.timeout}" if persistent else ""
+        options += " -b mh-port" if server.virtual.flags & SOURCE_PORT else ""
+        yield f"-A {name} -s {server.virtual.scheduler}{options}\n"
+        for real in sorted(server.reals, key=_rank_of_real):
+            yield f"-a {name} -r {real} -m -w 1\n"
+
+
+def _place(key: ServerKey) -> RealKey:
+    return RealKey(key.address, key.port)
+
+
+def _rank(key: ServerKey) -> tuple[int, tuple[int, ...], int]:
+    return key.protocol, _words(key.address), key.port
+
+
+def _rank_of_real(real: RealKey) -> tuple[tuple[int, ...], int]:
+    return _words(real.address), real.port
+
+
+def _words(address: str) -> tuple[int, ...]:
+    """What ipvsadm sorts addresses by: 32 bits at a time, the upper half being negative."""
+    return tuple(word for (word,) in _WORD.iter_unpack(pack(address)))
+
+
+def table_lines(table: str, chains: Chains) -> Iterator[str]:
+    """One table, with the kernel's own chains."""
+    yield f"*{table}\n"
+    yield from (f":{chain} ACCEPT [0:0]\n" for chain in _BUILT_IN[table])
+    yield from (f":{chain} - [0:0]\n" for chain in sorted(chains))
+    for chain in _BUILT_IN[table]:
+        jumps = [jump for jump in JUMPS if jump.table == table and jump.chain == chain]
+        yield from (f"-A {chain} {jump.rule}\n" for jump in reversed(jumps))
+    for chain in sorted(chains):
+        yield from (f"-A {chain} {rule}\n" for rule in chains[chain])
+    yield "COMMIT\n"

@@ -1,0 +1,30 @@
+"""How the operator set ipvs mode up."""
+
+import msgspec
+
+from kubeproxy.inet import Prefix
+
+DEFAULT_SCHEDULER = "rr"
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """After how many idle seconds connections are forgotten; 0 leaves the kernel's value."""
+
+    tcp: int = 0
+    tcp_fin: int = 0
+    udp: int = 0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How the operator set ipvs mode up.
+
+    `excluded` are ranges whose virtual servers are never deleted. The period is how often real
+    servers are looked at that wait for their last connections.
+    """
+
+    masquerade_bit: int = 14
+    scheduler: str = DEFAULT_SCHEDULER
+    excluded: tuple[Prefix, ...] = ()
+    strict_arp: bool = False
+    timeouts: Timeouts = Timeouts()
+    drain_period: float = 60.0

@@ -1,0 +1,166 @@
+"""All that is wanted in the kernel, kept true a service port at a time.
+
+Addresses and members of sets are shared by service ports, so they are counted. A virtual server
+belongs to one: where the address of a service is also one of the node's, and the port a node port,
+the service that has the address wins, as it does when `decide` is asked.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from kubeproxy.dataplane.ipvs.names import Set
+from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, Setup, plan
+from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import FrontendKind, ServiceName, ServicePortName, Table
+
+_T = TypeVar("_T")
+
+
+class ServerChange(msgspec.Struct, frozen=True, gc=False):
+    """A virtual server that became different; None where it is not wanted."""
+
+    key: ServerKey
+    before: Server | None
+    after: Server | None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What became different."""
+
+    servers: tuple[ServerChange, ...] = ()
+    added: tuple[Member, ...] = ()
+    removed: tuple[Member, ...] = ()
+
+
+class State:
+    """What is wanted, of one family. It changes in place, and costs what changes."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.parts: dict[ServicePortName, Part] = {}
+        self.members: dict[Set, Counter[str]] = {set_: Counter() for set_ in Set}
+        self._servers: dict[ServerKey, Server] = {}
+        self._node_ports: dict[ServerKey, Server] = {}
+        self._denials: Counter[ServerKey] = Counter()
+
+    def server(self, key: ServerKey) -> Server | None:
+        """The virtual server that is wanted; None when there should be none."""
+        return self._servers.get(key) or self._node_ports.get(key)
+
+    def servers(self) -> Mapping[ServerKey, Server]:
+        """All virtual servers."""
+        return {**self._node_ports, **self._servers}
+
+    def denials(self) -> tuple[ServerKey, ...]:
+        """The load balancers' addresses that this node may not use, in a fixed order."""
+        return tuple(sorted(self._denials))
+
+    def filled(self) -> frozenset[Set]:
+        """The sets that have members."""
+        return frozenset(set_ for set_, members in self.members.items() if members)
+
+    def replace(self, wanted: Mapping[ServicePortName, Part | None]) -> Difference:
+        """Let these service ports want something else, or with None nothing; what that changes."""
+        servers: dict[ServerKey, Server | None] = {}
+        members: dict[Member, bool] = {}
+        for name, part in wanted.items():
+            old = self.parts.pop(name, Part())
+            new = part or Part()
+            for touched in (old, new):
+                servers.update(
+                    {key: self.server(key) for key in touched.server_keys() if key not in servers}
+                )
+                members.update(
+                    {
+                        (set_, member): member in self.members[set_]
+                        for set_, member in touched.members
+                        if (set_, member) not in members
+                    }
+                )
+            self._drop(old)
+            self._put(new)
+            if part is not None:
+                self.parts[name] = part
+        return self._difference(servers, members)
+
+    def _put(self, part: Part) -> None:
+        self._servers.update(part.servers)
+        self._node_ports.update(part.node_ports)
+        self._denials.update(part.denials)
+        for set_, member in part.members:
+            self.members[set_][member] += 1
+
+    def _drop(self, part: Part) -> None:
+        for held, dropped in (
+            (self._servers, part.servers),
+            (self._node_ports, part.node_ports),
+        ):
+            for key, server in dropped.items():
+                # In one update another may have got it, before its former owner lets go.
+                if held.get(key) is server:
+                    del held[key]
+        for set_, member in part.members:
+            _count_down(self.members[set_], member)
+        for key in part.denials:
+            _count_down(self._denials, key)
+
+    def _difference(
+        self, servers: Mapping[ServerKey, Server | None], members: Mapping[Member, bool]
+    ) -> Difference:
+        changes = (ServerChange(key, before, self.server(key)) for key, before in servers.items())
+        now = {(set_, member): member in self.members[set_] for set_, member in members}
+        return Difference(
+            tuple(change for change in changes if change.before != change.after),
+            tuple(member for member, was in members.items() if now[member] and not was),
+            tuple(member for member, was in members.items() if was and not now[member]),
+        )
+
+
+def _count_down(counter: Counter[_T], element: _T) -> None:
+    counter[element] -= 1
+    if not counter[element]:
+        del counter[element]
+
+
+def state_of(table: Table, setup: Setup) -> State:
+    """What all service ports want."""
+    state = State(setup)
+    state.replace({name: _part(table, name, setup) for name in table.entries})
+    return state
+
+
+def update_state(state: State, table: Table, changes: Changes, setup: Setup) -> Difference:
+    """Make the state what the table and the setup want; what that changes.
+
+    Another setup, such as another address of the node, matters to those with external frontends.
+    """
+    names = {entry.name: None for entry in changes.removed}
+    names |= {entry.name: None for entry in changes.added}
+    names |= {after.name: None for _, after in changes.changed}
+    if changes.health_checks:
+        names |= {name: None for name in table.entries if _service(name) in changes.health_checks}
+    if setup != state.setup:
+        names |= {name: None for name in table.entries if _is_external(table, name)}
+        state.setup = setup
+    return state.replace({name: _part(table, name, setup) for name in names})
+
+
+def _part(table: Table, name: ServicePortName, setup: Setup) -> Part | None:
+    entry = table.entries.get(name)
+    if entry is None:
+        return None
+    check = table.health_checks.get(_service(name))
+    return plan(entry, setup, check.port if check else 0)
+
+
+def _is_external(table: Table, name: ServicePortName) -> bool:
+    frontends = table.entries[name].frontends
+    return any(frontend.kind is not FrontendKind.CLUSTER_IP for frontend in frontends)
+
+
+def _service(name: ServicePortName) -> ServiceName:
+    return ServiceName(name.namespace, name.service)

@@ -1,0 +1,90 @@
+"""A virtual server as it is and as it is wanted -> the commands that make it so."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubeproxy.dataplane.ipvs.plan import Server
+from kubeproxy.inet import Protocol
+from kubeproxy.netlink.ipvs import (
+    AddReal,
+    AddServer,
+    Command,
+    DeleteReal,
+    RealKey,
+    ServerKey,
+    SetReal,
+    SetServer,
+    VirtualServer,
+)
+
+WEIGHT = 1
+DRAINING = 0
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A virtual server as the kernel has it, and the weights of its real servers."""
+
+    virtual: VirtualServer
+    weights: Mapping[RealKey, int] = {}
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """Commands, in their order.
+
+    `leaving` are real servers that go now and may have connections still; `waiting` are those
+    that left before and wait for the end of theirs.
+    """
+
+    commands: tuple[Command, ...] = ()
+    leaving: tuple[RealKey, ...] = ()
+    waiting: frozenset[RealKey] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.commands or self.leaving)
+
+
+def as_written(server: Server, draining: Iterable[RealKey]) -> Found:
+    """A virtual server that was written, and to which nothing else happened."""
+    weights = dict.fromkeys(server.reals, WEIGHT)
+    weights.update(dict.fromkeys(draining, DRAINING))
+    return Found(server.virtual, weights)
+
+
+def steps(
+    key: ServerKey,
+    wanted: Server,
+    found: Found | None,
+    draining: frozenset[RealKey],
+    *,
+    resets: bool = False,
+) -> Steps:
+    """What makes the kernel's virtual server the wanted one.
+
+    Weights that others set stay, unless `resets` says that whoever ran here before may have left
+    them; a real server that comes back while it drains is used at once.
+    """
+    commands: list[Command] = []
+    leaving: list[RealKey] = []
+    if found is None:
+        found = Found(wanted.virtual)
+        commands.append(AddServer(key, wanted.virtual))
+    elif found.virtual != wanted.virtual:
+        commands.append(SetServer(key, wanted.virtual))
+    for real in wanted.reals:
+        if real not in found.weights:
+            commands.append(AddReal(key, real, WEIGHT))
+        elif found.weights[real] != WEIGHT and (resets or real in draining):
+            commands.append(SetReal(key, real, WEIGHT))
+    kept = frozenset(wanted.reals)
+    for real, weight in found.weights.items():
+        if real in kept or real in draining:
+            continue
+        if key.protocol is not Protocol.TCP:
+            commands.append(DeleteReal(key, real))
+            continue
+        # No new connections first, then a look at those that there are: nobody comes in between.
+        if weight != DRAINING:
+            commands.append(SetReal(key, real, DRAINING))
+        leaving.append(real)
+    return Steps(tuple(commands), tuple(leaving), draining - kept)

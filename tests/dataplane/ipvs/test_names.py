@@ -1,0 +1,52 @@
+"""The names of the sets, as the kernel can hold them."""
+
+import pytest
+
+from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
+from kubeproxy.dataplane.leftovers import own_sets
+from kubeproxy.inet import Family
+
+
+@pytest.mark.parametrize(
+    ("set_", "family", "expected"),
+    [
+        pytest.param(Set.CLUSTER_IP, Family.IPV4, "KUBE-CLUSTER-IP", id="ipv4"),
+        pytest.param(Set.CLUSTER_IP, Family.IPV6, "KUBE-6-CLUSTER-IP", id="ipv6"),
+        pytest.param(
+            Set.LOAD_BALANCER_SOURCE_CIDR,
+            Family.IPV6,
+            "KUBE-6-LOAD-BALANCER-SOURCE-CID",
+            id="cut-after-31-characters",
+        ),
+        pytest.param(
+            Set.NODE_PORT_LOCAL_SCTP,
+            Family.IPV6,
+            "KUBE-6-NODE-PORT-LOCAL-SCTP-HAS",
+            id="cut-as-well",
+        ),
+    ],
+)
+def test_name(set_: Set, family: Family, expected: str) -> None:
+    assert expected == set_name(set_, family)
+
+
+def test_every_set_is_one_that_clean_up_removes() -> None:
+    names = {set_name(set_, family) for set_ in Set for family in Family}
+    assert len(names) == 34
+    assert names == set(own_sets("\n".join(names)))
+
+
+@pytest.mark.parametrize(
+    ("set_", "family", "expected"),
+    [
+        pytest.param(
+            Set.LOOP_BACK,
+            Family.IPV6,
+            "hash:ip,port,ip family inet6 hashsize 1024 maxelem 65536",
+            id="a-hash",
+        ),
+        pytest.param(Set.NODE_PORT_TCP, Family.IPV6, "bitmap:port range 0-65535", id="a-bitmap"),
+    ],
+)
+def test_options(set_: Set, family: Family, expected: str) -> None:
+    assert expected == set_options(set_, family)

@@ -1,0 +1,91 @@
+"""What is seen to once, before the first sync."""
+
+import pytest
+
+from fakes.ipvs import FakeKernel
+from kubeproxy import klog
+from kubeproxy.dataplane.ipvs.prepare import prepare
+from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
+from kubeproxy.errors import KernelError
+
+ALWAYS = {
+    "net.ipv4.vs.conntrack": 1,
+    "net.ipv4.vs.expire_nodest_conn": 1,
+    "net.ipv4.vs.expire_quiescent_template": 1,
+    "net.ipv4.ip_forward": 1,
+}
+REUSE = "net.ipv4.vs.conn_reuse_mode"
+
+
+def prepared(settings: Settings, release: str = "6.1.0-13-amd64") -> FakeKernel:
+    kernel = FakeKernel()
+    with kernel.installed():
+        prepare(kernel.servers, settings, release)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("settings", "release", "expected"),
+    [
+        pytest.param(Settings(), "6.1.0-13-amd64", ALWAYS, id="today"),
+        pytest.param(Settings(), "5.9.0", ALWAYS, id="the-first-that-is-quick"),
+        pytest.param(Settings(), "5.8.17+", {**ALWAYS, REUSE: 0}, id="the-last-that-is-slow"),
+        pytest.param(Settings(), "4.1.0", {**ALWAYS, REUSE: 0}, id="the-first-that-has-it"),
+        pytest.param(Settings(), "4.0.9", ALWAYS, id="too-old"),
+        pytest.param(Settings(), "unknown", ALWAYS, id="a-release-that-says-nothing"),
+        pytest.param(
+            Settings(strict_arp=True),
+            "6.1.0",
+            {
+                **ALWAYS,
+                "net.ipv4.conf.all.arp_ignore": 1,
+                "net.ipv4.conf.all.arp_announce": 2,
+            },
+            id="strict-arp",
+        ),
+    ],
+)
+def test_sysctls(settings: Settings, release: str, expected: dict[str, int]) -> None:
+    kernel = prepared(settings, release)
+    assert expected == kernel.sysctls
+    assert kernel.sets.checked == 1
+    assert kernel.servers.timeouts is None
+
+
+def test_what_is_set_already_is_not_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    kernel = FakeKernel()
+    kernel.sysctls = dict(ALWAYS)
+    klog.configure(klog.Settings(verbosity=1))
+    try:
+        with kernel.installed():
+            prepare(kernel.servers, Settings(strict_arp=True), "6.1.0")
+    finally:
+        klog.configure(klog.Settings())
+    said = capsys.readouterr().err
+    assert said.count("Set sysctl") == 2
+    assert "arp_ignore" in said
+
+
+def test_an_old_kernel_is_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
+    prepared(Settings(), "3.10.0-1160.el7.x86_64")
+    assert "4.1 or later is needed" in capsys.readouterr().err
+
+
+def test_timeouts_are_set_together_when_any_is_given() -> None:
+    kernel = prepared(Settings(timeouts=Timeouts(udp=60)))
+    assert kernel.servers.timeouts == (0, 0, 60)
+
+
+def test_timeouts_that_cannot_be_set_are_no_reason_to_stop(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kernel = FakeKernel()
+    kernel.servers.unreadable = "not permitted"
+    with kernel.installed():
+        prepare(kernel.servers, Settings(timeouts=Timeouts(tcp=900)), "6.1.0")
+    assert '"Failed to set the timeouts of ipvs" err="not permitted"' in capsys.readouterr().err
+
+
+def test_a_scheduler_that_the_kernel_lacks_is_one() -> None:
+    with pytest.raises(KernelError, match="no ipvs scheduler nonsense"):
+        prepared(Settings(scheduler="nonsense"))

@@ -1,0 +1,69 @@
+"""What `ipset` says, and what it is told."""
+
+import pytest
+
+from kubeproxy.dataplane.ipvs import sets
+from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
+from kubeproxy.dataplane.ipvs.parse import FoundSet, listed_sets
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+
+SAVED = """\
+create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 12
+add KUBE-CLUSTER-IP 10.112.0.21,tcp:80
+add KUBE-CLUSTER-IP 10.112.0.22,tcp:80 timeout 0
+create THEIRS hash:ip family inet hashsize 1024 maxelem 65536
+add THEIRS 192.0.2.1
+create KUBE-6-CLUSTER-IP hash:ip,port family inet6 hashsize 1024 maxelem 65536
+add KUBE-6-CLUSTER-IP fd12::21,tcp:80
+create KUBE-NODE-PORT-TCP bitmap:port range 0-65535
+"""
+
+
+def test_what_is_there_of_a_family() -> None:
+    found = listed_sets(SAVED, Family.IPV4)
+    assert {Set.CLUSTER_IP, Set.NODE_PORT_TCP} == found.keys()
+    assert {"10.112.0.21,tcp:80", "10.112.0.22,tcp:80"} == found[Set.CLUSTER_IP].members
+    assert FoundSet("bitmap:port range 0-65535", set()) == found[Set.NODE_PORT_TCP]
+
+
+def test_sets_that_are_missing_are_made() -> None:
+    lines = sets.creation(listed_sets(SAVED, Family.IPV4), Family.IPV4).splitlines()
+    assert len(lines) == 15
+    options = "hash:ip,port,ip family inet hashsize 1024 maxelem 65536"
+    assert f"create KUBE-LOOP-BACK {options}" == lines[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("hash:net family inet hashsize 1024", id="another-type"),
+        pytest.param("hash:ip,port family inet6 hashsize 1024", id="another-family"),
+    ],
+)
+def test_a_set_of_others_is_refused_by_name(options: str) -> None:
+    found = {Set.CLUSTER_IP: FoundSet(options)}
+    with pytest.raises(KernelError, match="`ipset destroy KUBE-CLUSTER-IP`"):
+        sets.creation(found, Family.IPV4)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_what_is_made_is_recognised(family: Family) -> None:
+    saved = "".join(
+        f"create {set_name(set_, family)} {set_options(set_, family)} initval 0x1\n"
+        for set_ in Set
+    )
+    assert sets.creation(listed_sets(saved, family), family) == ""
+
+
+def test_the_difference() -> None:
+    found = {Set.CLUSTER_IP: FoundSet("", {"a", "b", "z"}), Set.IPVS_IPS: FoundSet("")}
+    wanted = {Set.CLUSTER_IP: {"b": 2, "c": 1}, Set.IPVS_IPS: {}, Set.NODE_PORT_TCP: {"80": 1}}
+    assert sets.missing(found, wanted) == [(Set.CLUSTER_IP, "c"), (Set.NODE_PORT_TCP, "80")]
+    assert sets.excess(found, wanted) == [(Set.CLUSTER_IP, "a"), (Set.CLUSTER_IP, "z")]
+
+
+def test_the_words() -> None:
+    member = ((Set.NODE_PORT_TCP, "31080"),)
+    assert sets.additions(member, Family.IPV6) == "add KUBE-6-NODE-PORT-TCP 31080\n"
+    assert sets.removals(member, Family.IPV4) == "del KUBE-NODE-PORT-TCP 31080\n"
