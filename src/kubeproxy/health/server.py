@@ -1,0 +1,80 @@
+"""`/healthz` and `/livez`: hears what happens, and answers on the health port."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from kubeproxy import klog
+from kubeproxy.happenings import Happening
+from kubeproxy.health.answers import Clock, Verdict, healthz, judge, livez
+from kubeproxy.health.state import Families, Instant, hear
+from kubeproxy.serving.answer import Answer, Page, by_path
+from kubeproxy.serving.listening import ListenError
+from kubeproxy.serving.request import Request
+from kubeproxy.serving.server import serve
+
+
+def now() -> Instant:
+    """The time on both clocks."""
+    return Instant(time.monotonic(), time.time_ns())
+
+
+class Health:
+    """The health of this proxy. `answered` counts answers by path and status code.
+
+    `eligible` says whether load balancers should use this node at all, as its Node has it.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        eligible: Callable[[], bool],
+        clock: Callable[[], Instant] = now,
+    ) -> None:
+        self.answered: Counter[tuple[str, int]] = Counter()
+        self._timeout = timeout
+        self._eligible = eligible
+        self._clock = clock
+        self._families: Families = {}
+        self.page: Page = by_path({"/healthz": self._healthz, "/livez": self._livez})
+
+    def hear(self, happening: Happening) -> None:
+        """Take note of what happened."""
+        self._families = hear(self._families, happening, self._clock())
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the syncs of every family keep up."""
+        return self._judge(self._clock()).healthy
+
+    def _healthz(self, request: Request) -> Answer:
+        clock = self._time()
+        answer = healthz(self._judge(clock.now), clock, eligible=self._eligible())
+        return self._counted(request, answer)
+
+    def _livez(self, request: Request) -> Answer:
+        clock = self._time()
+        return self._counted(request, livez(self._judge(clock.now), clock))
+
+    def _counted(self, request: Request, answer: Answer) -> Answer:
+        self.answered[request.path, answer.status] += 1
+        return answer
+
+    def _judge(self, instant: Instant) -> Verdict:
+        return judge(self._families, instant, self._timeout)
+
+    def _time(self) -> Clock:
+        instant = self._clock()
+        return Clock(instant, time.localtime(instant.wall_ns / 1e9).tm_gmtoff)
+
+
+async def serve_health(health: Health, address: str, *, hard_fail: bool) -> None:
+    """Answer on the health port until cancelled; with `hard_fail`, a port in use is an error."""
+
+    def refused(error: ListenError) -> None:
+        text = f"failed to start proxy healthz on {address}: {error}"
+        klog.error("Healthz server failed", err=text)
+        if hard_fail:
+            raise ListenError(f"healthz server failed: {text}")
+
+    await serve(address, health.page, refused)

@@ -1,0 +1,110 @@
+"""Ports that answer: opening, accepting and closing.
+
+Every connection is a task of the group that the port was opened in. Where many ports share a
+`Room`, they share its limits.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+
+from kubeproxy import klog
+from kubeproxy.inet import join, parse_address
+from kubeproxy.serving.answer import Page
+from kubeproxy.serving.connection import Conversation
+from kubeproxy.serving.listening import ListenError, listen
+from kubeproxy.serving.room import Room, Task
+
+RETRY_SECONDS = 5.0
+_ACCEPTS_AT_ONCE = 4
+_REST_SECONDS = 1.0
+
+
+class Port:
+    """Listening sockets that answer with one page, from their opening until they are closed."""
+
+    def __init__(
+        self, sockets: Iterable[socket.socket], page: Page, room: Room, tasks: asyncio.TaskGroup
+    ) -> None:
+        self._sockets = tuple(sockets)
+        self._page = page
+        self._room = room
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._connections: set[Task] = set()
+        self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
+        for each in self._sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        """Free the addresses at once, and drop the connections."""
+        sockets, self._sockets = self._sockets, ()
+        for each in sockets:
+            if each in self._rests:
+                self._rests.pop(each).cancel()
+            self._loop.remove_reader(each)
+            each.close()
+        for task in self._connections:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                client, _ = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(listening, error)
+                return
+            if self._room.make_room():
+                self._begin(client)
+            else:
+                client.close()
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
+        where = join(*listening.getsockname()[:2])
+        klog.error("Cannot accept a connection", err=error, address=where)
+        self._loop.remove_reader(listening)
+        self._rests[listening] = self._loop.call_later(_REST_SECONDS, self._wake, listening)
+
+    def _wake(self, listening: socket.socket) -> None:
+        del self._rests[listening]
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _begin(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        talk = Conversation(client, self._page, self._room)
+        task = self._tasks.create_task(talk.run(), name="http connection")
+        self._room.enter(task)
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        # Here and not in the task, which may be cancelled before its first step.
+        task.add_done_callback(lambda _: client.close())
+
+
+async def serve(
+    address: str, page: Page, refused: Callable[[ListenError], None], room: Room | None = None
+) -> None:
+    """Answer on `host:port` until cancelled.
+
+    Each time that the port cannot be had, `refused` hears why; unless it raises, the next try is
+    5 s later.
+    """
+    host, _, port = address.rpartition(":")
+    ip = parse_address(host.strip("[]")) or host
+    while True:
+        try:
+            listening = listen(ip, int(port))
+            break
+        except ListenError as error:
+            refused(error)
+        await asyncio.sleep(RETRY_SECONDS)
+    klog.info("Serving HTTP", v=3, address=address)
+    async with asyncio.TaskGroup() as tasks:
+        opened = Port((listening,), page, room or Room(), tasks)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            opened.close()
