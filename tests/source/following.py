@@ -9,8 +9,9 @@ from kubeproxy.objects.decode import KubeObject
 from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access, Tls, User
 from kubeproxy.source.apiserver import ApiServer, Settings
-from kubeproxy.source.connection import Attempt, Limits
+from kubeproxy.source.connection import Limits
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.source.observed import Attempt, Exchange
 
 NODE = "node-1"
 
@@ -21,6 +22,7 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.attempts: list[Attempt] = []
+        self.exchanges: list[Exchange] = []
         self._objects: dict[Kind, dict[str, KubeObject]] = {kind: {} for kind in Kind}
         self._untold: dict[Kind, set[str]] = {}
         self._changed = asyncio.Event()
@@ -41,8 +43,11 @@ class Heard:
                 for name in self._untold[event.kind]:
                     del objects[name]
 
-    def attempted(self, attempt: Attempt) -> None:
-        self.attempts.append(attempt)
+    def observed(self, seen: Attempt | Exchange) -> None:
+        if isinstance(seen, Attempt):
+            self.attempts.append(seen)
+        else:
+            self.exchanges.append(seen)
         self._changed.set()
 
     def names(self, kind: Kind = Kind.SERVICE) -> set[str]:
@@ -84,7 +89,7 @@ async def following(
         access = access_to(access)
     settings = Settings(NODE, kinds or (Kind.SERVICE,), watch_list, limits or Limits(-1))
     heard = Heard()
-    source = ApiServer(access, settings, environ={}, observe=heard.attempted)
+    source = ApiServer(access, settings, environ={}, observe=heard.observed)
     task = asyncio.create_task(source.run(heard.deliver))
     try:
         yield heard

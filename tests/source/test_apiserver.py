@@ -438,7 +438,7 @@ async def test_retry_after_is_obeyed(server: FakeApiServer) -> None:
         await heard.wait_names("a")
     assert time.monotonic() - began >= 2
     assert [attempt.code for attempt in heard.attempts] == ["429", "429", "503", "503", "200"]
-    assert [attempt.retry for attempt in heard.attempts] == [False, True, True, True, True]
+    assert [attempt.retry_of for attempt in heard.attempts] == ["", "429", "429", "503", "503"]
 
 
 async def test_retries_that_a_server_asks_for_end_after_ten(server: FakeApiServer) -> None:
@@ -469,6 +469,8 @@ async def test_lists_wait_for_the_rate_limit_and_watches_do_not(server: FakeApiS
     waits = [round(attempt.waited, 2) > 0 for attempt in heard.attempts]
     assert waits == [False, True, True, False, False]
     assert [attempt.watch for attempt in heard.attempts] == [False, False, False, True, True]
+    assert [exchange.sent for exchange in heard.exchanges] == [0, 0, 0]
+    assert all(exchange.received for exchange in heard.exchanges)
 
 
 # --- the life of a source ---------------------------------------------------------------------

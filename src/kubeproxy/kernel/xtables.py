@@ -48,6 +48,7 @@ class Xtables:
 
     def __init__(self, family: Family) -> None:
         self.family = family
+        self.restore_failures = 0
 
     def check(self) -> None:
         """Raise `XtablesFailed` unless the programs work with this kernel."""
@@ -78,7 +79,11 @@ class Xtables:
 
     def restore(self, text: str) -> None:
         """Write the tables of the text, each as a whole or not at all."""
-        self._run("-restore", ["--noflush", "--counters"], text)
+        try:
+            self._run("-restore", ["--noflush", "--counters"], text)
+        except XtablesFailed:
+            self.restore_failures += 1
+            raise
 
     def _is_there(self, arguments: Sequence[str]) -> bool:
         try:

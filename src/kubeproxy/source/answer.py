@@ -23,11 +23,12 @@ class Answer:
     """Reads a response that aiohttp leaves compressed.
 
     Inflating it here keeps one call a chunk, and does not depend on how a version of aiohttp
-    treats a stream of thousands of gzip members.
+    treats a stream of thousands of gzip members. `received` counts the bytes so far, unpacked.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, server: str) -> None:
         self.status = response.status
+        self.received = 0
         self._response = response
         self._server = server
         compressed = response.headers.get("Content-Encoding") == "gzip"
@@ -56,11 +57,13 @@ class Answer:
     async def _next(self) -> bytes:
         while True:
             chunk = await self._response.content.read(READ_SIZE)
-            if self._inflater is None or not chunk:
-                return chunk
-            inflated = self._inflater.feed(chunk)
-            if inflated:
-                return inflated
+            if self._inflater is not None and chunk:
+                inflated = self._inflater.feed(chunk)
+                if not inflated:
+                    continue
+                chunk = inflated
+            self.received += len(chunk)
+            return chunk
 
     async def read_all(self) -> bytearray:
         """The whole body, in one buffer."""

@@ -19,10 +19,11 @@ from kubeproxy.errors import ApiServerError
 from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access, CredentialsError
 from kubeproxy.source.answer import Answer
-from kubeproxy.source.connection import Attempt, Connection, Limits
+from kubeproxy.source.connection import Connection, Limits
 from kubeproxy.source.events import Event
 from kubeproxy.source.failures import RefusedError, UnreachableError, describe_refusal
 from kubeproxy.source.listwatch import ListWatch, Request, Verb
+from kubeproxy.source.observed import Observe, nobody
 from kubeproxy.source.reports import Reports
 from kubeproxy.source.resources import (
     ENDPOINT_SLICES,
@@ -33,7 +34,7 @@ from kubeproxy.source.resources import (
     own_node,
 )
 from kubeproxy.source.setbacks import Saying, Setback, Skipped
-from kubeproxy.source.status import decode_status
+from kubeproxy.source.status import Status, decode_status
 
 Deliver = Callable[[Event], None]
 _Answer = TypeVar("_Answer")
@@ -52,10 +53,6 @@ class Settings(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
 
 
-def _ignore(_: Attempt) -> None:
-    """Nobody counts."""
-
-
 class ApiServer:
     """A source that follows an API server.
 
@@ -68,7 +65,7 @@ class ApiServer:
         settings: Settings,
         *,
         environ: Mapping[str, str] = os.environ,
-        observe: Callable[[Attempt], None] = _ignore,
+        observe: Observe = nobody,
     ) -> None:
         self._settings = settings
         self._access = access
@@ -96,6 +93,20 @@ class ApiServer:
             Kind.SERVICE_CIDR: SERVICE_CIDRS,
         }
         return [resource_of_kind[kind] for kind in self._settings.kinds]
+
+    async def write(self, method: str, path: str, body: bytes, content_type: str) -> Status | None:
+        """Send an object, on the connections of `run`, which must be under way.
+
+        What the server has against it; None when it took it. Raises an `UnreachableError` or
+        `CredentialsError` when it could not be asked.
+        """
+        async with self._connection.write(method, path, body, content_type) as answer:
+            said = await answer.read_all()
+        return (
+            None
+            if answer.status < HTTPStatus.BAD_REQUEST
+            else decode_status(bytes(said), answer.status)
+        )
 
     async def get_json(self, path: str, query: Query, type_: type[_Answer]) -> _Answer:
         """The answer to one GET, decoded to a type; for tools.

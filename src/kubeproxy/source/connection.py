@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import platform
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,7 @@ from kubeproxy.source.access import Access
 from kubeproxy.source.answer import Answer
 from kubeproxy.source.credentials import Credentials, Proof
 from kubeproxy.source.failures import UnreachableError, describe_failure
+from kubeproxy.source.observed import Attempt, Exchange, Observe
 from kubeproxy.source.proxies import proxy_for
 from kubeproxy.source.ratelimit import TokenBucket
 from kubeproxy.source.resources import Query
@@ -48,19 +49,15 @@ class Limits(msgspec.Struct, frozen=True):
     burst: int = 10
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """One HTTP request, for those who count them."""
+class _Call(msgspec.Struct, frozen=True):
+    """What to ask for; only a write has a body."""
 
-    method: str
-    host: str
-    code: str
-    """The status, or `<error>` when there was none."""
-    seconds: float
-    """Until the answer began."""
-    waited: float
-    """For the rate limit."""
-    retry: bool
-    watch: bool
+    path: str
+    query: Query = ()
+    method: str = "GET"
+    watch: bool = False
+    body: bytes | None = None
+    content_type: str = ""
 
 
 def user_agent() -> str:
@@ -81,7 +78,7 @@ class Connection:
         access: Access,
         limits: Limits,
         environ: Mapping[str, str],
-        observe: Callable[[Attempt], None],
+        observe: Observe,
     ) -> None:
         self.access = access
         self._host = urlsplit(access.server).netloc
@@ -120,38 +117,56 @@ class Connection:
     @contextlib.asynccontextmanager
     async def get(self, path: str, query: Query, *, watch: bool = False) -> AsyncIterator[Answer]:
         """The answer to a GET, whatever its status, after the retries that the server asks for."""
-        answer = Answer(await self._answer(path, query, watch=watch), self.access.server)
+        async with self._exchange(_Call(path, query, watch=watch)) as answer:
+            yield answer
+
+    @contextlib.asynccontextmanager
+    async def write(
+        self, method: str, path: str, body: bytes, content_type: str
+    ) -> AsyncIterator[Answer]:
+        """As `get`, for a request with a body; it waits for its turn as a list does."""
+        call = _Call(path, method=method, body=body, content_type=content_type)
+        async with self._exchange(call) as answer:
+            yield answer
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self, call: _Call) -> AsyncIterator[Answer]:
+        began = time.monotonic()
+        answer = None
         try:
+            answer = Answer(await self._answer(call), self.access.server)
             yield answer
         finally:
-            answer.close()
+            received = None
+            if answer is not None:
+                answer.close()
+                received = answer.received
+            if not call.watch:
+                seconds, sent = time.monotonic() - began, len(call.body or b"")
+                self._observe(Exchange(call.method, self._host, seconds, sent, received))
 
-    async def _answer(self, path: str, query: Query, *, watch: bool) -> aiohttp.ClientResponse:
+    async def _answer(self, call: _Call) -> aiohttp.ClientResponse:
+        retry_of = ""
         for attempt in range(MOST_RETRIES + 1):
-            response = await self._attempt(path, query, watch=watch, retry=attempt > 0)
+            response = await self._attempt(call, retry_of)
             pause = _retry_after(response)
             if pause is None or attempt == MOST_RETRIES:
                 return response
             response.close()
-            klog.info("The API server asks to come back later", v=2, seconds=pause, path=path)
+            retry_of = str(response.status)
+            klog.info("The API server asks to come back later", v=2, seconds=pause, path=call.path)
             await asyncio.sleep(pause)
         raise AssertionError  # the last attempt returns
 
-    async def _attempt(
-        self, path: str, query: Query, *, watch: bool, retry: bool
-    ) -> aiohttp.ClientResponse:
-        waited = 0.0 if watch else await self._wait_turn(path)
+    async def _attempt(self, call: _Call, retry_of: str) -> aiohttp.ClientResponse:
+        waited = 0.0 if call.watch else await self._wait_turn(call.path)
         proof = await self._credentials.prove(time.monotonic(), time.time())
-        began = time.monotonic()
 
         def observe(code: str) -> None:
-            seconds = time.monotonic() - began
-            self._observe(
-                Attempt("GET", self._host, code, seconds, waited, retry=retry, watch=watch)
-            )
+            self._observe(Attempt(call.method, self._host, code, waited, call.watch, retry_of))
 
         try:
-            response = await self._send(proof, path, query)
+            response = await self._send(proof, call)
         except UnreachableError:
             self._reachable.clear()
             observe("<error>")
@@ -162,15 +177,18 @@ class Connection:
             self._credentials.refused(proof)
         return response
 
-    async def _send(self, proof: Proof, path: str, query: Query) -> aiohttp.ClientResponse:
+    async def _send(self, proof: Proof, call: _Call) -> aiohttp.ClientResponse:
         assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
-        url = self.access.server + path + (f"?{encode_query(query)}" if query else "")
+        query = f"?{encode_query(call.query)}" if call.query else ""
+        typed = [("Content-Type", call.content_type)] if call.content_type else []
         tls = self.access.tls
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT + ANSWER_TIMEOUT):
-                return await self._session.get(
-                    URL(url, encoded=True),
-                    headers=[*proof.headers, *self._headers],
+                return await self._session.request(
+                    call.method,
+                    URL(self.access.server + call.path + query, encoded=True),
+                    data=call.body,
+                    headers=[*proof.headers, *self._headers, *typed],
                     ssl=proof.context or True,
                     server_hostname=(tls.server_name if tls else None) or None,
                     proxy=self._proxy,

@@ -1,9 +1,13 @@
 """What the daemon asks of a source."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from kubeproxy.source.events import Event
+from kubeproxy.source.status import Status
+
+Write = Callable[[str, str, bytes, str], Awaitable[Status | None]]
+"""Sends method, path, body and content type; what the cluster has against it, None if nothing."""
 
 
 class Source(Protocol):
@@ -11,4 +15,9 @@ class Source(Protocol):
 
     async def run(self, deliver: Callable[[Event], None]) -> None:
         """Deliver what happens, for each kind in order, until cancelled."""
+        ...
+
+    @property
+    def write(self) -> Write | None:
+        """How to tell the cluster something while `run` is under way; None when nobody hears."""
         ...

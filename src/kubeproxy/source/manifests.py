@@ -166,6 +166,9 @@ class Manifests:
     Node is told of.
     """
 
+    write = None
+    """Nobody hears what we have to say."""
+
     def __init__(self, paths: Sequence[str], node_name: str | None = None) -> None:
         self._paths = tuple(paths)
         self._node_name = node_name
