@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.errors import KernelError
-from kubeproxy.kernel.sysctl import ensure_sysctl, read_sysctl
+from kubeproxy.kernel.sysctl import ensure_sysctl, is_fixed, read_sysctl
 
 
 @pytest.fixture
@@ -32,3 +32,10 @@ def test_what_cannot_be_read_is_named(root: Path) -> None:
 def test_what_cannot_be_set_is_named(root: Path) -> None:
     with pytest.raises(KernelError, match=r"cannot set sysctl net\.ipv6\.x to 1"):
         ensure_sysctl("net.ipv6.x", 1, root)
+
+
+def test_a_setting_that_nobody_may_set_is_told_from_others(root: Path) -> None:
+    assert not is_fixed("net.ipv4.ip_forward", root)
+    (root / "net/ipv4/ip_forward").chmod(0o444)
+    assert is_fixed("net.ipv4.ip_forward", root)
+    assert not is_fixed("net.ipv4.nonsense", root)
