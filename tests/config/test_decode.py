@@ -17,6 +17,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
+    Traffic,
     VModuleItem,
     Winkernel,
 )
@@ -64,6 +65,8 @@ conntrack:
 configSyncPeriod: 5m
 portRange: 1-2
 windowsRunAsService: true
+traffic: {{metrics: service, seriesLimit: 6}}
+rulesPage: all
 """
 
 
@@ -113,6 +116,8 @@ def test_every_field_is_read() -> None:
         config_sync_period=of_seconds(300),
         port_range="1-2",
         windows_run_as_service=True,
+        traffic=Traffic("service", 6),
+        rules_page="all",
     )
     assert expected == decode(EVERYTHING).config
 

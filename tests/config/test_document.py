@@ -21,6 +21,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
+    Traffic,
     VModuleItem,
 )
 
@@ -185,6 +186,13 @@ CONFIGS = st.builds(
         Conntrack, st.integers(0, 9), st.integers(0, 9), ANY_DURATION, ANY_DURATION
     ),
 )
+
+
+def test_fields_of_ours_are_written_when_they_say_something() -> None:
+    document = to_document(KubeProxyConfiguration(traffic=Traffic("service"), rules_page="all"))
+    assert document["traffic"] == {"metrics": "service", "seriesLimit": 10_000}
+    assert document["rulesPage"] == "all"
+    assert {"traffic", "rulesPage"}.isdisjoint(to_document(KubeProxyConfiguration()))
 
 
 @settings(max_examples=40)

@@ -20,6 +20,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
+    Traffic,
     VModuleItem,
 )
 
@@ -81,7 +82,10 @@ def test_every_flag_reaches_its_field() -> None:
         "--pod-interface-name-prefix=veth",
         "--profiling",
         "--proxy-mode=iptables",
+        "--rules-page=none",
         "--show-hidden-metrics-for-version=1.37",
+        "--traffic-metrics=service",
+        "--traffic-series-limit=14",
         "-v=4",
         "--vmodule=a=5",
     ]
@@ -121,6 +125,8 @@ def test_every_flag_reaches_its_field() -> None:
         oom_score_adj=0,
         conntrack=Conntrack(0, 2, ZERO, of_seconds(3), True, of_seconds(5), of_seconds(6)),
         config_sync_period=of_seconds(60),
+        traffic=Traffic("service", 14),
+        rules_page="none",
     )
     assert expected == config_of(*arguments)
 

@@ -13,6 +13,7 @@ from kubeproxy.config.types import (
     IPTables,
     KubeProxyConfiguration,
     NFTables,
+    Traffic,
 )
 from kubeproxy.config.validate import validate
 from kubeproxy.version import KUBERNETES_VERSION
@@ -123,6 +124,23 @@ def test_no_limit_needs_no_burst() -> None:
             f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
             ' values: "random", "round-robin", "source-hash"',
             id="nftables-balance",
+        ),
+        pytest.param(
+            {"traffic": Traffic(metrics="everything")},
+            f'{P}.Traffic.Metrics: Unsupported value: "everything": supported values: "frontend",'
+            ' "service", "none"',
+            id="traffic-metrics",
+        ),
+        pytest.param(
+            {"traffic": Traffic(series_limit=-1)},
+            f"{P}.Traffic.SeriesLimit: Invalid value: -1: {NOT_NEGATIVE}",
+            id="traffic-series-limit",
+        ),
+        pytest.param(
+            {"rules_page": "friends"},
+            f'{P}.RulesPage: Unsupported value: "friends": supported values: "local", "all",'
+            ' "none"',
+            id="rules-page",
         ),
         pytest.param(
             {"nftables": NFTables(masquerade_bit=-1)},

@@ -322,6 +322,24 @@ _OWN: Final = (
         False,
         "Count connections per endpoint as well, which costs kernel memory for each of them.",
     ),
+    Flag(
+        "traffic-metrics",
+        STRING,
+        "frontend",
+        "How fine the metrics of connections are: frontend, service or none.",
+    ),
+    Flag(
+        "traffic-series-limit",
+        INT32,
+        10_000,
+        "How many series each metric of connections may have; 0 is no limit.",
+    ),
+    Flag(
+        "rules-page",
+        STRING,
+        "local",
+        "Who may read the rules on the metrics server: local (this host), all or none.",
+    ),
 )
 
 _WINDOWS_NAMES: Final = (

@@ -49,7 +49,10 @@ FIELDS: Final[Mapping[str, str]] = {
     "pod-interface-name-prefix": "detect_local.interface_name_prefix",
     "profiling": "enable_profiling",
     "proxy-mode": "mode",
+    "rules-page": "rules_page",
     "show-hidden-metrics-for-version": "show_hidden_metrics_for_version",
+    "traffic-metrics": "traffic.metrics",
+    "traffic-series-limit": "traffic.series_limit",
 }
 # These have, on top of the file.
 LOGGING_FIELDS: Final[Mapping[str, str]] = {

@@ -153,6 +153,15 @@ class Conntrack(msgspec.Struct, frozen=True, rename="camel"):
     udp_stream_timeout: Duration = Duration()
 
 
+class Traffic(msgspec.Struct, frozen=True, rename="camel"):
+    """`traffic`, ours: the metrics of connections."""
+
+    metrics: str = "frontend"
+    """How fine they are: frontend, service or none."""
+    series_limit: Int32 = 10_000
+    """How many series each of them may have; zero is no limit."""
+
+
 class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     """The whole of it; made without arguments, the configuration of an empty file."""
 
@@ -180,6 +189,9 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     config_sync_period: Duration = of_seconds(15 * 60)
     port_range: str = ""
     windows_run_as_service: bool = False
+    traffic: Traffic = Traffic()
+    rules_page: str = "local"
+    """Ours: who may read the rules on the metrics server: local, all or none."""
 
     @property
     def _section(self) -> IPTables | IPVS | NFTables:

@@ -25,6 +25,8 @@ from kubeproxy.inet import parse_address, parse_prefix
 from kubeproxy.version import KUBERNETES_VERSION
 
 BALANCES: Final = ("random", "round-robin", "source-hash")
+TRAFFIC_METRICS: Final = ("frontend", "service", "none")
+RULES_PAGES: Final = ("local", "all", "none")
 _P: Final = "KubeProxyConfiguration"
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
@@ -59,6 +61,7 @@ def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
     yield from _node_port_addresses(config.node_port_addresses)
     yield from _hidden_metrics(config.show_hidden_metrics_for_version)
     yield from _detect_local(config)
+    yield from _own(config)
 
 
 def _bit(bit: int, section: str) -> Iterator[str]:
@@ -72,6 +75,16 @@ def _balance(balance: str) -> Iterator[str]:
         path = f"{_P}.KubeProxyNFTablesConfiguration.Balance"
         supported = ", ".join(f'"{known}"' for known in BALANCES)
         yield f'{path}: Unsupported value: "{balance}": supported values: {supported}'
+
+
+def _own(config: KubeProxyConfiguration) -> Iterator[str]:
+    """The sections that upstream does not have."""
+    traffic = config.traffic
+    if traffic.metrics not in TRAFFIC_METRICS:
+        yield unsupported(f"{_P}.Traffic.Metrics", traffic.metrics, TRAFFIC_METRICS)
+    yield from _not_negative(f"{_P}.Traffic.SeriesLimit", traffic.series_limit)
+    if config.rules_page not in RULES_PAGES:
+        yield unsupported(f"{_P}.RulesPage", config.rules_page, RULES_PAGES)
 
 
 def _not_negative(path: str, value: int | Duration) -> Iterator[str]:

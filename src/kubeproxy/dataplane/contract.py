@@ -1,7 +1,7 @@
 """What the sync loop asks of a dataplane, and what it hears back."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -25,14 +25,23 @@ class Update(msgspec.Struct, frozen=True):
     again: tuple[Entry, ...] = ()
 
 
+class Rules(msgspec.Struct, frozen=True):
+    """How many rules of a table are ours, and how many of them were written."""
+
+    owned: int
+    written: int
+
+
 class SyncReport(msgspec.Struct, frozen=True):
     """What came of an update: the service ports that could not be programmed, with the reason.
 
-    All others are programmed. `written` is how many kernel objects were written.
+    All others are programmed. `written` is how many kernel objects were written. `rules` counts
+    those of each table, where there are tables of rules and some were written.
     """
 
     failed: dict[ServicePortName, str] = {}
     written: int = 0
+    rules: Mapping[str, Rules] = {}
 
 
 class Dataplane(Protocol):
@@ -52,4 +61,29 @@ class Dataplane(Protocol):
 
     async def close(self) -> None:
         """Give back what is held open. What is programmed stays."""
+        ...
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What a dataplane has counted since it was made; None is what its mode has not.
+
+    Transactions that the kernel refused (of rules in use, and of what nobody uses any more), runs
+    of `iptables-restore` that failed (all, and those of changes only), and listeners on loopback
+    addresses: those open, and the times that one could not be opened.
+    """
+
+    commit_failures: int | None = None
+    cleanup_failures: int | None = None
+    restore_failures: int | None = None
+    partial_restore_failures: int | None = None
+    listeners: int | None = None
+    listener_failures: int | None = None
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A dataplane that keeps count for the metrics."""
+
+    def figures(self) -> Figures:
+        """The figures now."""
         ...

@@ -8,7 +8,7 @@ import pytest
 
 from dataplane.iptables.clusters import kestrel, table
 from fakes.xtables import FakeXtables
-from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.contract import Figures, Update
 from kubeproxy.dataplane.iptables import apply as module
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
 from kubeproxy.dataplane.iptables.names import CANARY, is_service_chain
@@ -242,3 +242,51 @@ async def test_a_program_that_fails_is_not_a_flush(capsys: pytest.CaptureFixture
     await until(lambda: canaries(plane.programs) == 3)
     assert lost == []
     watching.cancel()
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_rules_are_counted_table_by_table() -> None:
+    plane = Plane()
+    await plane.put("cluster-ip", full=True)
+    update = Update(plane.table, plane.node, NO_CHANGES, full=True)
+    everything = (await plane.dataplane.apply(update)).rules
+    text = plane.programs.restored[-1]
+    assert sum(rules.written for rules in everything.values()) == text.count("\n-A ")
+    assert all(rules.owned == rules.written for rules in everything.values())
+    changes = diff(plane.table, table("nothing", plane.node.family))
+    patch(plane.table, changes)
+    nothing = (
+        await plane.dataplane.apply(Update(plane.table, plane.node, changes, full=False))
+    ).rules
+    assert nothing["nat"].owned == nothing["nat"].written < everything["nat"].owned
+    assert (
+        await plane.dataplane.apply(Update(plane.table, plane.node, NO_CHANGES, full=False))
+    ).rules == {}
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_rules_that_a_partial_sync_left_alone_are_ours_too() -> None:
+    plane = Plane()
+    await plane.put("cluster-ip", full=True)
+    before = next(e for e in plane.table.entries.values() if len(e.cluster) > 1)
+    after = msgspec.structs.replace(before, cluster=before.cluster[:1])
+    changes = Changes(changed=((before, after),))
+    patch(plane.table, changes)
+    partial = await plane.dataplane.apply(Update(plane.table, plane.node, changes, full=False))
+    full = await plane.dataplane.apply(Update(plane.table, plane.node, NO_CHANGES, full=True))
+    assert {name: rules.owned for name, rules in partial.rules.items()} == {
+        name: rules.owned for name, rules in full.rules.items()
+    }
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_failed_restores_are_counted() -> None:
+    plane = Plane()
+    assert plane.dataplane.figures() == Figures(restore_failures=0, partial_restore_failures=0)
+    await plane.put("cluster-ip", full=True)
+    plane.programs.broken = "no"
+    with pytest.raises(KernelError):
+        await plane.put("nothing")
+    with pytest.raises(KernelError):
+        await plane.apply(full=True)
+    assert plane.dataplane.figures().partial_restore_failures == 1

@@ -1,7 +1,13 @@
 import pytest
 
 from dataplane.nftables.programming import MARK
-from kubeproxy.dataplane.nftables.describe import describe, element_text, range_text, value_text
+from kubeproxy.dataplane.nftables.describe import (
+    describe,
+    describe_some,
+    element_text,
+    range_text,
+    value_text,
+)
 from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
 from kubeproxy.dataplane.nftables.language import (
     CLASSID,
@@ -20,6 +26,7 @@ from kubeproxy.dataplane.nftables.language import (
     goto,
 )
 from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.inet import Family, pack
 from kubeproxy.table.node import Mode
 from world import endpoint_slice, everywhere, node, service, table_of
@@ -125,3 +132,31 @@ def test_services_that_keep_their_clients_are_numbered_by_their_names() -> None:
 
 def test_an_empty_cluster_has_no_elements_but_the_nodes() -> None:
     assert described().count("elements =") == 2
+
+
+def test_what_one_service_port_has() -> None:
+    here = node(Mode.NFTABLES)
+    spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP"}
+    table = table_of(everywhere(spec), endpoint_slice("L1 R1"))
+    (entry,) = table.entries.values()
+    text = describe_some(program(here, MARK), [place(entry, None, 1)], here)
+    lines = text.splitlines()
+    at = "ip kube-proxy"
+    assert f"add element {at} cluster-ips {{ 10.112.0.21 }}" in lines
+    assert f"add element {at} service-connections {{ 10.112.0.21 . tcp . 80 }}" in lines
+    assert (
+        f"add element {at} service-ips {{ 10.112.0.21 . tcp . 80 : goto pick-2-sticky }}" in lines
+    )
+    assert (
+        f"add element {at} service-endpoints"
+        " { 10.112.0.21 . tcp . 80 . 0 : 10.64.3.11 . 8080 }" in lines
+    )
+    assert "chain pick-2-sticky {" in lines
+
+
+def test_what_an_ipv6_service_port_has() -> None:
+    here = node(Mode.NFTABLES, Family.IPV6)
+    six = service({"clusterIP": "fd00::21", "clusterIPs": ["fd00::21"], "ipFamilies": ["IPv6"]})
+    (entry,) = table_of(six, family=Family.IPV6).entries.values()
+    text = describe_some(program(here, MARK), [place(entry, None, 0)], here)
+    assert "add element ip6 kube-proxy cluster-ips { fd00::21 }\n" in text

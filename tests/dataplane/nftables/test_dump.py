@@ -10,13 +10,16 @@ from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables.batch import program_messages
 from kubeproxy.dataplane.nftables.dump import (
     KernelChain,
+    any_counts,
     chain_in,
+    counts_in,
+    elements_in,
     is_dormant,
     read_chains,
-    read_counters,
     read_elements,
     read_rules,
     read_sets,
+    table_handle,
 )
 from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
 from kubeproxy.dataplane.nftables.encode import new_set
@@ -198,6 +201,74 @@ def test_ranges_are_told_by_both_ends() -> None:
     assert read_elements([listing([whole, end])]) == {whole: b"", end: b""}
 
 
-def test_counters() -> None:
-    counted = [head(b"aaaa") + COUNTER, head(b"bbbb") + tail(b"1234") + COUNTER]
-    assert list(read_counters([listing(counted)])) == [(b"aaaa", 3), (b"bbbb", 3)]
+def counted(*values: tuple[bytes, bytes, int]) -> bytes:
+    """A list of elements that count: key, data and packets."""
+    return b"".join(
+        nested(1, head(key) + (tail(data) if data else b"") + counter(packets))
+        for key, data, packets in values
+    )
+
+
+def counter(packets: int) -> bytes:
+    return nested(7, text(1, "counter"), nested(2, u64(1, 60), u64(2, packets)))
+
+
+PADDED = nested(7, text(1, "counter"), nested(2, u64(1, 60), attribute(3, b""), u64(2, 3)))
+QUOTA = nested(7, text(1, "quotas!"), nested(2, u64(1, 60), u64(2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"", {}, id="none"),
+        pytest.param(
+            counted((b"aaaa", b"", 3), (b"bbbb", b"", 1 << 40)),
+            {b"aaaa": 3, b"bbbb": 1 << 40},
+            id="of-a-set",
+        ),
+        pytest.param(
+            counted((b"aaaa", b"12345678", 3), (b"bbbb", b"87654321", 0)),
+            {b"aaaa12345678": 3, b"bbbb87654321": 0},
+            id="of-a-map",
+        ),
+        pytest.param(
+            counted((b"aaaa", b"", 3), (b"bbbbbbbb", b"", 4)),
+            {b"aaaa": 3, b"bbbbbbbb": 4},
+            id="of-two-lengths",
+        ),
+        pytest.param(
+            counted((b"aaaa", b"12345678", 3), (b"bbbbccccdddd", b"", 4)) * 2,
+            {b"aaaa12345678": 3, b"bbbbccccdddd": 4},
+            id="of-one-length-and-two-shapes",
+        ),
+        pytest.param(
+            nested(1, head(b"aaaa") + PADDED), {b"aaaa": 3}, id="of-a-machine-that-aligns"
+        ),
+        pytest.param(
+            nested(1, head(b"aaaa") + COUNTER + u32(3, 0)), {b"aaaa": 3}, id="with-more-behind"
+        ),
+        pytest.param(
+            nested(1, head(b"aaaa") + tail(b"1234") + COUNTER + u32(3, 0)),
+            {b"aaaa1234": 3},
+            id="of-a-map-with-more-behind",
+        ),
+        pytest.param(nested(1, head(b"aaaa") + QUOTA), {b"aaaa": 3}, id="of-another-name"),
+    ],
+)
+def test_counts(data: bytes, expected: dict[bytes, int]) -> None:
+    assert expected == dict(any_counts(data))
+    assert expected == counts_in(data)
+
+
+@given(st.lists(st.tuples(st.binary(min_size=12, max_size=12), st.integers(0, 2**64 - 1))))
+def test_counts_are_read_quickly_as_they_are_read_slowly(values: list[tuple[bytes, int]]) -> None:
+    data = elements_in(listing(head(key) + counter(value) for key, value in values))
+    assert dict(values) == dict(any_counts(data)) == counts_in(data)
+
+
+def test_a_message_without_elements_has_none() -> None:
+    assert elements_in(message(NAME)) == b""
+
+
+def test_the_handle_of_a_table() -> None:
+    assert table_handle(message(NAME + u64(4, 77))) == 77

@@ -6,22 +6,23 @@ Each table is replaced as a whole or not at all, so a sync that fails leaves the
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from kubeproxy import klog
-from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.names import CANARY
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
-from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, Written, restore_text
+from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, serves_localhost, setup_of
-from kubeproxy.dataplane.iptables.state import Kept, difference, everything
+from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.nfacct import ensure_counters
 from kubeproxy.kernel.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _CANARY_TABLES = ("mangle", "nat", "filter")
@@ -49,6 +50,7 @@ class Iptables:
         self._kept: Kept | None = None
         self._top_level = ""
         self._routes_localnet = False
+        self._partial_failures = 0
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says; the programs take their time, in a thread."""
@@ -57,24 +59,43 @@ class Iptables:
     async def close(self) -> None:
         """Nothing is held open."""
 
+    def figures(self) -> Figures:
+        """The figures for the metrics."""
+        return Figures(
+            restore_failures=self._programs.restore_failures,
+            partial_restore_failures=self._partial_failures,
+        )
+
+    def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
+        """The rules of these service ports, as `iptables-restore` was given them."""
+        from kubeproxy.dataplane.iptables.describe import (  # noqa: PLC0415  # when asked for
+            describe_some,
+        )
+
+        kept = self._kept
+        return "" if kept is None else describe_some(table, names, kept.setup)
+
     def _sync(self, update: Update) -> SyncReport:
         kept, self._kept = self._kept, None  # not known any more, should anything fail
         options = self._options
         if kept is None or options is None or update.full:
             kept, options = None, self._prepare()
         setup = setup_of(update.node, options)
-        if kept is None or kept.setup != setup:
+        everything_new = kept is None or kept.setup != setup
+        if kept is None or everything_new:
             kept, written = everything(update.table, setup, self._found())
         else:
             written = difference(kept, update.table, update.changes)
         top_level = restore_text(update.node, options, NO_SERVICES)
-        count = 0
+        report = SyncReport()
         # Addresses come and go with every pod: most of them are no news for the rules.
         if written.is_news or top_level != self._top_level:
-            count = self._write(update.node, options, written)
+            text = restore_text(update.node, options, written)
+            self._write(text, partial=not everything_new)
+            report = _report(text, kept.chain_rules - rules_in(written.chains))
         self._kept, self._options, self._top_level = kept, options, top_level
         self._route_localnet(update.node)
-        return SyncReport(written=count)
+        return report
 
     def _prepare(self) -> Options:
         """See to what a restore does not write: jumps and counters."""
@@ -103,11 +124,13 @@ class Iptables:
             klog.error("Chains that nobody uses remain until the next full sync", err=error)
             return Found()
 
-    def _write(self, node: Node, options: Options, written: Written) -> int:
-        """Have the rules restored; how many lines that were."""
-        text = restore_text(node, options, written)
-        self._programs.restore(text)
-        return text.count("\n")
+    def _write(self, text: str, *, partial: bool) -> None:
+        """Have the rules restored."""
+        try:
+            self._programs.restore(text)
+        except KernelError:
+            self._partial_failures += partial
+            raise
 
     def _route_localnet(self, node: Node) -> None:
         """Let packets from 127.0.0.1 out, once the rule that keeps others from there is in."""
@@ -156,3 +179,11 @@ class Iptables:
         deadline = loop.time() + _SETTLE_SECONDS
         while await self._canaries() and loop.time() < deadline:  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(_SETTLE_POLL)
+
+
+def _report(text: str, not_written: int) -> SyncReport:
+    """What a restore wrote, and how many rules of ours there are with those it left alone."""
+    in_filter, _, in_nat = text.partition("*nat\n")
+    filters, nats = in_filter.count("\n-A "), in_nat.count("\n-A ")
+    rules = {"filter": Rules(filters, filters), "nat": Rules(nats + not_written, nats)}
+    return SyncReport(written=text.count("\n"), rules=rules)

@@ -5,7 +5,7 @@ the names matter afterwards, and they follow from the entry.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,11 +18,15 @@ from kubeproxy.table.entries import Entry, ServiceName, ServicePortName, Table
 
 
 class Kept(msgspec.Struct):
-    """The top-level rules of every service port, in the order of the names."""
+    """The top-level rules of every service port, in the order of the names.
+
+    `chain_rules` is how many rules there are in the chains of all of them.
+    """
 
     setup: Setup
     tops: dict[ServicePortName, TopRules] = {}
     order: list[ServicePortName] = []
+    chain_rules: int = 0
 
     def put(self, name: ServicePortName, top: TopRules) -> None:
         """Add the rules of a service port, or replace them."""
@@ -52,8 +56,9 @@ def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]
     chains: dict[str, str] = {}
     for name in kept.order:
         entry = table.entries[name]
-        kept.tops[name] = _top(entry, table, setup)
+        kept.tops[name] = top_rules_of(entry, table, setup)
         chains.update(chain_rules(entry, setup, brief=brief))
+    kept.chain_rules = rules_in(chains)
     unused = found.chains - chains.keys()
     stale = Stale(delete=unused - found.held, empty=unused & found.held)
     return kept, Written(kept.ordered(), chains, stale)
@@ -69,28 +74,38 @@ def difference(kept: Kept, table: Table, changes: Changes) -> Written:
     before: set[str] = set()
     tops = dict[ServicePortName, TopRules]()
     for entry in changes.removed:
-        before.update(chain_rules(entry, setup))
+        gone = chain_rules(entry, setup)
+        kept.chain_rules -= rules_in(gone)
+        before.update(gone)
         kept.drop(entry.name)
     for entry in changes.added:
         chains.update(chain_rules(entry, setup, brief=brief))
-        tops[entry.name] = _top(entry, table, setup)
+        tops[entry.name] = top_rules_of(entry, table, setup)
     for old, new in changes.changed:
         was, is_ = (chain_rules(entry, setup, brief=brief) for entry in (old, new))
         if was != is_:
+            kept.chain_rules -= rules_in(was)
             before.update(was)
             chains.update(is_)
-        tops[new.name] = _top(new, table, setup)
+        tops[new.name] = top_rules_of(new, table, setup)
     for name in kept.order if changes.health_checks else ():
         if _service(name) in changes.health_checks:
-            tops[name] = _top(table.entries[name], table, setup)
+            tops[name] = top_rules_of(table.entries[name], table, setup)
     news = {name: top for name, top in tops.items() if kept.tops.get(name) != top}
     for name, top in news.items():
         kept.put(name, top)
+    kept.chain_rules += rules_in(chains)
     is_news = bool(news or chains or before or changes.removed)
     return Written(kept.ordered(), chains, Stale(delete=before - chains.keys()), is_news)
 
 
-def _top(entry: Entry, table: Table, setup: Setup) -> TopRules:
+def rules_in(chains: Mapping[str, str]) -> int:
+    """How many rules the chains have: each is a line."""
+    return sum(rules.count("\n") for rules in chains.values())
+
+
+def top_rules_of(entry: Entry, table: Table, setup: Setup) -> TopRules:
+    """The top-level rules of an entry, that of its health check included."""
     check = table.health_checks.get(_service(entry.name))
     return top_rules(entry, setup, check.port if check else 0)
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from kubeproxy import klog
-from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.nftables.batch import (
     Batch,
     batch_messages,
@@ -21,6 +22,7 @@ from kubeproxy.dataplane.nftables.batch import (
     program_messages,
 )
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.counters import read
 from kubeproxy.dataplane.nftables.dump import is_dormant
 from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
@@ -38,7 +40,7 @@ from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.netlink.attribute import text
 from kubeproxy.netlink.nfnetlink import NFT_MSG_GETTABLE
-from kubeproxy.table.entries import Entry, ServicePortName
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _ATTEMPTS = 5
@@ -76,6 +78,8 @@ class Nftables:
         self._has_programmed = False
         self._proxy = LocalProxy(choose)
         self._listeners: dict[Address, Listener] = {}
+        self._commit_failures = 0
+        self._cleanup_failures = 0
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` whenever others change our table, until cancelled."""
@@ -85,6 +89,36 @@ class Nftables:
         """Close the listeners and the socket; the table stays."""
         await self._proxy.close()
         self._kernel.close()
+
+    def figures(self) -> Figures:
+        """The figures for the metrics."""
+        local = self._proxy.statistics()
+        return Figures(
+            commit_failures=self._commit_failures,
+            cleanup_failures=self._cleanup_failures,
+            listeners=local.listeners,
+            listener_failures=local.bind_failures,
+        )
+
+    def connections(self) -> Reading | None:
+        """What was counted so far, for threads; None while a full sync is under way."""
+        state = self._state
+        if state is None:
+            return None
+        placed = tuple(state.placed.values())
+        return read(state.program, placed, endpoints=self._settings.endpoint_counters)
+
+    def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
+        """What these service ports have in the kernel's table, as commands for `nft`."""
+        from kubeproxy.dataplane.nftables.describe import (  # noqa: PLC0415  # when asked for
+            describe_some,
+        )
+
+        state = self._state
+        if state is None:
+            return ""
+        placed = [state.placed[name] for name in names if name in state.placed]
+        return describe_some(state.program, placed, state.node)
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
@@ -112,7 +146,7 @@ class Nftables:
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
         next_ = step(state, gone, wanted, update.node)
-        await self._send(batch_messages(state.program, next_.batch))
+        await self._commit(batch_messages(state.program, next_.batch))
         return await self._done(state, next_, update.node)
 
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
@@ -154,7 +188,7 @@ class Nftables:
         unused, next_.batch.unused_chains = next_.batch.unused_chains, []
         for piece in self._pieces(wanted, found, next_):
             try:
-                await self._send(piece, since)
+                await self._commit(piece, since)
             except Refused as error:
                 name = _culprit(error, piece, next_, update.node)
                 if name is None:
@@ -174,6 +208,7 @@ class Nftables:
         try:
             await self._send(batch_messages(state.program, Batch(unused_chains=unused)))
         except Refused as error:
+            self._cleanup_failures += 1
             klog.info("Unused chains stay for now", v=2, err=error)
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
@@ -186,6 +221,14 @@ class Nftables:
             messages.insert(0, delete_table(wanted.family, wanted.table))
             return pieces(messages, self._kernel.max_batch)
         return pieces(messages, min(_PIECE, self._kernel.max_batch))
+
+    async def _commit(self, messages: Sequence[bytes], since: Moment | None = None) -> None:
+        """Send what packets depend on."""
+        try:
+            await self._send(messages, since)
+        except Refused:
+            self._commit_failures += 1
+            raise
 
     async def _send(self, messages: Sequence[bytes], since: Moment | None = None) -> None:
         """Commit; a large transaction must not hold up the event loop."""

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.choices import Choice, chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.dump import chain_in
 from kubeproxy.dataplane.nftables.elements import (
     NFTA_SET_ELEM_DATA,
     NFTA_SET_ELEM_KEY,
     NFTA_SET_ELEM_KEY_END,
     Elements,
+    Placed,
     choices,
     entry_elements,
     joined_cidrs,
@@ -26,7 +29,7 @@ from kubeproxy.dataplane.nftables.language import (
     Program,
     Set,
 )
-from kubeproxy.dataplane.nftables.render import render
+from kubeproxy.dataplane.nftables.render import chain_lines, render
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.inet import Protocol, unpack
 from kubeproxy.netlink.message import attributes
@@ -104,6 +107,31 @@ def describe(program: Program, table: Table, node: Node) -> str:
     wanted = {choice for each in placed for choice in choices(each)}
     chains = [chain_of(choice, node) for choice in in_order(with_parts(wanted))]
     return render(program, chains, _texts(program, elements, node))
+
+
+def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str:
+    """What some entries have in the table.
+
+    Their elements, as commands that would add them; then the chains of their choices, which
+    others share, as `nft` lists them.
+    """
+    elements: Elements = {}
+    wanted: set[Choice] = set()
+    for each in placed:
+        elements.update(entry_elements(each, node))
+        elements.update(dict.fromkeys(shared_elements(each.entry), b""))
+        wanted.update(choices(each))
+    family = "ip" if program.family.bits == 32 else "ip6"
+    lines = []
+    for set_ in program.sets:
+        known = replace(set_, counter=False)  # it goes on counting
+        for (name, head), tail in sorted(elements.items()):
+            if name == set_.name:
+                text = element_text(known, head, tail)
+                lines.append(f"add element {family} {program.table} {name} {{ {text} }}")
+    for choice in in_order(with_parts(wanted)):
+        lines += (line.removeprefix("\t") for line in chain_lines(chain_of(choice, node)))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _texts(program: Program, elements: Elements, node: Node) -> Mapping[str, list[str]]:

@@ -157,18 +157,68 @@ def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         offset += (length + 3) & ~3
 
 
-def read_counters(messages: Iterable[Message]) -> Iterator[tuple[bytes, int]]:
-    """The key and the packet count of elements that count."""
-    for message in messages:
-        data = attributes(message.payload[_NFGENMSG:]).get(3, b"")
-        offset = 0
-        while offset + 4 <= len(data):
-            length, _ = _ATTRIBUTE.unpack_from(data, offset)
-            parts = attributes(data[offset + 4 : offset + length])
-            key = attributes(parts[NFTA_SET_ELEM_KEY])[1]
-            counter = attributes(attributes(parts[7])[2])
-            yield key, int.from_bytes(counter[2], "big")
-            offset += (length + 3) & ~3
+def elements_in(message: Message) -> bytes:
+    """The list of elements in a message that lists some."""
+    return attributes(message.payload[_NFGENMSG:]).get(3, b"")
+
+
+def table_handle(message: Message) -> int:
+    """The number that the kernel gave to a table: one that is made anew has another."""
+    return int.from_bytes(attributes(message.payload[_NFGENMSG:])[_TABLE_HANDLE], "big")
+
+
+def counts_in(data: bytes) -> dict[bytes, int]:
+    """The packet counts of a list of elements that count, by key and data.
+
+    All elements of a set have one shape, so they can be taken apart at fixed offsets: ten times
+    as fast as `any_counts`, which is the oracle for it.
+    """
+    shape = _counted_shape(data)
+    if shape is None:
+        return dict(any_counts(data))
+    found = {}
+    first = data[: _HEADERS.size]
+    for headers, key, rest, name, _, packets in shape.iter_unpack(data):
+        if headers != first or name != _COUNTER_NAME:
+            return dict(any_counts(data))
+        found[key + rest[8:]] = int.from_bytes(packets, "big")
+    return found
+
+
+_HEADERS = Struct("=12s")  # of the element, of its key, and of the key's value
+_COUNTER_NAME = attribute(1, b"counter\0")
+_TABLE_HANDLE = 4
+_NFTA_SET_ELEM_EXPR = 7
+
+
+def _counted_shape(data: bytes) -> Struct | None:
+    """How elements are laid out: headers, key, data, name of the expression, bytes, packets."""
+    size = int.from_bytes(data[:2], "little")
+    if size < 12 or len(data) % size or size % 4:
+        return None
+    key = int.from_bytes(data[8:10], "little") - 4
+    at = _HEADERS.size + key
+    rest = 0
+    length, kind = _ATTRIBUTE.unpack_from(data, at)
+    if kind & _TYPE_MASK == NFTA_SET_ELEM_DATA:
+        rest = length
+        length, kind = _ATTRIBUTE.unpack_from(data, at + rest)
+    if kind & _TYPE_MASK != _NFTA_SET_ELEM_EXPR or at + rest + length != size or length != 44:
+        return None
+    return Struct(f"=12s{key}s{rest}s4x{len(_COUNTER_NAME)}s4x4x8s4x8s")
+
+
+def any_counts(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """The key and data, and the packet count, of elements of any shape that count."""
+    offset = 0
+    while offset + 4 <= len(data):
+        length, _ = _ATTRIBUTE.unpack_from(data, offset)
+        parts = attributes(data[offset + 4 : offset + length])
+        key = attributes(parts[NFTA_SET_ELEM_KEY])[1]
+        value = attributes(parts.get(NFTA_SET_ELEM_DATA, b"")).get(1, b"")
+        counter = attributes(attributes(parts[_NFTA_SET_ELEM_EXPR])[2])
+        yield key + value, int.from_bytes(counter[2], "big")
+        offset += (length + 3) & ~3
 
 
 def chain_in(tail: bytes) -> str:

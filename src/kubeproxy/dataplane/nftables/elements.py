@@ -201,22 +201,26 @@ def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> N
 
 
 def _lists(placed: Placed, choice: Choice, key: bytes, found: Elements) -> None:
-    """The lists that a choice draws from."""
-    match choice:
-        case Pick():
-            pairs = [(choice, placed.local if choice.local else placed.cluster)]
-        case External(pick):
-            pairs = [(pick, placed.cluster)]
-        case Split(everywhere, here):
-            pairs = [(everywhere, placed.cluster)]
-            pairs += [(here, placed.local)] if here else []
-        case Remember():  # pragma: no cover  # never leads to a list
-            pairs = []
-    for pick, slots in pairs:
+    """The elements of the lists that a choice draws from."""
+    for pick, slots in lists_of(placed, choice):
         name = list_name(node_port=pick.node_port, local=pick.local)
         before = list_head(key)
         for index, backend in enumerate(slots):
             found[name, before + index_bytes(index)] = list_tail(backend)
+
+
+def lists_of(placed: Placed, choice: Choice) -> list[tuple[Pick, Slots]]:
+    """The lists that a choice draws from."""
+    match choice:
+        case Pick():
+            return [(choice, placed.local if choice.local else placed.cluster)]
+        case External(pick):
+            return [(pick, placed.cluster)]
+        case Split(everywhere, here):
+            local = [(here, placed.local)] if here else []
+            return [(everywhere, placed.cluster), *local]
+        case Remember():  # pragma: no cover  # never leads to a list
+            return []
 
 
 def list_name(*, node_port: bool, local: bool) -> str:

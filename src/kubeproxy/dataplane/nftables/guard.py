@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY, TABLE
 from kubeproxy.errors import KernelError
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.kernel.nftwatch import Watch
 from kubeproxy.netlink.message import Message, attributes
 from kubeproxy.netlink.nfnetlink import NFT_MSG_NEWGEN
@@ -29,6 +31,16 @@ def concerns(message: Message) -> int | None:
     if found.get(1) != TABLE.encode() + b"\0" or found.get(2) in _OPEN_TO_ALL:
         return None
     return message.payload[0]
+
+
+def _wait_told(kernel: Nfnetlink) -> None:
+    """Return when the kernel has sent word of every transaction that it has counted so far.
+
+    It counts a transaction first and sends word of it at its end. It looks at no other one, not
+    even at one to be refused, before that.
+    """
+    with contextlib.suppress(Refused):
+        kernel.rehearse([delete_table(Family.IPV4, f"{TABLE}-none")])
 
 
 class Moment(NamedTuple):
@@ -84,6 +96,7 @@ class Guard:
         """Do not listen: large transactions are under way, in a thread; one thread at a time."""
         async with self._turn:
             before = Moment(kernel.generation(), self._commits)
+            await asyncio.to_thread(_wait_told, kernel)
             try:
                 with self._watch.paused() if self._watch else contextlib.nullcontext():
                     yield

@@ -1,0 +1,170 @@
+"""Reads what frontends and endpoints have counted, with a socket of its own: beside the syncs.
+
+The kernel lists a set without stopping those who change it, so a reading may miss what comes or
+goes meanwhile. It never waits for a sync, and no sync waits for it.
+"""
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.batch import encoded
+from kubeproxy.dataplane.nftables.choices import Pick
+from kubeproxy.dataplane.nftables.dump import counts_in, elements_in, table_handle
+from kubeproxy.dataplane.nftables.elements import (
+    Placed,
+    backend_data,
+    choice_of,
+    frontend_key,
+    head,
+    index_bytes,
+    list_name,
+    lists_of,
+    served,
+)
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.language import Program
+from kubeproxy.dataplane.nftables.slots import Slots
+from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
+from kubeproxy.netlink.attribute import nested, text
+from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
+from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
+
+LARGE_SET = 100_000
+"""From here on it is quicker to ask for each element: a dump's time grows with the square."""
+_AT_ONCE = 1000
+_ATTEMPTS = 3
+
+Values = dict[bytes, int]
+
+
+def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Reading:
+    """The counters of these entries, which are all that are programmed."""
+    with Nfnetlink() as kernel:
+        for _ in range(_ATTEMPTS):
+            epoch = _epoch(kernel, program)
+            values = _frontend_values(kernel, program, placed)
+            if endpoints:
+                values |= _endpoint_values(kernel, program, placed)
+            if _epoch(kernel, program) == epoch:
+                break  # else somebody made the table anew: half of these are of the old one
+    return Reading(epoch, _counts(placed, values, endpoints=endpoints))
+
+
+def _epoch(kernel: Nfnetlink, program: Program) -> int:
+    answer = kernel.get(NFT_MSG_GETTABLE, NFPROTO[program.family], text(1, program.table))
+    return table_handle(answer)
+
+
+def _counts(
+    placed: Sequence[Placed], values: Values, *, endpoints: bool
+) -> Iterator[tuple[ServicePortName, list[Count]]]:
+    for each in placed:
+        keys = _frontends(each.entry)
+        counts = [Count(frontend, key, values.get(key)) for key, frontend in keys.items()]
+        if endpoints:
+            counts += _endpoint_counts(each, values)
+        yield each.entry.name, counts
+
+
+def _frontends(entry: Entry) -> dict[bytes, Frontend]:
+    """The frontends that count, by the keys of their elements."""
+    protocol = entry.protocol
+    found = {frontend_key(frontend, protocol): frontend for frontend in entry.frontends}
+    if len(found) == len(entry.frontends):
+        return found
+    return {frontend_key(frontend, protocol): frontend for frontend in served(entry)}
+
+
+def _endpoint_counts(placed: Placed, values: Values) -> Iterator[Count]:
+    """A counter belongs to a place, and to the endpoint that has the place."""
+    for pick, key, slots in _lists(placed):
+        for index, backend in enumerate(slots):
+            counter = key + index_bytes(index) + backend_data(backend)
+            value = values.get(_of_list(counter, local=pick.local))
+            yield Count(backend, (pick.local, counter), value)
+
+
+def _lists(placed: Placed) -> Iterator[tuple[Pick, bytes, Slots]]:
+    for frontend in served(placed.entry):
+        choice = choice_of(placed, frontend)
+        for pick, slots in lists_of(placed, choice) if choice else ():
+            yield pick, frontend_key(frontend, placed.entry.protocol), slots
+
+
+def _of_list(counter: bytes, *, local: bool) -> bytes:
+    """What tells the same place of the two lists of a frontend apart."""
+    return b"local" + counter if local else counter
+
+
+def _frontend_values(kernel: Nfnetlink, program: Program, placed: Sequence[Placed]) -> Values:
+    count = sum(len(each.entry.frontends) for each in placed)
+    found: Values = {}
+    for name in (names.SERVICE_CONNECTIONS, names.NODEPORT_CONNECTIONS):
+        keys = partial(_frontend_keys, placed, node_ports=name == names.NODEPORT_CONNECTIONS)
+        found |= _read_set(kernel, program, name, count, keys)
+    return found
+
+
+def _frontend_keys(placed: Sequence[Placed], *, node_ports: bool) -> list[bytes]:
+    return [
+        key
+        for each in placed
+        for key, frontend in _frontends(each.entry).items()
+        if (frontend.kind is FrontendKind.NODE_PORT) == node_ports
+    ]
+
+
+def _endpoint_values(kernel: Nfnetlink, program: Program, placed: Sequence[Placed]) -> Values:
+    keys: dict[tuple[bool, bool], list[bytes]] = {
+        (node_port, local): [] for node_port in (False, True) for local in (False, True)
+    }
+    for each in placed:
+        for pick, key, slots in _lists(each):
+            places = (key + index_bytes(index) for index in range(len(slots)))
+            keys[pick.node_port, pick.local] += places
+    found: Values = {}
+    for (node_port, local), known in keys.items():
+        name = list_name(node_port=node_port, local=local)
+        values = _read_set(kernel, program, name, len(known), partial(list, known))
+        found |= {_of_list(key, local=local): value for key, value in values.items()}
+    return found
+
+
+def _read_set(
+    kernel: Nfnetlink, program: Program, name: str, count: int, keys: Callable[[], list[bytes]]
+) -> Values:
+    """The counts of a set: by its keys if it is large, or if a dump finds no quiet moment."""
+    if count >= LARGE_SET:
+        return _get_each(kernel, program, name, keys())
+    payload = text(1, program.table) + text(2, name)
+    try:
+        messages = kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+    except Refused as error:
+        if error.errno != errno.EINTR:
+            raise
+        return _get_each(kernel, program, name, keys())
+    found: Values = {}
+    for message in messages:
+        found |= counts_in(elements_in(message))
+    return found
+
+
+def _get_each(kernel: Nfnetlink, program: Program, name: str, keys: Sequence[bytes]) -> Values:
+    of_set = text(1, program.table) + text(2, name)
+    at_once = min(kernel.max_answers, _AT_ONCE)
+    found: Values = {}
+    for start in range(0, len(keys), at_once):
+        heads = [head(key) for key in keys[start : start + at_once]]
+        payload = of_set + nested(3, *map(encoded, heads))
+        try:
+            answers = kernel.get_each(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        except Refused as error:
+            if error.errno != errno.ENOENT:
+                raise
+            continue  # one of them is gone: these are left out this time
+        element_at = answers[0].index(heads[0]) - 4
+        found |= counts_in(b"".join(answer[element_at:] for answer in answers))
+    return found

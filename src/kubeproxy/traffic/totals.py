@@ -1,0 +1,95 @@
+"""Counters that may begin again at zero -> totals that only grow.
+
+A kernel's counter begins at zero when its table is made anew, when it is replaced, when an
+endpoint takes another place. The total goes on from where it was: what is lost is what came
+between the last reading and that moment.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import msgspec
+
+from kubeproxy.dataplane.counts import Count
+from kubeproxy.table.entries import Backend, Frontend, ServicePortName
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """The totals of one service port, and what its counters said when they were last read.
+
+    There are totals of endpoints only where endpoints count too.
+    """
+
+    frontends: dict[Frontend, int] = {}
+    endpoints: dict[Backend, int] = {}
+    seen: dict[Hashable, int] = {}
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Connections per second of one service port."""
+
+    frontends: dict[Frontend, float] = {}
+    endpoints: dict[Backend, float] = {}
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """The totals of one family at a time, and the epoch of the counters."""
+
+    time: float
+    epoch: int = 0
+    tallies: Mapping[ServicePortName, Tally] = {}
+
+
+NOTHING = Tally()
+
+
+def accumulate(before: Tally, counts: Sequence[Count], *, anew: bool) -> Tally:
+    """The totals after one more reading; `anew` when every counter has begun at zero since.
+
+    A counter that says less than before has begun again. The first reading of all is taken as it
+    is: a process that starts goes on from what the kernel has. Frontends and endpoints that are
+    not in the reading are no more. Where nothing has changed, the tally is the same object: most
+    services are idle most of the time, and new objects by the thousand call the garbage collector.
+    """
+    if not anew and _says(before, counts):
+        return before
+    frontends: dict[Frontend, int] = {}
+    endpoints: dict[Backend, int] = {}
+    seen: dict[Hashable, int] = {}
+    for target, counter, value in counts:
+        known = 0 if anew else before.seen.get(counter, 0)
+        grown = 0
+        if value is None:
+            value = known  # noqa: PLW2901  # it was not read: as it was
+        else:
+            grown = value if value < known else value - known
+        seen[counter] = value
+        if isinstance(target, Frontend):
+            frontends[target] = frontends.get(target, before.frontends.get(target, 0)) + grown
+        else:
+            endpoints[target] = endpoints.get(target, before.endpoints.get(target, 0)) + grown
+    return Tally(frontends, endpoints, seen)
+
+
+def _says(tally: Tally, counts: Sequence[Count]) -> bool:
+    """Whether a reading would say what the tally says already."""
+    seen, frontends, endpoints = tally.seen, tally.frontends, tally.endpoints
+    if len(seen) != len(counts):
+        return False
+    return all(
+        seen.get(counter) == value and (target in frontends or target in endpoints)
+        for target, counter, value in counts
+    )
+
+
+def per_second(before: Tally, after: Tally, seconds: float) -> Rates:
+    """How fast totals grew; one that was not there before says nothing yet."""
+    return Rates(
+        {
+            frontend: (total - before.frontends.get(frontend, total)) / seconds
+            for frontend, total in after.frontends.items()
+        },
+        {
+            endpoint: (total - before.endpoints.get(endpoint, total)) / seconds
+            for endpoint, total in after.endpoints.items()
+        },
+    )

@@ -1,0 +1,105 @@
+"""What is added to the metrics server, and where it is not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fakes.dataplane import FakeDataplane
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.daemon import Daemon, Setup
+from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.metrics.server import find_page
+from kubeproxy.serving.answer import Answer
+from kubeproxy.serving.request import Request
+from kubeproxy.source.manifests import Manifests
+from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName, Table
+
+CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
+FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
+
+
+class Counting(FakeDataplane):
+    """A dataplane that counts, and remembers what it wrote."""
+
+    def connections(self) -> Reading:
+        return Reading(1, [(CART, [Count(FRONTEND, b"c", 5)])])
+
+    def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
+        return f"{table.family.value} {len(names)}"
+
+
+def daemon(plane: type[FakeDataplane], directory: Path, *flags: str) -> Daemon:
+    loaded = load(parse_flags(["--proxy-mode=nftables", *flags]))
+    return Daemon(
+        Setup(
+            config=loaded.config,
+            gates=loaded.gates,
+            node_name="kestrel",
+            source=Manifests((str(directory),), "kestrel"),
+            families=(Family.IPV4,),
+            dataplane=lambda _: plane(),
+        )
+    )
+
+
+async def scraped(running: Daemon) -> set[str]:
+    names = {"kubeproxy_service_connections_total", "kubeproxy_endpoint_connections_total"}
+    text = "".join([piece async for piece in running.metrics.registry.expose(names)])
+    running.metrics.registry.close()
+    return {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.parametrize(
+    ("plane", "flags", "expected"),
+    [
+        pytest.param(Counting, (), {"kubeproxy_service_connections_total"}, id="it-counts"),
+        pytest.param(FakeDataplane, (), set(), id="it-does-not-count"),
+        pytest.param(Counting, ("--traffic-metrics=none",), set(), id="nobody-wants-to-know"),
+    ],
+)
+async def test_connections(
+    plane: type[FakeDataplane], flags: tuple[str, ...], expected: set[str], tmp_path: Path
+) -> None:
+    running = daemon(plane, tmp_path, *flags)
+    assert expected == await scraped(running)
+    assert (running.traffic is not None) == (plane is Counting)
+
+
+async def test_endpoints_are_a_family_where_they_count(tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path, "--nftables-endpoint-counters")
+    names = {family.about.name for family in running.metrics.registry.families()}
+    assert "kubeproxy_endpoint_connections_total" in names
+
+
+@pytest.mark.parametrize("path", ["/rules", "/rules/", "/rules/shop", "/rules/shop/cart"])
+async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path)
+    page = find_page(running.metrics.pages, profiling=False)
+    answer = page(Request("GET", path, peer="192.0.2.1"))
+    assert isinstance(answer, Answer)
+    assert answer.status == 403
+
+
+async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path)
+    page = find_page(running.metrics.pages, profiling=False)
+    answer = page(Request("GET", "/rules", peer="127.0.0.1"))
+    assert isinstance(answer, Answer)
+    assert not isinstance(answer.body, bytes)
+    assert [piece async for piece in answer.body] == [b"\n"]
+
+
+async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path)
+    (sync,) = running.syncs.values()
+    assert (sync.node, sync.failed) == (None, {})
+    await sync.sync()
+    page = find_page(running.metrics.pages, profiling=False)
+    answer = page(Request("GET", "/rules", peer="127.0.0.1"))
+    assert isinstance(answer, Answer)
+    assert not isinstance(answer.body, bytes)
+    text = b"".join([piece async for piece in answer.body])
+    assert text == b"# IPv4: 0 service ports, mode nftables\n\n"
