@@ -12,17 +12,18 @@ import yaml
 
 from fakes.apiserver import FakeApiServer
 from fakes.dataplane import FakeDataplane
+from kubeproxy import daemon
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.daemon import Daemon, RestartNeeded, Setup, restart_reason
+from kubeproxy.daemon import Daemon, Setup
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
-from kubeproxy.model.node import NodeState
+from kubeproxy.ownnode import RestartNeeded
 from kubeproxy.source.access import Access
 from kubeproxy.source.apiserver import ApiServer, Settings
 from kubeproxy.source.manifests import Manifests
 from waiting import until
-from world import NODE_NAME, endpoint_slice, kestrel, service
+from world import NODE_ADDRESSES, NODE_NAME, endpoint_slice, kestrel, service
 
 API = {
     "Service": "v1",
@@ -42,7 +43,16 @@ class Rig:
     def __init__(self, server: FakeApiServer, *flags: str) -> None:
         self.server = server
         self.kernels = {family: FakeDataplane() for family in Family}
-        loaded = load(parse_flags(["--iptables-min-sync-period=0s", *flags]))
+        loaded = load(
+            parse_flags(
+                [
+                    "--iptables-min-sync-period=0s",
+                    "--healthz-port=0",
+                    "--metrics-bind-address=127.0.0.1:0",
+                    *flags,
+                ]
+            )
+        )
         self.setup = Setup(
             config=loaded.config,
             gates=loaded.gates,
@@ -93,6 +103,32 @@ async def test_the_kernel_follows_the_cluster(rig: Rig) -> None:
         assert "198.51.100.10/32" in map(str, update.node.node_port_ranges)
         rig.server.delete("Service", "shop", "cart")
         await until(lambda: rig.backends() == [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "besides"),
+    [pytest.param("ipvs", "kube-ipvs0", id="ipvs"), pytest.param("iptables", "", id="iptables")],
+)
+async def test_addresses_of_services_are_not_those_of_the_node(
+    mode: str, besides: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[str] = set()
+
+    def addresses(family: Family, besides: str) -> tuple[str, ...]:
+        asked.add(besides)
+        return NODE_ADDRESSES[family]
+
+    async def watch(_changed: object, besides: str) -> None:
+        asked.add(besides)
+
+    monkeypatch.setattr(daemon, "interface_addresses", addresses)
+    monkeypatch.setattr(daemon, "watch_addresses", watch)
+    async with FakeApiServer() as server:
+        rig = Rig(server, f"--proxy-mode={mode}")
+        rig.put("Node", kestrel())
+        async with rig.running():
+            await until(lambda: bool(rig.kernels[Family.IPV6].updates))
+    assert asked == {besides}
 
 
 async def test_nothing_is_applied_before_services_and_slices_are_known(rig: Rig) -> None:
@@ -200,7 +236,7 @@ async def test_an_unsupported_primary_family_is_refused(rig: Rig) -> None:
 async def test_pod_ranges_are_waited_for_in_node_cidr_mode(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeproxy.daemon.POD_CIDR_WAIT", 0.1)
+    monkeypatch.setattr("kubeproxy.ownnode.POD_CIDR_WAIT", 0.1)
     rig = Rig(rig.server, "--detect-local-mode=NodeCIDR")
     rig.put("Node", {**kestrel(), "spec": {}})
     async with rig.running() as task:
@@ -211,49 +247,13 @@ async def test_pod_ranges_are_waited_for_in_node_cidr_mode(
 async def test_an_unknown_node_is_waited_for_and_then_done_without(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kubeproxy.daemon.NODE_IP_WAIT", 0.1)
+    monkeypatch.setattr("kubeproxy.ownnode.NODE_IP_WAIT", 0.1)
     rig.server.delete("Node", "", NODE_NAME)
     async with rig.running():
         await until(lambda: rig.backends() == ["10.64.3.11"])
     said = capsys.readouterr().err
     assert "Timed out waiting for node to exist" in said
     assert "Can't determine this node's IP" in said
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "flags", "expected"),
-    [
-        pytest.param(None, None, [], "", id="never-known"),
-        pytest.param(
-            None, NodeState("a", ips=("10.0.0.1",)), [], "its IPs changed from [] to ['10.0.0.1']"
-        ),
-        pytest.param(
-            NodeState("a", ips=("10.0.0.1", "10.0.0.2")),
-            NodeState("a", ips=("10.0.0.1", "10.0.0.3")),
-            [],
-            "",
-            id="another-second-address-of-the-family",
-        ),
-        pytest.param(
-            NodeState("a", pod_cidrs=("10.0.0.0/24",)),
-            NodeState("a"),
-            [],
-            "",
-            id="not-by-node-cidr",
-        ),
-        pytest.param(
-            NodeState("a", pod_cidrs=("10.0.0.0/24",)),
-            NodeState("a"),
-            ["--detect-local-mode=NodeCIDR"],
-            "its pod CIDRs changed from ['10.0.0.0/24'] to []",
-            id="by-node-cidr",
-        ),
-    ],
-)
-def test_what_calls_for_a_restart(
-    before: NodeState | None, now: NodeState | None, flags: list[str], expected: str
-) -> None:
-    assert expected == restart_reason(before, now, load(parse_flags(flags)).config)
 
 
 def manifests(directory: Path) -> None:
@@ -318,9 +318,8 @@ async def test_changes_by_others_are_repaired_at_once(rig: Rig) -> None:
 
 
 async def test_what_follows_the_first_sync_waits_for_every_family_and_comes_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig,
 ) -> None:
-    monkeypatch.setattr("kubeproxy.daemon.FIRST_SYNC_POLL", 0.01)
     called: list[list[str]] = []
     rig.kernels[Family.IPV6].fail = 1
     rig.setup = msgspec.structs.replace(

@@ -10,7 +10,7 @@ The flow, top to bottom:
        |
     table         frontends -> backends                       <- decide(), explain, render
        |          the difference since the last sync
-    dataplane     nftables, iptables (ipvs: explained, not programmed yet)
+    dataplane     nftables, iptables, ipvs
        |          bytes
     netlink       how they are laid out
        |

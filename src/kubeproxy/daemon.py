@@ -5,43 +5,56 @@ sync or an API server that is gone are no reason.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
 from kubeproxy import klog
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS, Gates
+from kubeproxy.config.nodeports import expand
 from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
-from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
+from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.errors import KubeProxyError, OperatorError
+from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.errors import KubeProxyError
+from kubeproxy.events.event import (
+    Event,
+    Subject,
+    health_server_failed,
+    metrics_server_failed,
+    service_health_port_failed,
+    starting,
+)
+from kubeproxy.events.recorder import Recorder
 from kubeproxy.filewatch import wait_content_changed
 from kubeproxy.flows import StaleFlows
 from kubeproxy.follow import Follower
-from kubeproxy.happenings import Happening, Listener
+from kubeproxy.happenings import Happening, Listener, SyncEnded
+from kubeproxy.health.ports import HealthChecks, check_addresses
+from kubeproxy.health.server import Health, serve_health
 from kubeproxy.inet import Family
+from kubeproxy.insight import count_traffic, show_rules
 from kubeproxy.kernel.links import interface_addresses, watch_addresses
+from kubeproxy.metrics.assembly import Metrics, health_families
+from kubeproxy.metrics.families import Family as Metric
+from kubeproxy.metrics.process import start_time
+from kubeproxy.metrics.server import Facts
 from kubeproxy.model.cluster import Cluster
-from kubeproxy.model.node import NodeState, primary_ips
-from kubeproxy.nodefacts import NodeIPs, Surroundings, node_ips, node_view
+from kubeproxy.nodecheck import start_notices
+from kubeproxy.nodefacts import Surroundings, node_ips, node_view
 from kubeproxy.objects.meta import Kind
+from kubeproxy.ownnode import OwnNode, RestartNeeded
 from kubeproxy.schedule import Schedule
+from kubeproxy.serving.listening import ListenError
 from kubeproxy.source.contract import Source
 from kubeproxy.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
-from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Mode
+from kubeproxy.table.entries import Balance, ServiceName
+from kubeproxy.table.node import Mode, Node
 
 FULL_SYNC_PERIOD = 3600.0
-NODE_IP_WAIT = 30.0
-POD_CIDR_WAIT = 300.0
 SERVICE_CIDR_WAIT = 1.0
-FIRST_SYNC_POLL = 0.5
-
-
-class RestartNeeded(KubeProxyError):
-    """Something changed that is read once, at the start: whoever runs us should start us again."""
 
 
 class _Initialised(Exception):
@@ -52,8 +65,10 @@ class Setup(msgspec.Struct, frozen=True):
     """All that a run depends on.
 
     `waits_for_node` is False where nobody will make our Node while we wait, as with manifests.
-    `config_file` and its content are watched; "" when there is none. `after_first_sync` is called
-    once, in a thread, when every family is programmed.
+    `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
+    a thread, before the first sync; `after_first_sync` when every family is programmed.
+    `serves` is False where no port is to be taken, as in a dry run. `flags` are all flags as text,
+    and `metrics` families that others keep.
     """
 
     config: KubeProxyConfiguration
@@ -67,7 +82,12 @@ class Setup(msgspec.Struct, frozen=True):
     config_file: str = ""
     config_content: bytes = b""
     init_only: bool = False
+    serves: bool = True
+    flags: Mapping[str, str] = {}
+    metrics: tuple[Metric, ...] = ()
+    prepare: Callable[[Mapping[Family, Node]], None] | None = None
     after_first_sync: Callable[[], None] | None = None
+    recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
 
 
 def tell(notice: Notice) -> None:
@@ -89,18 +109,33 @@ class Daemon:
             setup.node_name,
             allow_external_ips=setup.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS),
         )
-        self._at_start: NodeState | None = None
-        self._started = False
-        self._news = asyncio.Event()
+        self._node = OwnNode(self._cluster, setup.config, awaited=setup.waits_for_node)
+        self._programmed = asyncio.Event()
         self._addresses: dict[Family, tuple[str, ...]] = {}
+        # The addresses of ipvs mode's device are those of services, not of this node.
+        self._besides = DEVICE if Mode(setup.config.mode) is Mode.IPVS else ""
         self._dataplanes: dict[Family, Dataplane] = {}
         self._flows: list[StaleFlows] = []
-        self._listeners: list[Listener] = []
+        self.health = Health(2 * setup.config.sync_period.seconds, self._is_eligible)
+        self._health_checks = HealthChecks(
+            self._is_healthy, self._check_addresses, self._health_check_refused
+        )
+        facts = Facts(setup.config, setup.gates, setup.flags, start_time())
+        self.metrics = Metrics(facts, setup.families, self._dataplanes)
+        self.metrics.registry.add(*setup.metrics, *health_families(self.health.answered))
+        self._listeners: list[Listener] = [
+            self._note_first_syncs,
+            self.health.hear,
+            self._health_checks.hear,
+            self.metrics.hear,
+        ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
+        self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
+        show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
         self._follower = Follower(
-            self._cluster, tuple(self.syncs.values()), self._told_news, self._tell
+            self._cluster, tuple(self.syncs.values()), self._node.told, self._tell
         )
 
     def _tell(self, happening: Happening) -> None:
@@ -115,11 +150,17 @@ class Daemon:
                 tasks.create_task(source.run(self._follower.deliver), name="source")
                 if self._setup.config_file:
                     tasks.create_task(self._watch_config(), name="config file")
-                tasks.create_task(watch_addresses(self._addresses_changed), name="addresses")
-                await self._wait_node()
-                await self._wait_service_cidrs()
+                changes = watch_addresses(self._addresses_changed, self._besides)
+                tasks.create_task(changes, name="addresses")
+                await self._wait_surroundings()
+                await self._prepare()
                 if self._setup.init_only:
                     raise _Initialised  # noqa: TRY301  # the way to end a task group
+                tasks.create_task(self._setup.recorder.run(), name="events")
+                if self._setup.serves:
+                    self._serve_health(tasks)
+                    serving = self._or_tell(self.metrics.serve(), metrics_server_failed)
+                    tasks.create_task(serving, name="metrics")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
                     dataplane = self._dataplanes[family]
@@ -128,6 +169,7 @@ class Daemon:
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
                 self._follower.ready()
+                self._setup.recorder.record(starting(self._setup.node_name))
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
         except* KubeProxyError as group:
@@ -136,13 +178,61 @@ class Daemon:
             for dataplane in self._dataplanes.values():
                 await dataplane.close()
 
+    async def _prepare(self) -> None:
+        if self._setup.prepare is not None:
+            nodes = {family: self._setting(family).node for family in self.syncs}
+            await asyncio.to_thread(self._setup.prepare, nodes)
+
+    def _serve_health(self, tasks: asyncio.TaskGroup) -> None:
+        config = self._setup.config
+        if config.healthz_bind_address:
+            serving = serve_health(
+                self.health, config.healthz_bind_address, hard_fail=config.bind_address_hard_fail
+            )
+            tasks.create_task(self._or_tell(serving, health_server_failed), name="health")
+        tasks.create_task(self._health_checks.run(), name="health-check ports")
+
+    async def _or_tell(
+        self, serving: Awaitable[None], failed: Callable[[str, ListenError], Event]
+    ) -> None:
+        """Serve; where a port in use is the end, the cluster hears of it first."""
+        try:
+            await serving
+        except ListenError as error:
+            await self._setup.recorder.record_last(failed(self._setup.node_name, error))
+            raise
+
+    def _is_eligible(self) -> bool:
+        node = self._cluster.node
+        return node is not None and node.eligible
+
+    def _is_healthy(self) -> bool:
+        """What health-check ports say of us; where nobody asks for our health, all is well."""
+        return not self._setup.config.healthz_bind_address or self.health.healthy
+
+    def _check_addresses(self, family: Family) -> tuple[str, ...]:
+        config = self._setup.config
+        ips = node_ips(self._cluster.node, config.bind_address).ips
+        ranges = expand(config.node_port_addresses, ips)
+        return check_addresses(family, ranges, self._own_addresses(family))
+
+    def _health_check_refused(self, service: ServiceName, port: int, error: ListenError) -> None:
+        node = self._setup.node_name
+        name = str(service)
+        klog.error("Failed to start healthcheck", err=error, node=node, service=name, port=port)
+        subject = Subject("Service", service.service, service.namespace)
+        self._setup.recorder.record(service_health_port_failed(node, subject, port, error))
+
+    def _note_first_syncs(self, happening: Happening) -> None:
+        if isinstance(happening, SyncEnded) and happening.full:
+            syncs = self.syncs.values()
+            if all(sync.progress.full_ended is not None for sync in syncs):
+                self._programmed.set()
+
     async def _after_first_sync(self) -> None:
-        if self._setup.after_first_sync is None:
-            return
-        syncs = self.syncs.values()
-        while any(sync.progress.full_ended is None for sync in syncs):  # noqa: ASYNC110  # no hurry
-            await asyncio.sleep(FIRST_SYNC_POLL)
-        await asyncio.to_thread(self._setup.after_first_sync)
+        if self._setup.after_first_sync is not None:
+            await self._programmed.wait()
+            await asyncio.to_thread(self._setup.after_first_sync)
 
     def _family_sync(self, family: Family) -> FamilySync:
         config = self._setup.config
@@ -167,21 +257,21 @@ class Daemon:
 
     def _setting(self, family: Family) -> Setting:
         """This node as it is now."""
-        if family not in self._addresses:
-            self._addresses[family] = interface_addresses(family)
-        ips = self._node_ips()
+        ips = node_ips(self._cluster.node, self._setup.config.bind_address)
         around = Surroundings(
             node=self._cluster.node,
             ips=ips,
-            addresses=self._addresses[family],
+            addresses=self._own_addresses(family),
             service_cidrs=self._cluster.service_cidrs(family),
         )
         node = node_view(self._setup.config, self._setup.gates, family, around)
         balance = Balance(self._setup.config.nftables.balance)
         return Setting(node, Vantage(self._cluster.place, ips.known_ip(family), balance))
 
-    def _node_ips(self) -> NodeIPs:
-        return node_ips(self._cluster.node, self._setup.config.bind_address)
+    def _own_addresses(self, family: Family) -> tuple[str, ...]:
+        if family not in self._addresses:
+            self._addresses[family] = interface_addresses(family, self._besides)
+        return self._addresses[family]
 
     def _addresses_changed(self) -> None:
         self._addresses.clear()
@@ -192,102 +282,16 @@ class Daemon:
         await wait_content_changed(self._setup.config_file, self._setup.config_content)
         raise RestartNeeded("content of the proxy server's configuration file was updated")
 
-    async def _wait_node(self) -> None:
-        """Wait for our addresses, and for pod ranges where they are needed; then look at both."""
-        name = self._setup.node_name
-        if not await self._wait(lambda node: bool(node.ips), NODE_IP_WAIT):
-            what = "be assigned IPs" if self._cluster.node else "exist"
-            klog.error(f"Timed out waiting for node to {what}", node=name)
-        by_node_cidr = self._setup.config.detect_local_mode == LocalMode.NODE_CIDR.value
-        if by_node_cidr and not await self._wait(lambda n: bool(n.pod_cidrs), POD_CIDR_WAIT):
-            if self._cluster.node is None:
-                raise OperatorError(f'timeout waiting for node "{name}" to exist')
-            raise OperatorError(f'timeout waiting for PodCIDR allocation on node "{name}"')
-        self._at_start = self._cluster.node
-        self._started = True
-        self._check_node_facts()
-
-    async def _wait_service_cidrs(self) -> None:
-        """Give the service ranges a moment: without them the first sync would take them away.
-
-        Not longer, because older API servers have none to tell of.
-        """
-        try:
-            async with asyncio.timeout(SERVICE_CIDR_WAIT):
-                while not self._cluster.synced(Kind.SERVICE_CIDR):
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
+    async def _wait_surroundings(self) -> None:
+        """Wait until this node is known well enough, and say what does not fit it."""
+        await self._node.wait_known()
+        for notice in start_notices(self._setup.config, self._setup.families, self._cluster.node):
+            tell(notice)
+        # Without the service ranges the first sync would take them away; but older API servers
+        # have none to tell of.
+        ranges_known = partial(self._cluster.synced, Kind.SERVICE_CIDR)
+        if not await self._node.wait_until(ranges_known, SERVICE_CIDR_WAIT):
             klog.info("ServiceCIDRs are not known yet, going on without", v=2)
-
-    async def _wait(self, satisfied: Callable[[NodeState], bool], seconds: float) -> bool:
-        """Wait until our Node satisfies; where nobody makes it, only until Nodes are told."""
-
-        def done() -> bool:
-            node = self._cluster.node
-            given_up = not self._setup.waits_for_node and self._cluster.synced(Kind.NODE)
-            return given_up or (node is not None and satisfied(node))
-
-        try:
-            async with asyncio.timeout(seconds):
-                while not done():
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            return False
-        node = self._cluster.node
-        return not self._setup.waits_for_node or (node is not None and satisfied(node))
-
-    def _check_node_facts(self) -> None:
-        """Compare the configuration with what is known of this node now."""
-        ips = self._node_ips()
-        families = self._setup.families
-        if ips.primary not in families:
-            raise OperatorError(f'no support for primary IP family "{ips.primary.value}"')
-        if not ips.known:
-            klog.info(
-                "Can't determine this node's IP, assuming loopback; if this is incorrect, please"
-                " set the --bind-address flag"
-            )
-        node = self._cluster.node
-        facts = NodeFacts(
-            primary=ips.primary,
-            node_ips=ips.ips,
-            pod_cidrs=node.pod_cidrs if node else (),
-            dual_stack=len(families) > 1,
-        )
-        for notice in node_port_warnings(self._setup.config, facts):
-            tell(notice)
-        if facts.dual_stack:
-            klog.info("kube-proxy running in dual-stack mode", primary=ips.primary.value)
-        else:
-            klog.info("kube-proxy running in single-stack mode", ipFamily=ips.primary.value)
-        for notice in family_warnings(self._setup.config, facts):
-            tell(notice)
-
-    def _told_news(self) -> None:
-        """Our Node came, changed or went, or a kind is known."""
-        self._news.set()
-        if self._started:
-            reason = restart_reason(self._at_start, self._cluster.node, self._setup.config)
-            if reason:
-                raise RestartNeeded(f'node "{self._setup.node_name}": {reason}')
-
-
-def restart_reason(
-    before: NodeState | None, now: NodeState | None, config: KubeProxyConfiguration
-) -> str:
-    """Why a changed Node calls for a restart; "" when it does not."""
-    if now is None:
-        return "" if before is None else "it is being deleted"
-    old_ips = primary_ips(before) if before else ()
-    if old_ips != primary_ips(now):
-        return f"its IPs changed from {list(old_ips)} to {list(primary_ips(now))}"
-    old_cidrs = before.pod_cidrs if before else ()
-    by_node_cidr = config.detect_local_mode == LocalMode.NODE_CIDR.value
-    if by_node_cidr and old_cidrs != now.pod_cidrs:
-        return f"its pod CIDRs changed from {list(old_cidrs)} to {list(now.pod_cidrs)}"
-    return ""
 
 
 def _first(group: BaseExceptionGroup[KubeProxyError]) -> KubeProxyError:

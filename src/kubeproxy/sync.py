@@ -6,7 +6,7 @@ The two families have a loop each and share nothing but the cluster.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -91,6 +91,16 @@ class FamilySync:
         """The IP family."""
         return self.builder.table.family
 
+    @property
+    def node(self) -> Node | None:
+        """This node as the last sync that succeeded saw it; None before the first."""
+        return self._node
+
+    @property
+    def failed(self) -> Mapping[ServicePortName, str]:
+        """The service ports that could not be programmed, with the reasons."""
+        return self._failed
+
     def open(self) -> None:
         """The cluster is known: syncs may begin."""
         self._is_open = True
@@ -104,7 +114,8 @@ class FamilySync:
     def request(self) -> None:
         """Something changed: a sync is wanted."""
         self.progress = request(self.progress)
-        self._tell(SyncWanted(self.family, len(self._touched)))
+        if self._is_open:
+            self._tell(SyncWanted(self.family, len(self._touched)))
         self._wake.set()
 
     def lose(self) -> None:

@@ -26,10 +26,14 @@ from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.probe import check_release, probe
 from kubeproxy.errors import KernelError, OperatorError
+from kubeproxy.events.recorder import Recorder
 from kubeproxy.inet import Family
 from kubeproxy.kernel.families import supported_families
 from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.metrics.client import ClientMetrics
+from kubeproxy.settings.apply import prepare_machine
 from kubeproxy.source.contract import Source
+from kubeproxy.source.observed import Observe
 from kubeproxy.table.node import Mode, Node
 
 __all__ = ["main", "usage_text"]
@@ -86,7 +90,8 @@ def _config_content(parsed: Parsed) -> bytes:
 
 
 def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
-    name = node_name(loaded.config, socket.gethostname())
+    host = socket.gethostname()
+    name = node_name(loaded.config, host)
     manifests = parsed.value("manifests", tuple)
     mode = Mode(loaded.config.mode)
     dry_run = parsed.value("dry-run", bool)
@@ -98,27 +103,34 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
             return DryRun(mode)
         if mode is Mode.IPTABLES:
             return _iptables(family, loaded.config)
-        if mode is not Mode.NFTABLES:
-            raise OperatorError(
-                f"mode {mode.value}: this version does not program it yet; use nftables, or "
-                "--dry-run to see what it would do"
-            )
+        if mode is Mode.IPVS:
+            return _ipvs(family, loaded.config)
         return _nftables(family, loaded.config, guard)
+
+    client = ClientMetrics()
+    source = _source(parsed, loaded, name, client.take)
+    init_only = parsed.value("init-only", bool)
+    prepare = partial(prepare_machine, loaded.config, init_only=init_only)
 
     return Setup(
         config=loaded.config,
         gates=loaded.gates,
         node_name=name,
-        source=_source(parsed, loaded, name),
+        source=source,
         families=_families(mode, dry_run=dry_run),
         dataplane=dataplane,
         cleans_flows=not dry_run,
         waits_for_node=not manifests,
         config_file=parsed.value("config", str),
         config_content=content,
-        init_only=parsed.value("init-only", bool),
+        init_only=init_only,
+        serves=not dry_run,
+        flags=rendered(FLAGS, parsed),
+        metrics=tuple(client.families()),
+        prepare=None if dry_run else prepare,
         # New rules first, then the old ones away: between them no connection finds neither.
         after_first_sync=None if dry_run else partial(remove_other_modes, mode),
+        recorder=Recorder(host, None if dry_run else source.write),
     )
 
 
@@ -135,9 +147,9 @@ def _nftables(family: Family, config: KubeProxyConfiguration, guard: Guard) -> D
 def _families(mode: Mode, *, dry_run: bool) -> tuple[Family, ...]:
     """The families that this machine speaks, and for which it has what the mode needs."""
     families = supported_families()
-    if mode is not Mode.IPTABLES or dry_run:
+    if mode is Mode.NFTABLES or dry_run:
         return families
-    from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415  # of one mode only
+    from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415  # of two modes only
 
     usable = []
     for family in families:
@@ -159,7 +171,20 @@ def _iptables(family: Family, config: KubeProxyConfiguration) -> Dataplane:
     return Iptables(family, tuning, Xtables(family))
 
 
-def _source(parsed: Parsed, loaded: Loaded, name: str) -> Source:
+def _ipvs(family: Family, config: KubeProxyConfiguration) -> Dataplane:
+    """One family of ipvs mode, after seeing to what the kernel needs for it."""
+    from kubeproxy.commands.ipvs_settings import ipvs_settings  # noqa: PLC0415  # one mode a run
+    from kubeproxy.dataplane.ipvs.apply import Ipvs  # noqa: PLC0415
+    from kubeproxy.dataplane.ipvs.prepare import prepare  # noqa: PLC0415
+    from kubeproxy.kernel.ipvs import Ipvs as VirtualServers  # noqa: PLC0415
+    from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415
+
+    servers = VirtualServers()
+    prepare(servers, ipvs_settings(config), os.uname().release)
+    return Ipvs(family, ipvs_settings(config), servers, Xtables(family))
+
+
+def _source(parsed: Parsed, loaded: Loaded, name: str, observe: Observe) -> Source:
     """Manifests when they are given, else the API server."""
     manifests = parsed.value("manifests", tuple)
     if manifests:
@@ -177,7 +202,7 @@ def _source(parsed: Parsed, loaded: Loaded, name: str) -> Source:
         watch_list=loaded.gates.enabled("WatchListClient"),
         limits=Limits(client.qps, client.burst),
     )
-    return apiserver.ApiServer(access, settings)
+    return apiserver.ApiServer(access, settings, observe=observe)
 
 
 async def _run_until_signal(daemon: Daemon) -> int:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 from kubeproxy.errors import KernelError
-from kubeproxy.kernel.nfnetlink import SOL_NETLINK, open_netfilter
+from kubeproxy.kernel.netlink import NETLINK_ADD_MEMBERSHIP, NETLINK_DROP_MEMBERSHIP, SOL_NETLINK
+from kubeproxy.kernel.nfnetlink import open_netfilter
 from kubeproxy.netlink.message import Message, decode
 from kubeproxy.netlink.nfnetlink import NFNLGRP_NFTABLES
 
-_NETLINK_ADD_MEMBERSHIP = 1
-_NETLINK_DROP_MEMBERSHIP = 2
 _DATAGRAM = 1 << 16
 
 
@@ -43,7 +42,7 @@ class Watch:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Do not listen for as long as the context lasts."""
-        self._socket.setsockopt(SOL_NETLINK, _NETLINK_DROP_MEMBERSHIP, NFNLGRP_NFTABLES)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, NFNLGRP_NFTABLES)
         try:
             yield
         finally:
@@ -70,4 +69,4 @@ class Watch:
                     changed(message)
 
     def _join(self) -> None:
-        self._socket.setsockopt(SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
