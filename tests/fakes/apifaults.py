@@ -97,7 +97,7 @@ class Faults:
         """Reset the connections of all open watches, if told so within a line."""
         for watcher in self._watchers():
             if mid_line:
-                watcher.queue.put_nowait(HALF_AN_EVENT)
+                watcher.put(HALF_AN_EVENT)
             watcher.queue.put_nowait(Ending.RESET)
 
     def end_streams(self) -> None:
@@ -108,13 +108,13 @@ class Faults:
     def truncate(self) -> None:
         """Send half an event to all open watches, then end them cleanly."""
         for watcher in self._watchers():
-            watcher.queue.put_nowait(HALF_AN_EVENT)
+            watcher.put(HALF_AN_EVENT)
             watcher.queue.put_nowait(Ending.CLEAN)
 
     def garbage(self, data: bytes = b"<html>this is not JSON</html>\n") -> None:
         """Write something else than events into all open watches, which stay open."""
         for watcher in self._watchers():
-            watcher.queue.put_nowait(data)
+            watcher.put(data)
 
     def fail_streams(self, code: int, message: str = "on purpose") -> None:
         """Send an ERROR event to all open watches and end them."""

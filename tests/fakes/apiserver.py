@@ -9,7 +9,6 @@ purpose (`faults`). By hand, from the folder above: `python -m fakes.apiserver -
 import asyncio
 import ssl
 import time
-import zlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -18,9 +17,10 @@ import msgspec
 from aiohttp import web
 
 from fakes.apidiscovery import discovery
+from fakes.apiencoded import Encoded
 from fakes.apierrors import ApiError, status_of, too_large
 from fakes.apifaults import Faults, Refusal
-from fakes.apilists import encode_list, page_of
+from fakes.apilists import page_of
 from fakes.apioptions import Options, parse_options
 from fakes.apiresources import RESOURCE_OF_KIND, Resource, Target, target_of
 from fakes.apistore import (
@@ -31,7 +31,7 @@ from fakes.apistore import (
     decode_body,
     whole,
 )
-from fakes.apistreams import Outlet, Watcher, event_line, reset, serve_watch
+from fakes.apistreams import Outlet, Watcher, reset, serve_watch
 from fakes.apiwrites import body_to_store, existing, same
 from fakes.certs import ServerTLS
 
@@ -65,6 +65,7 @@ class FakeApiServer:
         port: int = 0,
     ) -> None:
         self.store = Store(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        self._encoded = Encoded(self.store)
         self.requests: list[Request] = []
         self.faults = Faults(lambda: self._watchers)
         self.tokens = tokens
@@ -158,6 +159,17 @@ class FakeApiServer:
         for watcher in self._watchers:
             watcher.bookmark(self.store.version)
 
+    def encode_ahead(self, path: str, query: Mapping[str, str]) -> None:
+        """Encode what a stream of this path and query begins with, before anybody asks."""
+        target = target_of(path)
+        assert target is not None
+        selection = parse_options(target, query).selection
+        self._encoded.initial_of(target.resource, selection).gzipped()
+
+    def watchers_of(self, kind: str) -> list[Watcher]:
+        """The open watches of a kind: what they have been sent, and when."""
+        return [watcher for watcher in self._watchers if watcher.resource.kind == kind]
+
     @property
     def watchers(self) -> int:
         """How many watches are open."""
@@ -235,14 +247,14 @@ class FakeApiServer:
         page = page_of(
             self.store, target.resource, options, cached=not self.faults.paginate_cached
         )
-        body = encode_list(target.resource, page)
-        gzip = len(body) > GZIP_ABOVE and _takes_gzip(request)
+        body = self._encoded.list_of(target.resource, options.selection, page)
+        gzip = len(body.plain) > GZIP_ABOVE and _takes_gzip(request)
         if self.faults.rate is None:
-            return _json(_gzipped(body), gzip=True) if gzip else _json(body)
+            return _json(body.gzipped if gzip else body.plain, gzip=gzip)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         outlet = Outlet(response, gzip=gzip, rate=lambda: self.faults.rate)
         await response.prepare(request)
-        await outlet.write(body)
+        await outlet.write(body.plain)
         await outlet.finish()
         return response
 
@@ -291,9 +303,8 @@ class FakeApiServer:
     def _queue_all(self, watcher: Watcher, at_least: int) -> None:
         if at_least > self.store.version:
             raise too_large(at_least, self.store.version)
-        page = self.store.list(watcher.resource, watcher.options.selection)
-        lines = [event_line(watcher.resource, "ADDED", stored.encoded) for stored in page.items]
-        watcher.queue.put_nowait(b"".join(lines))
+        selection = watcher.options.selection
+        watcher.initial = self._encoded.initial_of(watcher.resource, selection)
         watcher.bookmark(self.store.version, initial_end=True)
 
     async def _write(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -343,11 +354,6 @@ def _body(data: bytes) -> Body:
 
 def _takes_gzip(request: web.BaseRequest) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
-
-
-def _gzipped(body: bytes) -> bytes:
-    gzip = zlib.compressobj(level=1, wbits=31)
-    return gzip.compress(body) + gzip.flush()
 
 
 def _json(body: bytes, code: int = 200, *, gzip: bool = False) -> web.Response:

@@ -57,6 +57,8 @@ class Page(msgspec.Struct, frozen=True):
     next_key: Key | None = None
     """The last key of this page when another one follows."""
     remaining: int = 0
+    is_continued: bool = False
+    """Whether other pages came before."""
 
 
 def selects(selection: Selection, stored: Stored | None) -> bool:
@@ -114,6 +116,7 @@ class Store:
         self._stamp = stamp
         self._objects: dict[Resource, dict[Key, Stored]] = {}
         self._history: list[Change] = []
+        self._last: dict[Resource, int] = {}
 
     def get(self, resource: Resource, key: Key) -> Stored | None:
         """The object as it is now."""
@@ -136,6 +139,10 @@ class Store:
         self.version += 1
         del self._objects[resource][key]
         return self._record(resource, before, None)
+
+    def last_change(self, resource: Resource) -> int:
+        """The version at which an object of a resource last changed; 0 if none ever did."""
+        return self._last.get(resource, 0)
 
     def compact(self) -> None:
         """Forget all history: what is older than now has expired from here on."""
@@ -162,9 +169,10 @@ class Store:
         items = [objects[key] for key in sorted(objects) if after is None or key > after]
         items = [stored for stored in items if selects(selection, stored)]
         at = self.version if version is None else version
+        continued = after is not None
         if not limit or len(items) <= limit:
-            return Page(at, items)
-        return Page(at, items[:limit], items[limit - 1].key, len(items) - limit)
+            return Page(at, items, is_continued=continued)
+        return Page(at, items[:limit], items[limit - 1].key, len(items) - limit, continued)
 
     def _objects_at(self, resource: Resource, version: int) -> dict[Key, Stored]:
         objects = self._objects.get(resource, {})
@@ -182,6 +190,7 @@ class Store:
     def _record(self, resource: Resource, before: Stored | None, after: Stored | None) -> Change:
         change = Change(self.version, resource, before, after)
         self._history.append(change)
+        self._last[resource] = self.version
         return change
 
     def _stored(self, resource: Resource, key: Key, body: Body, before: Stored | None) -> Stored:

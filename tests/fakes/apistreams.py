@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from enum import Enum
@@ -34,6 +35,12 @@ class Watcher:
         self.options = options
         self.start = start
         self.queue: asyncio.Queue[bytes | Ending] = asyncio.Queue()
+        self.initial: Initial | None = None
+        """What comes before all that is queued."""
+        self.unsent = 0
+        """Bytes that were told and have not been handed to the socket yet."""
+        self.sent_at: list[float] = []
+        """When each piece was about to be handed to the socket, on the monotonic clock."""
 
     def tell(self, change: Change) -> None:
         """Queue the event for a change, if this watch sees it."""
@@ -41,16 +48,21 @@ class Watcher:
             return
         event = event_for(change, self.options.selection)
         if event is not None:
-            self.queue.put_nowait(event_line(self.resource, *event))
+            self.put(event_line(self.resource, *event))
+
+    def put(self, line: bytes) -> None:
+        """Queue bytes."""
+        self.unsent += len(line)
+        self.queue.put_nowait(line)
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
         """Queue a bookmark, if this watch allows them."""
         if self.options.bookmarks:
-            self.queue.put_nowait(bookmark_line(self.resource, version, initial_end=initial_end))
+            self.put(bookmark_line(self.resource, version, initial_end=initial_end))
 
     def fail(self, error: ApiError) -> None:
         """Queue an ERROR event and the end."""
-        self.queue.put_nowait(error_line(error))
+        self.put(error_line(error))
         self.queue.put_nowait(Ending.CLEAN)
 
 
@@ -73,6 +85,27 @@ def error_line(error: ApiError) -> bytes:
     return msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n"
 
 
+class Initial:
+    """The events with which streams of one version begin, compressed once for all of them."""
+
+    def __init__(self, lines: bytes) -> None:
+        self.lines = lines
+        self._gzip: tuple[bytes, zlib._Compress] | None = None
+
+    def gzipped(self) -> "tuple[bytes, zlib._Compress]":
+        """The lines compressed, and a compressor that goes on from there."""
+        if self._gzip is None:
+            gzip = compressor()
+            self._gzip = gzip.compress(self.lines) + gzip.flush(zlib.Z_SYNC_FLUSH), gzip
+        data, gzip = self._gzip
+        return data, gzip.copy()
+
+
+def compressor() -> "zlib._Compress":
+    """Fast rather than thorough, as the API server's."""
+    return zlib.compressobj(level=1, wbits=31)
+
+
 class Outlet:
     """Writes a response in pieces: each inflatable at once if gzipped, slowed down if told so."""
 
@@ -81,19 +114,31 @@ class Outlet:
     ) -> None:
         self._response = response
         self._rate = rate
-        self._gzip = zlib.compressobj(level=1, wbits=31) if gzip else None
+        self._gzip = compressor() if gzip else None
         if gzip:
             response.headers["Content-Encoding"] = "gzip"
+
+    async def begin(self, initial: Initial) -> None:
+        """Send what a stream begins with."""
+        if self._gzip is None:
+            await self._send(initial.lines)
+        else:
+            data, self._gzip = initial.gzipped()
+            await self._send(data)
 
     async def write(self, data: bytes) -> None:
         """Send the data, completely and at once unless the rate forbids it."""
         if self._gzip is not None:
             data = self._gzip.compress(data) + self._gzip.flush(zlib.Z_SYNC_FLUSH)
-        while data:
+        await self._send(data)
+
+    async def _send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
             rate = self._rate()
             size = _SLICE if rate is None else max(1, int(rate / 20))
-            await self._response.write(data[:size])
-            data = data[size:]
+            await self._response.write(bytes(rest[:size]))
+            rest = rest[size:]
             if rate is not None:
                 await asyncio.sleep(min(size / rate, 1))
 
@@ -110,11 +155,15 @@ async def serve_watch(
     """Send what is queued until the deadline (clean end), an ending, or the client's leave."""
     try:
         async with asyncio.timeout_at(deadline):
+            if watcher.initial is not None:
+                await outlet.begin(watcher.initial)
             while True:
                 piece = await _next_piece(watcher.queue)
                 if isinstance(piece, Ending):
                     break
+                watcher.sent_at.append(time.monotonic())
                 await outlet.write(piece)
+                watcher.unsent -= len(piece)
     except TimeoutError:
         piece = Ending.CLEAN
     if piece is Ending.RESET:

@@ -31,8 +31,8 @@ def compare(dialer: Dialer, expected: Expectation, pairs: Iterable[Pair]) -> lis
 
 
 def _trial(expected: Expectation, pair: Pair) -> Trial:
-    node = expected.nodes[family_of(pair.packet.destination)]
-    return Trial(pair, expected.verdict(pair.packet), node)
+    node = expected.node(family_of(pair.packet.destination))
+    return Trial(pair, expected.verdict(pair.packet), node, expected.mode)
 
 
 def _try_until_settled(dialer: Dialer, trials: Sequence[Trial]) -> None:

@@ -12,7 +12,7 @@ _SECONDS = 5.0
 
 
 class Connection:
-    """An established TCP connection to a responder, which echoes."""
+    """An established connection of TCP or SCTP to a responder, which echoes."""
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened

@@ -7,10 +7,10 @@ import msgspec
 import world
 from kubeproxy.inet import Protocol
 from lab.documents import dual_stack
-from lab.plan import HOSTS, cluster_ip, external_ip, vip
+from lab.plan import HAS_SCTP, HOSTS, cluster_ip, external_ip, vip
 from world import Document
 
-TCP, UDP = Protocol.TCP, Protocol.UDP
+TCP, UDP, SCTP = Protocol
 
 
 class Port(msgspec.Struct, frozen=True):
@@ -143,4 +143,14 @@ def mall() -> list[Document]:
         *deploy("zoned", Address(34), "L1@z-east R1@z-west R2@z-east"),
         *deploy("ending", everywhere(35), "L1:draining L2:stopped R1:draining", spec=ETP_LOCAL),
         *deploy("nameless", Address(36), "~L1 R1", [Port(80, 8443)]),
+        *(phones() if HAS_SCTP else []),
+    ]
+
+
+def phones() -> list[Document]:
+    """Services of SCTP, which not every kernel speaks."""
+    ports = [Port(81, 8081, 31090, SCTP)]
+    return [
+        *deploy("exchange", everywhere(37), "L1 R1", ports, RANGES),
+        *deploy("extension", everywhere(38), "L2 R2", [Port(81, 8081, 31091, SCTP)], ETP_LOCAL),
     ]

@@ -32,6 +32,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # leaves no TIME_WAIT behind
 _KINDS = {
     Protocol.TCP: (socket.SOCK_STREAM, 0),
     Protocol.UDP: (socket.SOCK_DGRAM, 0),
+    Protocol.SCTP: (socket.SOCK_STREAM, Protocol.SCTP),
 }
 _ECHO = {
     socket.AF_INET: ((socket.SOCK_DGRAM, socket.IPPROTO_ICMP), b"\x08" + bytes(7)),
@@ -59,25 +60,28 @@ class Dialer:
                 outcomes.update(flights.land())
         return [outcomes[number] for number in range(len(probes))]
 
-    def open(self, probe: Probe) -> socket.socket:
-        """A socket of the probe's source, bound, and connected or about to be."""
+    def open(self, probe: Probe, port: int = 0) -> socket.socket:
+        """A socket of the probe's source, bound (0: anywhere), and connected or about to be."""
         family = socket.AF_INET6 if ":" in probe.destination else socket.AF_INET
         kind = _KINDS[probe.protocol] if probe.protocol else _ECHO[family][0]
         with self._network.of(HOSTS[probe.source]).entered():
             opened = socket.socket(family, *kind)
         try:
-            self._connect(opened, probe)
+            self._connect(opened, probe, port)
         except OSError:
             opened.close()
             raise
         return opened
 
-    def _connect(self, opened: socket.socket, probe: Probe) -> None:
+    def _connect(self, opened: socket.socket, probe: Probe, port: int) -> None:
         opened.setblocking(False)
         opened.setsockopt(*_RECVERR[opened.family], 1)
-        if probe.protocol is Protocol.TCP:
+        if opened.type is socket.SOCK_STREAM:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._bind(opened, probe)
+        if port:
+            opened.bind((probe.address, port))
+        else:
+            self._bind(opened, probe)
         error = opened.connect_ex((probe.destination, probe.port))
         if error not in (0, errno.EINPROGRESS):
             raise OSError(error, os.strerror(error))
@@ -194,7 +198,7 @@ class _Flights:
 
 
 def outcome_of(opened: socket.socket, sent_from: Peer) -> Outcome:
-    """What a TCP or UDP socket that can be read has to say."""
+    """What a socket that can be read has to say."""
     unreachable = _icmp_error(opened, sent_from)
     if unreachable is not None:
         return unreachable

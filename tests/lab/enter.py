@@ -31,14 +31,14 @@ kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profil
 unshare and mount (docker run --privileged does)."""
 
 
-def _network() -> str:
+def network_name() -> str:
     """The name of the network namespace of this process."""
     return str(Path("/proc/self/ns/net").readlink())
 
 
 def is_entered(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process was started by `lab.enter`, or is a child of one that was."""
-    return environment.get(VARIABLE) == _network()
+    return environment.get(VARIABLE) == network_name()
 
 
 def enter() -> None:
@@ -51,7 +51,7 @@ def enter() -> None:
     (proc / "gid_map").write_text(f"0 {gid} 1")
     private_mounts()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    os.environ[VARIABLE] = _network()
+    os.environ[VARIABLE] = network_name()
 
 
 def main(arguments: list[str]) -> str:

@@ -24,13 +24,20 @@ from kubeproxy.table.node import Mode, Node
 from lab.documents import complete
 from world import NODE_NAME
 
+Addresses = Mapping[Family, tuple[str, ...]]
+
 
 class Expectation(msgspec.Struct, frozen=True):
-    """The tables and this node, by family."""
+    """The tables and this node, by family; `held` is what its devices have, of services too."""
 
     mode: Mode
     tables: Mapping[Family, Table]
     nodes: Mapping[Family, Node]
+    held: Addresses
+
+    def node(self, family: Family) -> Node:
+        """This node as the kernel has it: in ipvs mode, with the addresses of services."""
+        return msgspec.structs.replace(self.nodes[family], addresses=self.held[family])
 
     def verdict(self, packet: Packet) -> Verdict:
         """What should happen to the packet."""
@@ -41,9 +48,10 @@ class Expectation(msgspec.Struct, frozen=True):
 def expectation(
     documents: Iterable[Mapping[str, object]],
     flags: Sequence[str],
-    addresses: Mapping[Family, tuple[str, ...]],
+    addresses: Addresses,
+    held: Addresses | None = None,
 ) -> Expectation:
-    """What the documents mean on a node with these addresses."""
+    """What the documents mean on a node with these addresses; it may hold more than its own."""
     loaded = load(parse_flags(flags))
     allowed = loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS)
     cluster = Cluster(NODE_NAME, allow_external_ips=allowed)
@@ -63,4 +71,4 @@ def expectation(
             service_cidrs=cluster.service_cidrs(family),
         )
         nodes[family] = node_view(loaded.config, loaded.gates, family, around)
-    return Expectation(Mode(loaded.config.mode), tables, nodes)
+    return Expectation(Mode(loaded.config.mode), tables, nodes, held or addresses)

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
-from lab.deploy import TCP, UDP, Address, Port, affinity, deploy
-from lab.plan import HOST_PORTS
+from lab.deploy import SCTP, TCP, UDP, Address, Port, affinity, deploy
+from lab.plan import HAS_SCTP, HOST_PORTS
 from world import Document
 
 Item = TypeVar("Item")
@@ -98,13 +98,16 @@ class Generator:
         return " ".join([*texts, *(["H"] if self.chance(0.15) else [])])
 
     def _ports(self, number: int) -> tuple[Port, ...]:
-        """TCP, UDP or both; the node ports are the service's own."""
+        """One protocol or several; the node ports are the service's own."""
         exposed = self.chance(0.6)
-        ports = (
+        ports: tuple[Port, ...] = (
             Port(80, self._random.choice(_TARGETS), HOST_PORTS[number] if exposed else 0, TCP),
             Port(53, self._random.choice(_TARGETS), HOST_PORTS[-number] if exposed else 0, UDP),
         )
-        return tuple(self.choose(self._random.choice((1, 1, 2)), list(ports)))
+        if HAS_SCTP:
+            target = self._random.choice(_TARGETS)
+            ports = (*ports, Port(81, target, HOST_PORTS[-number] if exposed else 0, SCTP))
+        return tuple(self.choose(self._random.choice((1, 1, len(ports))), list(ports)))
 
     def _spec(self) -> Document:
         spec: Document = {

@@ -6,7 +6,8 @@ import threading
 import time
 from typing import NamedTuple, Self
 
-from kubeproxy.kernel.nfnetlink import SOL_NETLINK, open_netfilter
+from kubeproxy.kernel.netlink import SOL_NETLINK
+from kubeproxy.kernel.nfnetlink import open_netfilter
 from kubeproxy.netlink.message import attributes, decode
 from kubeproxy.netlink.nfnetlink import NFGENMSG, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
 from lab.namespaces import Namespace
@@ -50,8 +51,10 @@ class Generations:
     def _listen(self) -> None:
         poll = select.poll()
         poll.register(self._link, select.POLLIN)
-        while not self._is_over:
-            if poll.poll(20):
+        is_over = False
+        while not is_over:
+            is_over = self._is_over  # what was sent before the end is still to be read
+            while poll.poll(0 if is_over else 20):
                 with contextlib.suppress(BlockingIOError):
                     self._take(self._link.recv(1 << 16))
 

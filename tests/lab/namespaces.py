@@ -19,6 +19,7 @@ MS_REC = 1 << 14
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 NAMES = Path("/run/netns")
 _CURRENT = "/proc/thread-self/ns/net"
@@ -42,10 +43,13 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), "unshare")
 
 
-def mount(source: str, target: Path, kind: str | None, flags: int = 0) -> None:
+def mount(
+    source: str, target: Path, kind: str | None, flags: int = 0, data: str | None = None
+) -> None:
     """The system call."""
     type_ = kind.encode() if kind else None
-    result = _libc.mount(source.encode(), bytes(target), type_, flags, None)
+    options = data.encode() if data else None
+    result = _libc.mount(source.encode(), bytes(target), type_, flags, options)
     _check(result, f"mount on {target}")
 
 
@@ -135,3 +139,8 @@ def _enter(fd: int) -> None:
 def die_with_parent(signal_number: int) -> None:
     """Have the kernel send us the signal when our parent ends."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl")
+
+
+def adopt_orphans() -> None:
+    """Have those whose parent ends become our children, to be waited for, and not the system's."""
+    _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kubeproxy.inet import Family
 from lab.namespaces import Namespace
-from lab.plan import CROWD, FAR_AWAY, KESTREL, UPLINK, WIRED, Host
+from lab.plan import CROWD, FAR_AWAY, HAS_SCTP, KESTREL, UPLINK, WIRED, Host
 from world import NODE_ADDRESSES
 
 _GATEWAYS = ("169.254.1.1", "fe80::1")
@@ -26,6 +26,11 @@ _EVERYWHERE = (
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratelimit", "0"),
     ("ipv6/icmp/ratemask", "127"),  # the types that are limited: none that occurs
+)
+_SCTP = (
+    # A refusal that comes before the call returns is not heard: the next attempt's is.
+    ("sctp/rto_min", "200"),
+    ("sctp/rto_initial", "200"),
 )
 _ROUTER = (
     ("ipv4/ip_forward", "1"),
@@ -53,7 +58,7 @@ class Network:
     def __init__(self, prefix: str = "") -> None:
         self.namespaces = {name: Namespace(prefix + name) for name in (KESTREL, *WIRED)}
         for namespace in self.namespaces.values():
-            namespace.sysctl(_EVERYWHERE)
+            namespace.sysctl((*_EVERYWHERE, *(_SCTP if HAS_SCTP else ())))
         self.node.sysctl(_ROUTER)
         self.namespaces["X"].sysctl(_MANY_ADDRESSES)
         _batch(self.node, _kestrel(prefix))

@@ -71,6 +71,6 @@ def _around(key: FrontendKey, node: Node) -> Iterator[Target]:
         for address in node.addresses:
             yield address, key.protocol, key.port
         return
-    for protocol in PROTOCOLS:
+    for protocol in dict.fromkeys((key.protocol, Protocol.TCP, Protocol.UDP)):
         yield key.address, protocol, key.port
     yield key.address, Protocol.TCP, UNDEFINED_PORT

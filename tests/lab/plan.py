@@ -5,6 +5,8 @@ replies to a client whose address was kept included: whatever a dataplane does t
 seen, also where a real network would lose the reply.
 """
 
+import socket
+
 import msgspec
 
 import world
@@ -90,13 +92,25 @@ CROWD = {Family.IPV4: "192.0.2.64/26", Family.IPV6: "2001:db8:ff:64::/64"}
 """More clients from outside: addresses that X can send from."""
 
 ENDPOINT_PORTS = (53, 5353, 8080, 8081, 8443)
-"""Where endpoints listen, TCP and UDP."""
+"""Where endpoints listen, with every protocol."""
 HOST_PORTS = tuple(range(31080, 31090))
 """Node ports on which a process of the host listens: it answers when the proxy lets pass."""
 WORLD_PORTS = (7, 53, 80, 81, 443)
 """Where W listens. Port 7 is never a service's."""
 UNDEFINED_PORT = 7
-PROTOCOLS = (Protocol.TCP, Protocol.UDP)
+
+
+def _protocols() -> tuple[Protocol, ...]:
+    """Those that this kernel speaks: not every one has SCTP."""
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_STREAM, Protocol.SCTP).close()
+    except OSError:
+        return Protocol.TCP, Protocol.UDP
+    return tuple(Protocol)
+
+
+PROTOCOLS = _protocols()
+HAS_SCTP = Protocol.SCTP in PROTOCOLS
 
 
 def cluster_ip(number: int, family: Family = Family.IPV4) -> str:

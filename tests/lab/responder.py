@@ -1,7 +1,8 @@
 """One process that answers in every namespace: who was reached, at which address, seen from whom.
 
-A TCP client gets that line at once, and then an echo of everything that it sends; a datagram gets
-it as its answer. A program, started by `Responders`; it ends when its standard input does.
+A TCP or SCTP client gets that line at once, and then an echo of everything that it sends; a
+datagram gets it as its answer. A program, started by `Responders`; it ends when its standard input
+does.
 """
 
 import json
@@ -11,10 +12,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kubeproxy.inet import Protocol
 from lab.namespaces import entered
+from lab.plan import PROTOCOLS
 
 _PKTINFO = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)
 _FREEBIND = ((socket.IPPROTO_IP, 15), (socket.IPPROTO_IPV6, 78))  # IP_FREEBIND, IPV6_FREEBIND
+_STREAMS = [protocol for protocol in PROTOCOLS if protocol is not Protocol.UDP]
 _ANSWERED_FROM = 16  # bytes of in6_pktinfo that are the address
 _MAPPED = "::ffff:"
 
@@ -38,11 +42,8 @@ class Answering:
 
     def add(self, who: str, port: int) -> None:
         """Answer on a port of the namespace in which this thread is, for both families."""
-        listener = socket.create_server(
-            ("::", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True
-        )
-        listener.setblocking(False)
-        self._watch(listener, lambda: self._accept(who, listener))
+        for protocol in _STREAMS:
+            self._listen(who, port, protocol)
         datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
@@ -51,6 +52,15 @@ class Answering:
         datagrams.bind(("::", port))
         datagrams.setblocking(False)
         self._watch(datagrams, lambda: _reply(who, datagrams, port))
+
+    def _listen(self, who: str, port: int, protocol: Protocol) -> None:
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::", port))
+        listener.listen(1024)
+        listener.setblocking(False)
+        self._watch(listener, lambda: self._accept(who, listener))
 
     def serve(self, control: int) -> None:
         """Answer until the control descriptor has nothing more to come."""

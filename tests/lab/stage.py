@@ -41,6 +41,8 @@ class Variant(msgspec.Struct, frozen=True):
     """The command that shows the rules; it must work after every change."""
     flush: tuple[tuple[str, ...], ...]
     """The commands that leave no rule behind."""
+    device: str = ""
+    """The device of kestrel that bears addresses of services."""
 
 
 NFTABLES = Variant(
@@ -117,8 +119,10 @@ class Lab:
         """What should happen to packets now."""
         assert self._flags is not None
         with self.network.node.entered():
-            addresses = {family: interface_addresses(family) for family in Family}
-        return expectation(self.documents, self._flags, addresses)
+            device = self.variant.device
+            addresses = {family: interface_addresses(family, device) for family in Family}
+            held = {family: interface_addresses(family) for family in Family}
+        return expectation(self.documents, self._flags, addresses, held)
 
     def compare(
         self, pairs: Sequence[Pair] | None = None, sources: Iterable[str] = SOURCES
@@ -161,9 +165,12 @@ class Lab:
         )
         return [outcome.who or str(outcome) for outcome in outcomes]
 
-    def connect(self, source: str, destination: str, port: int) -> Connection:
-        """A TCP connection that stays until the test ends."""
-        connection = Connection(self.dialer.open(self._probe(source, destination, port)))
+    def connect(
+        self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP
+    ) -> Connection:
+        """A connection that stays until the test ends."""
+        probe = self._probe(source, destination, port, protocol)
+        connection = Connection(self.dialer.open(probe))
         self._open.append(connection)
         return connection
 

@@ -11,9 +11,9 @@ import pytest
 
 from dataplane.leftover_rules import rules
 from kubeproxy.cleanup import NotAllRemoved, clean_up
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.inet import Family
 from kubeproxy.kernel import tools
-from kubeproxy.kernel.ipvs import delete_dummy, delete_server, device_addresses
+from kubeproxy.kernel.dummy import delete_dummy
 from kubeproxy.kernel.tools import Backend
 from lab.namespaces import Namespace
 
@@ -187,22 +187,9 @@ def test_tools_are_missed_where_something_is(
         clean_up()
 
 
-def test_the_addresses_of_the_device_alone(node: Namespace) -> None:
-    node.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
-    with node.entered():
-        assert device_addresses("kube-ipvs0") == ()
-    for device, address in (("kube-ipvs0", "10.96.50.1/32"), ("lo", "10.201.1.2/32")):
-        node.run(["ip", "address", "add", address, "dev", device])
-    node.run(["ip", "address", "add", "fd00:10:96::5001/128", "dev", "kube-ipvs0"])
-    with node.entered():
-        assert device_addresses("kube-ipvs0") == ("10.96.50.1", "fd00:10:96::5001")
-
-
 def test_what_is_gone_already_is_no_error(node: Namespace) -> None:
     with node.entered():
-        assert device_addresses("kube-ipvs0") == ()
         assert not delete_dummy("kube-ipvs0")
-        delete_server(Protocol.TCP, "10.96.50.1", 80)
 
 
 # --- starting in nftables mode ----------------------------------------------------------------

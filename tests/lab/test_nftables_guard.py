@@ -1,6 +1,7 @@
 """Who changed the rules: the other family of ours is not somebody else."""
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
@@ -103,6 +104,20 @@ async def test_what_others_do_meanwhile_is_told_to_both(
     async with watched.guard.unheard(watched.kernels[Family.IPV4]):
         await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
     assert set(watched.told) == set(Family)
+
+
+async def test_what_others_have_done_but_is_not_told_yet_is_not_missed(watched: Both) -> None:
+    """The kernel counts a transaction before it sends word of it: we go deaf in between."""
+    await watched.fill()
+    kernel = watched.kernels[Family.IPV4]
+    before = kernel.generation()
+    maps = [f"flush map {ip} kube-proxy service-endpoints" for ip in ("ip", "ip6")]
+    with subprocess.Popen(["nft", "; ".join(maps)]) as theirs:  # noqa: ASYNC220  # it is spun on
+        while kernel.generation() == before:
+            assert theirs.poll() is None
+        async with watched.guard.unheard(kernel):
+            await asyncio.to_thread(theirs.wait)
+    await until(lambda: Family.IPV4 in watched.told)
 
 
 async def test_what_others_do_afterwards_is_told_to_whom_it_concerns(

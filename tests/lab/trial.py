@@ -2,7 +2,7 @@
 
 from kubeproxy.inet import Protocol
 from kubeproxy.table.decide import Action, Choice, Verdict
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import Mode, Node
 from lab.outcome import Fate, Outcome, Peer, Probe
 from lab.pairs import Pair
 from lab.plan import HOST_PORTS, HOSTS, WORLD_PORTS
@@ -11,6 +11,8 @@ PATIENCE = 5.0
 """For an answer that should come: never waited for when all is well."""
 DROP_PATIENCE = 0.1
 """For an answer that should not come: what each look at a dropped packet costs."""
+SCTP_DROP_PATIENCE = 0.5
+"""A refusal is heard at the second attempt only."""
 
 _NAMES = {address: h.name for h in HOSTS.values() for address in (h.ipv4, h.ipv6)}
 
@@ -18,13 +20,14 @@ _NAMES = {address: h.name for h in HOSTS.values() for address in (h.ipv4, h.ipv6
 class Trial:
     """Feed it outcomes until it is `settled` or has a `complaint`."""
 
-    def __init__(self, pair: Pair, verdict: Verdict, node: Node) -> None:
+    def __init__(self, pair: Pair, verdict: Verdict, node: Node, mode: Mode) -> None:
         self.pair = pair
         self.verdict = verdict
         self.complaint = ""
         self.tries = 0
         self.reached: Peer | None = None
         self._node = node
+        self._mode = mode
         self._choices = {Peer(c.backend.address, c.backend.port): c for c in verdict.choices}
         self._mute = {at for at, choice in self._choices.items() if self._is_mute(choice)}
         self._unseen = self._choices.keys() - self._mute
@@ -43,15 +46,28 @@ class Trial:
     def probe(self) -> Probe:
         """The packet to send."""
         packet = self.pair.packet
-        waits_in_vain = self.verdict.action is Action.DROP or bool(self._mute)
+        drops = self.verdict.action is Action.DROP or self._is_lost_in_the_world
+        waits_in_vain = drops or bool(self._mute)
+        sctp = packet.protocol is Protocol.SCTP
+        in_vain = SCTP_DROP_PATIENCE if sctp else DROP_PATIENCE
         return Probe(
             source=self.pair.source,
             address=packet.source,
             destination=packet.destination,
             port=packet.port,
             protocol=packet.protocol,
-            patience=DROP_PATIENCE if waits_in_vain else PATIENCE,
+            patience=in_vain if waits_in_vain else PATIENCE,
         )
+
+    @property
+    def _is_lost_in_the_world(self) -> bool:
+        """Whether it passes to where nobody can answer.
+
+        W has no address for each that it answers for, and SCTP speaks from such only.
+        """
+        packet = self.pair.packet
+        passes = self.verdict.action is Action.PASS and not self._node.is_own(packet.destination)
+        return passes and packet.protocol is Protocol.SCTP
 
     def feed(self, outcome: Outcome) -> None:
         """Take in what became of one more packet."""
@@ -94,11 +110,14 @@ class Trial:
 
     def _agrees_masquerade(self, choice: Choice, at: Peer, sent_from: Peer, saw: Peer) -> bool:
         if not self._is_masqueraded(choice):
-            self._unseen.discard(at)
-            own = self._node.is_own(sent_from.address)
-            return saw == sent_from if own else saw.address == sent_from.address
-        # Masquerading the host can be told by the new port only, which by chance is the old one.
-        if saw != sent_from:
+            # A port that by chance another connection has, masqueraded to it, is changed.
+            if saw == sent_from or not self._node.is_own(sent_from.address):
+                self._unseen.discard(at)
+            return saw.address == sent_from.address
+        # Masquerading the host can be told by the new port only, which by chance is the old one;
+        # and always is where ipvs mode sees the host reach itself.
+        keeps_port = choice.hairpin and self._mode is Mode.IPVS
+        if saw != sent_from or keeps_port:
             self._unseen.discard(at)
         return self._node.is_own(saw.address)
 
@@ -115,6 +134,8 @@ class Trial:
         match self.verdict.action:
             case Action.DROP:
                 return outcome.fate is Fate.SILENT
+            case Action.REJECT if self.pair.packet.protocol is Protocol.SCTP:
+                return outcome.fate is Fate.REFUSED  # which refusal, the kernel does not tell
             case Action.REJECT:
                 return outcome.fate is Fate.UNREACHABLE and self._node.is_own(outcome.by)
             case _:
@@ -128,10 +149,12 @@ class Trial:
         """
         packet = self.pair.packet
         own = self._node.is_own(packet.destination)
+        if self._is_lost_in_the_world:
+            return outcome.fate is Fate.SILENT
         if packet.protocol is None:
             return outcome.fate is Fate.ANSWERED
         if packet.port not in (HOST_PORTS if own else WORLD_PORTS):
-            refused = Fate.REFUSED if packet.protocol is Protocol.TCP else Fate.UNREACHABLE
+            refused = Fate.UNREACHABLE if packet.protocol is Protocol.UDP else Fate.REFUSED
             return outcome.fate is refused
         return (
             outcome.fate is Fate.ANSWERED

@@ -1,0 +1,95 @@
+"""Real servers that leave: TCP drains, other protocols go at once, and who returns is served."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kubeproxy.inet import Family, Protocol
+from lab.ipvs import flushed
+from lab.ipvsplane import Plane, plane
+from lab.network import Network
+
+TCP, UDP, SCTP = Protocol
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_left(network: Network) -> Iterator[None]:
+    with flushed(network.node):
+        yield
+
+
+def test_it_keeps_its_connections_and_goes_with_the_last(network: Network) -> None:
+    with plane(network, Family.IPV4) as ipv4, plane(network, Family.IPV6) as ipv6:
+        planes = (ipv4, ipv6)
+        held = []
+        for opened in planes:
+            opened.serve("L1 R1")
+            held += [opened.connect(), opened.connect()]
+            opened.serve("L1")
+            assert opened.weights() == {"L1": 1, "R1": 0}
+            assert opened.dial(4) == ["L1"] * 4
+            opened.look_after()
+        for each in held:
+            each.talk()
+        assert [opened.weights() for opened in planes] == [{"L1": 1, "R1": 0}] * 2
+        for each in held:
+            each.close()
+        deadline = time.monotonic() + 30.0  # a closed connection is remembered for ten seconds
+        for opened in planes:
+            while opened.weights() != {"L1": 1}:
+                assert time.monotonic() < deadline, opened.weights()
+                time.sleep(0.2)
+                opened.look_after()
+
+
+@FAMILIES
+def test_who_has_no_connections_goes_at_once(network: Network, family: Family) -> None:
+    with plane(network, family) as opened:
+        opened.serve("L1 R1")
+        opened.serve("L1")
+        assert opened.weights() == {"L1": 1}
+
+
+@FAMILIES
+@pytest.mark.parametrize("protocol", [UDP, SCTP])
+def test_other_protocols_do_not_drain(
+    network: Network, family: Family, protocol: Protocol
+) -> None:
+    with plane(network, family) as opened:
+        opened.serve("L1 R1", protocol)
+        assert set(opened.dial(4, protocol=protocol)) == {"L1", "R1"}
+        opened.serve("L1", protocol)
+        assert opened.weights(protocol) == {"L1": 1}
+        assert set(opened.dial(3, protocol=protocol)) == {"L1"}
+
+
+@FAMILIES
+def test_who_returns_while_draining_is_usable_at_once(network: Network, family: Family) -> None:
+    with plane(network, family) as opened:
+        opened.serve("L1 R1")
+        held = [opened.connect(), opened.connect()]
+        opened.serve("L1")
+        opened.serve("L1 R1")
+        assert opened.weights() == {"L1": 1, "R1": 1}
+        assert set(opened.dial(2)) == {"L1", "R1"}
+        opened.look_after()
+        assert opened.weights() == {"L1": 1, "R1": 1}
+        for each in held:
+            each.talk()
+
+
+def test_what_a_former_process_left_draining(network: Network) -> None:
+    with plane(network, Family.IPV4) as opened:
+        opened.serve("L1 L2 R1")
+        held = [opened.connect() for _ in range(3)]
+        opened.serve("L1")
+        assert opened.weights() == {"L1": 1, "L2": 0, "R1": 0}
+        again = Plane(network, Family.IPV4, opened.settings)
+        again.serve("L1 L2")
+        assert again.weights() == {"L1": 1, "L2": 1, "R1": 0}
+        assert set(again.dial(4)) == {"L1", "L2"}
+        for each in held:
+            each.talk()
+        again.close()
