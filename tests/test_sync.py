@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from fakes.dataplane import FakeDataplane
+from kubeproxy.happenings import Happening, LoopStarted, SyncBegan, SyncEnded, SyncWanted
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
@@ -24,10 +25,11 @@ class Rig:
         self.cluster = cluster_of(service(), endpoint_slice("L1"))
         self.kernel = FakeDataplane()
         self.node = node(Mode.NFTABLES)
+        self.told: list[Happening] = []
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.kernel),
+            Outlet(self.kernel, tell=self.told.append),
             schedule or Schedule(0.0, 30.0, 3600.0),
             lambda: Setting(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
         )
@@ -166,3 +168,18 @@ async def test_full_syncs_come_by_themselves() -> None:
     assert all(update.full for update in rig.kernel.updates)
     running.cancel()
     assert await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_what_happens_is_told() -> None:
+    rig = Rig()
+    rig.change("L1 R1")
+    assert rig.told == []  # nothing is wanted before the cluster is known
+    rig.sync.open()
+    running = asyncio.create_task(rig.sync.run())
+    await until(lambda: len(rig.kernel.updates) == 1)
+    rig.sync.lose()
+    await until(lambda: len(rig.kernel.updates) == 2)
+    running.cancel()
+    kinds = [type(happening) for happening in rig.told]
+    sync = [SyncWanted, SyncBegan, SyncEnded]
+    assert kinds == [SyncWanted, LoopStarted, *sync[1:], *sync]

@@ -114,9 +114,7 @@ class FamilySync:
     def request(self) -> None:
         """Something changed: a sync is wanted."""
         self.progress = request(self.progress)
-        if self._is_open:
-            self._tell(SyncWanted(self.family, len(self._touched)))
-        self._wake.set()
+        self._want()
 
     def lose(self) -> None:
         """Somebody changed the kernel under us: read it again, at once."""
@@ -124,6 +122,11 @@ class FamilySync:
             family = self.family.value
             klog.info("The kernel's rules were changed by others, repairing", ipFamily=family)
         self.progress = lose(self.progress)
+        self._want()
+
+    def _want(self) -> None:
+        if self._is_open:
+            self._tell(SyncWanted(self.family, len(self._touched)))
         self._wake.set()
 
     async def run(self) -> None:

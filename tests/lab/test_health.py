@@ -26,16 +26,18 @@ NOBODY: Reply = (0, {})
 
 
 def ask(lab: Lab, address: str, port: int, path: str = "/healthz", source: str = "X") -> Reply:
-    """Status and body that a client gets; NOBODY when it is refused."""
+    """Status and body that a client gets; NOBODY when it is refused or dropped."""
     with lab.network.namespaces[source].entered():
         try:
             client = socket.create_connection((address, port), timeout=10)
-        except ConnectionRefusedError:
+        except ConnectionError:
             return NOBODY
-    with client:
+    with client, contextlib.suppress(ConnectionError):
         client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         head, _, body = read_all(client).partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)
+        if head:
+            return int(head.split()[1]), json.loads(body)
+    return NOBODY
 
 
 def read_all(client: socket.socket) -> bytes:

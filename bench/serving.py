@@ -1,0 +1,132 @@
+"""Syncs beside a rude crowd: one endpoint changed, event to kernel, with and without clients.
+
+500 probes at once every second, 100 slow readers of a large page, 200 connections that say
+nothing, 50 that say garbage. Quiet and loud rounds take turns, so that a busy machine spoils both.
+Runs in a network namespace of its own: `unshare --user --map-root-user --net python -m
+bench.serving 1000 10`.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bench.clusters import Size, endpoint_slice
+from bench.nftables import THIS_NODE, compiled
+from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.happenings import LoopStarted
+from kubeproxy.health.server import Health
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.objects.decode import decode
+from kubeproxy.objects.meta import Kind
+from kubeproxy.serving.answer import Answer, by_path
+from kubeproxy.serving.listening import allow_many, listen
+from kubeproxy.serving.room import Room
+from kubeproxy.serving.server import Port
+from kubeproxy.table.diff import NO_CHANGES
+
+ROUNDS, SYNCS, PAUSE = 6, 100, 0.02
+PROBES, SLOW, SILENT, RUDE = 500, 100, 200, 50
+LARGE = Answer(body=bytes(4 << 20))
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+async def main(size: Size) -> None:
+    allow_many()
+    cluster, builder, vantage = compiled(size)
+    dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+    await dataplane.apply(Update(builder.table, THIS_NODE, NO_CHANGES, full=True))
+    health = Health(60.0, lambda: True)
+    health.hear(LoopStarted(Family.IPV4))
+    version = 0
+
+    async def sync() -> float:
+        nonlocal version
+        version += 1
+        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+        begun = time.perf_counter()
+        await asyncio.sleep(0)  # the event comes when the loop has a moment for it
+        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
+        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
+        await dataplane.apply(Update(builder.table, THIS_NODE, difference, full=False))
+        return (time.perf_counter() - begun) * 1000
+
+    async with asyncio.TaskGroup() as tasks:
+        listening = listen("127.0.0.1", 0)
+        number = listening.getsockname()[1]
+        page = by_path({"/large": lambda _: LARGE, "/healthz": health.page})
+        room = Room()
+        port = Port((listening,), page, room, tasks)
+        times: dict[bool, list[float]] = {False: [], True: []}
+        for turn in range(2 * ROUNDS):
+            loud = turn % 2 == 1
+            with crowd(number) if loud else contextlib.nullcontext():
+                while loud and room.connections < SLOW + SILENT:  # noqa: ASYNC110  # it gathers
+                    await asyncio.sleep(0.05)
+                for _ in range(SYNCS):
+                    times[loud].append(await sync())
+                    await asyncio.sleep(PAUSE)
+        port.close()
+    report(size, times, health.answered["/healthz", 200])
+
+
+def report(size: Size, times: dict[bool, list[float]], answered: int) -> None:
+    quiet, loud = (statistics.quantiles(times[which], n=100) for which in (False, True))
+    print(
+        f"{size}: one endpoint changed, event to kernel, quiet / with a crowd ({answered} probes "
+        f"answered): p50 {quiet[49]:.2f} / {loud[49]:.2f} ms (x {loud[49] / quiet[49]:.2f}), "
+        f"p99 {quiet[98]:.2f} / {loud[98]:.2f} ms (x {loud[98] / quiet[98]:.2f})"
+    )
+
+
+@contextlib.contextmanager
+def crowd(number: int) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-m", "bench.serving", "crowd", str(number)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def pester(number: int) -> None:
+    """The crowd: a process of its own."""
+    allow_many()
+    address = ("127.0.0.1", number)
+    held = [socket.create_connection(address) for _ in range(SLOW + SILENT)]
+    for each in held[:SLOW]:
+        each.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        each.setblocking(False)
+    while True:
+        begun = time.monotonic()
+        for each in held[:SLOW]:
+            with contextlib.suppress(OSError):
+                each.recv(512)
+        for _ in range(RUDE):
+            with contextlib.suppress(OSError), socket.create_connection(address) as rude:
+                rude.sendall(os.urandom(2000) + b"\n\n")
+        await asyncio.gather(*(probe(address) for _ in range(PROBES)))
+        await asyncio.sleep(max(0.0, begun + 1 - time.monotonic()))
+
+
+async def probe(address: tuple[str, int]) -> None:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(PROBE)
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "crowd":
+        asyncio.run(pester(int(sys.argv[2])))
+    else:
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        asyncio.run(main(Size(*map(int, sys.argv[1:3]))))
