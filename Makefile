@@ -35,18 +35,35 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 
 .PHONY: packages
 packages:
-	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux
+	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
+		user-mode-linux ipvsadm kmod
 
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
+UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest
 AGAIN := --last-failed --last-failed-no-failures none
 
 .PHONY: lab
-lab: venv packages  ## real packets in a real kernel, in namespaces of their own
+lab: venv packages  ## real packets in real kernels, in namespaces of their own
 	@# Each mode removes the rules of the others, so they do not share a run. Silence means
 	@# "dropped", and a busy machine is silent too: what fails beside others is tried once more
 	@# by itself. What fails twice, fails.
-	$(LAB) -n 2 --ignore-glob '*/test_iptables_*' tests/lab || $(LAB) $(AGAIN) tests/lab
+	$(LAB) -n 2 $(NATIVE) tests/lab || $(LAB) $(AGAIN) $(NATIVE) tests/lab
 	$(LAB) -n 2 tests/lab/test_iptables_*.py || $(LAB) $(AGAIN) tests/lab/test_iptables_*.py
+	@$(MAKE) --no-print-directory -j 2 --output-sync $(UML_LEGS)
+
+NATIVE := --ignore-glob '*/test_iptables_*' --ignore-glob '*/test_ipvs_*' --ignore-glob '*/test_uml_*'
+LONG_UML_LEGS := test_ipvs_scenarios test_ipvs_daemon test_uml_iptables
+SHORT_UML_LEGS := $(filter-out $(LONG_UML_LEGS),$(notdir $(basename $(wildcard tests/lab/test_ipvs_*.py))))
+UML_LEGS := $(LONG_UML_LEGS:%=uml-%) uml-rest
+
+# The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor:
+# two run side by side, and try what this kernel alone can show.
+.PHONY: $(UML_LEGS)
+uml-rest: FILES := $(SHORT_UML_LEGS:%=tests/lab/%.py)
+$(UML_LEGS): uml-%: venv
+	@echo "in the test kernel: $*"
+	@$(UML) -q -o cache_dir=.pytest_cache/$@ $(or $(FILES),tests/lab/$*.py) \
+		|| $(UML) -q -o cache_dir=.pytest_cache/$@ $(AGAIN) $(or $(FILES),tests/lab/$*.py)
 
 .PHONY: lint
 lint: venv  ## ruff, mypy --strict, import contracts, spelling
@@ -69,9 +86,14 @@ fix: venv  ## format, and repair what ruff can
 golden: venv  ## rewrite the expected parts of tests/cases; review the diff as code
 	$(BIN)/python -m pytest -p no:randomly tests/test_cases.py --golden
 
+BENCH_OPTIONS := $(if $(PEER),--peer $(PEER)) $(if $(RUNS),--runs $(RUNS)) \
+	$(if $(QUICK),--quick) $(if $(MODES),--modes $(MODES)) \
+	$(if $(filter undefined,$(origin SIZES)),,--sizes=$(SIZES)) \
+	$(if $(filter undefined,$(origin SERVICES)),,--services=$(SERVICES))
+
 .PHONY: bench
-bench: venv  ## figures: objects to table, one change, start
-	$(BIN)/python -m bench
+bench: venv packages  ## figures; PEER=/path/to/kube-proxy SIZES=8000x30 SERVICES= RUNS=1 QUICK=1
+	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH_OPTIONS)
 
 .PHONY: stress
 stress: venv  ## the quick tests 50 times in random order

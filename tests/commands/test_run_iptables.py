@@ -39,6 +39,18 @@ def test_a_family_without_programs_is_not_served(
     assert '"The IP family is not served" err="ip6tables is not installed"' in said
 
 
+def test_without_any_family_the_reason_is_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(programs: Xtables) -> None:
+        raise XtablesFailed(f"{programs.family.value}: CAP_NET_ADMIN is missing")
+
+    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(Xtables, "check", check)
+    with pytest.raises(XtablesFailed, match="IPv4: CAP_NET_ADMIN is missing"):
+        setup_of(f"--manifests={tmp_path}")
+
+
 @pytest.mark.usefixtures("_ipv4_only")
 def test_a_dry_run_needs_no_programs(tmp_path: Path) -> None:
     assert setup_of(f"--manifests={tmp_path}", "--dry-run").families == tuple(Family)

@@ -146,9 +146,14 @@ class FakeSets:
         self.broken = ""
         self.restored: list[str] = []
         self.checked = 0
+        self.can_match = True
 
     def check(self) -> None:
         self.checked += 1
+
+    def check_matches(self) -> None:
+        if not self.can_match:
+            raise IpsetFailed("CAP_NET_RAW is missing")
 
     def restore(self, text: str) -> None:
         self.restored.append(text)

@@ -70,6 +70,9 @@ class FakeNftables(Nfnetlink):
             raise Refused("commit", *errors)
         self.commits.append(list(messages))
 
+    def rehearse(self, messages: Sequence[bytes]) -> None:
+        """Whether they would be refused, nobody asks of this kernel."""
+
     def get(self, message_type: int, family: int, payload: bytes = b"") -> Message:
         assert message_type == NFT_MSG_GETTABLE
         return _answer(message_type, family, self._table(family, payload).declared)

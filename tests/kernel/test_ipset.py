@@ -85,3 +85,12 @@ def test_the_text_goes_in(programs: Path, tmp_path: Path) -> None:
     ipset.restore(TEXT)
     arguments, text = (tmp_path / "arguments").read_text(), (tmp_path / "text").read_text()
     assert (arguments, text) == ("restore -exist\n", TEXT)
+
+
+def test_the_capability_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("socket.socket", refuse)
+    with pytest.raises(IpsetFailed, match="needs CAP_NET_RAW"):
+        ipset.check_matches()

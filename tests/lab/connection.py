@@ -18,7 +18,11 @@ class Connection:
         self._socket = opened
         self._words = itertools.count()
         self.sent_from = Peer(*opened.getsockname()[:2])
-        line = self._receive(b"\n")
+        try:
+            line = self._receive(b"\n")
+        except BaseException:
+            opened.close()
+            raise
         self.answer: Outcome = read_answer(line, self.sent_from)
 
     def talk(self) -> None:

@@ -36,7 +36,7 @@ class Farm:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "lab.responder"),
-                json.dumps([("farm", str(self._namespace.path), [PORT])]),
+                json.dumps([("farm", str(self._namespace.path), [PORT], [])]),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

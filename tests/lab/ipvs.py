@@ -62,7 +62,8 @@ def reals(
 
 
 def addresses(node: Namespace, family: Family = Family.IPV4) -> list[str]:
-    """The addresses of the dummy device."""
+    """The addresses of the dummy device, if there is one."""
     flag = "-4" if family is Family.IPV4 else "-6"
-    text = node.run(["ip", flag, "-brief", "address", "show", "dev", DEVICE])
-    return [each.partition("/")[0] for line in text.splitlines() for each in line.split()[2:]]
+    lines = node.run(["ip", flag, "-brief", "address"]).splitlines()
+    found = (line.split()[2:] for line in lines if line.startswith(f"{DEVICE} "))
+    return [each.partition("/")[0] for line in found for each in line]

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -21,8 +21,8 @@ from world import NODE_NAME
 
 Documents = Iterable[Mapping[str, object]]
 
-START_SECONDS = 30.0
-SYNC_SECONDS = 10.0
+START_SECONDS = 120.0
+SYNC_SECONDS = 60.0
 _LAUNCH = """
 import signal, sys
 from lab.namespaces import die_with_parent
@@ -58,11 +58,13 @@ class DaemonProcess:
     """The daemon as operators run it, on a directory of manifests.
 
     How we know that it is done: every put changes the port of a Service that nobody uses, so
-    that both families have something to program, and the log tells when they did.
+    that both families have something to program, and the log tells when they did. `through` is
+    a command that starts the daemon, in surroundings of its making.
     """
 
-    def __init__(self, node: Namespace, directory: Path) -> None:
+    def __init__(self, node: Namespace, directory: Path, through: Sequence[str] = ()) -> None:
         self._node = node
+        self._through = through
         self._manifests = directory / "manifests"
         self._manifests.mkdir()
         self._log = directory / "daemon.log"
@@ -76,6 +78,7 @@ class DaemonProcess:
         self._write(documents)
         before = self._log.stat().st_size
         command = [
+            *self._through,
             *(sys.executable, "-c", _LAUNCH),
             *flags,
             f"--manifests={self._manifests}",
@@ -102,12 +105,22 @@ class DaemonProcess:
             return
         process.send_signal(number)
         try:
-            code = process.wait(10)
+            code = process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
         expected = -number if number is signal.SIGKILL else 128 + number
         assert code == expected, f"the daemon ended with {code}:\n{self.said()}"
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, the process does nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def said(self) -> str:
         """The end of the log."""
@@ -153,9 +166,8 @@ def _synced_families(line: str) -> set[Family]:
     pairs = dict(pair.split("=", 1) for pair in match["pairs"].split())
     assert pairs["failed"] == "0", f"not everything could be programmed: {line}"
     with contextlib.suppress(KeyError):
-        if pairs["full"] == "true" or any(
-            pairs[word] != "0" for word in ("added", "changed", "removed")
-        ):
+        # Not any full sync: one that was due anyway may have begun before the change.
+        if any(pairs[word] != "0" for word in ("added", "changed", "removed")):
             return {Family(pairs["ipFamily"].strip('"'))}
     return set()
 

@@ -14,11 +14,9 @@ from pathlib import Path
 
 from kubeproxy.inet import Protocol
 from lab.namespaces import entered
-from lab.plan import PROTOCOLS
 
 _PKTINFO = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)
 _FREEBIND = ((socket.IPPROTO_IP, 15), (socket.IPPROTO_IPV6, 78))  # IP_FREEBIND, IPV6_FREEBIND
-_STREAMS = [protocol for protocol in PROTOCOLS if protocol is not Protocol.UDP]
 _ANSWERED_FROM = 16  # bytes of in6_pktinfo that are the address
 _MAPPED = "::ffff:"
 
@@ -41,9 +39,12 @@ class Answering:
         self._reactions: dict[int, Callable[[], None]] = {}
 
     def add(self, who: str, port: int) -> None:
-        """Answer on a port of the namespace in which this thread is, for both families."""
-        for protocol in _STREAMS:
-            self._listen(who, port, protocol)
+        """Answer TCP and UDP on a port of the namespace in which this thread is."""
+        listener = socket.create_server(
+            ("::", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True
+        )
+        listener.setblocking(False)
+        self._watch(listener, lambda: self._accept(who, listener))
         datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
@@ -53,11 +54,11 @@ class Answering:
         datagrams.setblocking(False)
         self._watch(datagrams, lambda: _reply(who, datagrams, port))
 
-    def _listen(self, who: str, port: int, protocol: Protocol) -> None:
-        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind(("::", port))
+    def add_sctp(self, who: str, address: str, port: int) -> None:
+        """Answer SCTP at one address: with several, an association would use all of them."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM, Protocol.SCTP)
+        listener.bind((address, port))
         listener.listen(1024)
         listener.setblocking(False)
         self._watch(listener, lambda: self._accept(who, listener))
@@ -114,12 +115,14 @@ def _reply(who: str, datagrams: socket.socket, port: int) -> None:
 
 
 def main(configuration: str) -> None:
-    """Answer as the configuration says: a list of (who, namespace's path, ports)."""
+    """Answer as the configuration says: (who, namespace's path, ports, addresses for SCTP)."""
     answering = Answering()
-    for who, path, ports in json.loads(configuration):
+    for who, path, ports, addresses in json.loads(configuration):
         with entered(Path(path)):
             for port in ports:
                 answering.add(who, port)
+                for address in addresses:
+                    answering.add_sctp(who, address, port)
     print("ready", flush=True)  # noqa: T201  # what the starter waits for
     answering.serve(sys.stdin.fileno())
 

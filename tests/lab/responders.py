@@ -8,8 +8,18 @@ from pathlib import Path
 
 import msgspec
 
+from kubeproxy.inet import Family
 from lab.network import Network
-from lab.plan import ENDPOINT_PORTS, HOST_PORTS, HOSTS, KESTREL, NODE_NAME_OF, WORLD_PORTS
+from lab.plan import (
+    ENDPOINT_PORTS,
+    HAS_SCTP,
+    HOST_PORTS,
+    HOSTS,
+    KESTREL,
+    NODE_NAME_OF,
+    WORLD_PORTS,
+)
+from world import NODE_ADDRESSES
 
 TESTS = Path(__file__).parents[1]
 
@@ -20,14 +30,17 @@ class Post(msgspec.Struct, frozen=True):
     who: str
     namespace: str
     ports: tuple[int, ...]
+    addresses: tuple[str, ...] = ()
+    """Where SCTP is answered."""
 
 
 def posts() -> list[Post]:
     """Everybody who answers: endpoints, the host's own processes, and the world."""
     pods = [HOSTS[name] for name in NODE_NAME_OF if HOSTS[name].namespace != KESTREL]
+    own = tuple(address for family in Family for address in NODE_ADDRESSES[family])
     return [
-        *(Post(pod.name, pod.namespace, ENDPOINT_PORTS) for pod in pods),
-        Post("H", KESTREL, (*ENDPOINT_PORTS, *HOST_PORTS)),
+        *(Post(p.name, p.namespace, ENDPOINT_PORTS, (p.ipv4, p.ipv6)) for p in pods),
+        Post("H", KESTREL, (*ENDPOINT_PORTS, *HOST_PORTS), own),
         Post("W", HOSTS["W"].namespace, WORLD_PORTS),
     ]
 
@@ -37,7 +50,12 @@ class Responders:
 
     def __init__(self, network: Network) -> None:
         configuration = [
-            (post.who, str(network.namespaces[post.namespace].path), post.ports)
+            (
+                post.who,
+                str(network.namespaces[post.namespace].path),
+                post.ports,
+                post.addresses if HAS_SCTP else (),
+            )
             for post in posts()
         ]
         self._process = subprocess.Popen(

@@ -12,8 +12,8 @@ from lab.generate import Cluster, Generator
 from lab.pairs import Pair, all_pairs
 from lab.stage import Lab
 
-SEEDS = range(8)
-CHANGES = 15
+SEEDS = range(6)
+CHANGES = 10
 PACKETS = 40
 NEW_CONNECTIONS = 3
 

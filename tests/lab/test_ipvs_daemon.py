@@ -52,9 +52,6 @@ def sysctl(lab: Lab, name: str) -> str:
 
 
 def test_settings_reach_the_kernel_and_what_is_excluded_stays(lab: Lab) -> None:
-    lab.stop()
-    add_server(lab, EXCLUDED)
-    add_server(lab, FOREIGN)
     lab.run(
         "--ipvs-scheduler=mh",
         "--ipvs-exclude-cidrs=172.31.0.0/16",
@@ -63,6 +60,9 @@ def test_settings_reach_the_kernel_and_what_is_excluded_stays(lab: Lab) -> None:
         "--ipvs-udp-timeout=70s",
         documents=deploy("cart", everywhere(21), "L1 R1", PORTS),
     )
+    add_server(lab, EXCLUDED)
+    add_server(lab, FOREIGN)
+    lab.restart()
     found = servers(lab.network.node)
     assert f"-t {EXCLUDED} -s wlc" in found
     assert not any(FOREIGN in each for each in found)
@@ -113,7 +113,9 @@ def test_which_addresses_are_bound_and_which_servers_there_are(lab: Lab, family:
     ],
     ids=["servers", "addresses", "device", "rules", "sets"],
 )
-def test_what_others_destroy_is_repaired(lab: Lab, destruction: str) -> None:
+def test_what_others_destroy_is_repaired(
+    lab: Lab, daemon: DaemonProcess, destruction: str
+) -> None:
     lab.run("--ipvs-sync-period=2s", documents=deploy("cart", everywhere(21), "L1 R1", PORTS))
     node = lab.network.node
     show = ["sh", "-c", "ipvsadm -Sn; ipset save; iptables-save; ip6tables-save"]
@@ -124,8 +126,9 @@ def test_what_others_destroy_is_repaired(lab: Lab, destruction: str) -> None:
         return {line.partition("initval")[0] for line in lines}
 
     before = state()
-    node.run(["sh", "-c", destruction])
-    assert state() != before
+    with daemon.paused():
+        node.run(["sh", "-c", destruction])
+        assert state() != before
     eventually(lambda: state() == before, lambda: state() ^ before)
 
 

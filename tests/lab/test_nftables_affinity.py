@@ -70,7 +70,7 @@ def answered(number: int, family: Family) -> str:
     return f"{crop(number, family).address} {PORT}"
 
 
-def test_a_client_keeps_its_endpoint_over_200_connections(
+def test_a_client_keeps_its_endpoint_over_40_connections(
     kestrel: Plane, salvo: Salvo, family: Family
 ) -> None:
     """To the cluster IP and to the load balancer's, in turn; and other clients get others."""
@@ -78,7 +78,7 @@ def test_a_client_keeps_its_endpoint_over_200_connections(
     first = chosen(salvo, cluster_ip(1, family))
     assert len(first) == CLIENTS
     assert len(set(first.values())) == 7
-    for _ in range(100):
+    for _ in range(20):
         assert chosen(salvo, vip(1, family)) == first
         assert chosen(salvo, cluster_ip(1, family)) == first
 

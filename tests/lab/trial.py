@@ -46,8 +46,7 @@ class Trial:
     def probe(self) -> Probe:
         """The packet to send."""
         packet = self.pair.packet
-        drops = self.verdict.action is Action.DROP or self._is_lost_in_the_world
-        waits_in_vain = drops or bool(self._mute)
+        waits_in_vain = self.verdict.action is Action.DROP or bool(self._mute)
         sctp = packet.protocol is Protocol.SCTP
         in_vain = SCTP_DROP_PATIENCE if sctp else DROP_PATIENCE
         return Probe(
@@ -58,16 +57,6 @@ class Trial:
             protocol=packet.protocol,
             patience=in_vain if waits_in_vain else PATIENCE,
         )
-
-    @property
-    def _is_lost_in_the_world(self) -> bool:
-        """Whether it passes to where nobody can answer.
-
-        W has no address for each that it answers for, and SCTP speaks from such only.
-        """
-        packet = self.pair.packet
-        passes = self.verdict.action is Action.PASS and not self._node.is_own(packet.destination)
-        return passes and packet.protocol is Protocol.SCTP
 
     def feed(self, outcome: Outcome) -> None:
         """Take in what became of one more packet."""
@@ -149,19 +138,29 @@ class Trial:
         """
         packet = self.pair.packet
         own = self._node.is_own(packet.destination)
-        if self._is_lost_in_the_world:
-            return outcome.fate is Fate.SILENT
         if packet.protocol is None:
             return outcome.fate is Fate.ANSWERED
-        if packet.port not in (HOST_PORTS if own else WORLD_PORTS):
+        world = () if packet.protocol is Protocol.SCTP else WORLD_PORTS
+        if packet.port not in (HOST_PORTS if own else world):
             refused = Fate.UNREACHABLE if packet.protocol is Protocol.UDP else Fate.REFUSED
             return outcome.fate is refused
         return (
             outcome.fate is Fate.ANSWERED
             and outcome.who == ("H" if own else "W")
             and outcome.at == Peer(packet.destination, packet.port)
-            and outcome.saw == outcome.sent_from
+            and self._is_as_sent(outcome)
         )
+
+    def _is_as_sent(self, outcome: Outcome) -> bool:
+        """Whether the source is the sender's.
+
+        ipvs mode masquerades the host's own packets to every local address by the port's number:
+        only the port shows it, and `decide` does not speak of packets that pass.
+        """
+        saw, sent_from = outcome.saw, outcome.sent_from
+        if self._mode is Mode.IPVS and saw is not None:
+            return saw.address == sent_from.address
+        return saw == sent_from
 
 
 def named(at: Peer) -> str:

@@ -11,6 +11,7 @@ from kubeproxy.table.entries import FrontendKind, ServicePortName
 from kubeproxy.table.node import Detector, Mode, Node, PodCIDR, PodInterface
 from kubeproxy.table.route import Source, Why
 from world import (
+    EXTERNAL_IP,
     NODE_PORT,
     VIP,
     Document,
@@ -368,7 +369,10 @@ def test_other_modes_have_no_quirks(mode: Mode) -> None:
         pytest.param(NFT, RANGES, "127.0.0.1 VIP:80", "drop", id="nft-own-address-not-in-range"),
         pytest.param(IPT, RANGES, "127.0.0.1 VIP:80", "drop", id="ipt-own-address-not-in-range"),
         pytest.param(IPVS, RANGES, "127.0.0.1 VIP:80", "L1", id="ipvs-trusts-the-node"),
-        pytest.param(IPVS, NARROW, "H VIP:80", "drop", id="ipvs-but-only-if-it-is-in-a-range"),
+        pytest.param(IPVS, NARROW, "H VIP:80", "L1 masq", id="ipvs-whatever-the-ranges-say"),
+        pytest.param(IPVS, NARROW, "CIP VIP:80", "L1 masq", id="ipvs-with-any-address-it-has"),
+        pytest.param(IPVS, NARROW, "VIP VIP:80", "drop", id="ipvs-but-not-as-the-service-itself"),
+        pytest.param(IPVS, RANGES, "VIP VIP:80", "L1 masq", id="ipvs-unless-the-node-is-in-range"),
         pytest.param(NFT, OTHER_FAMILY, "X VIP:80", "drop", id="no-range-of-the-family"),
         pytest.param(NFT, NARROW, "Y EXT:80", "L1 masq", id="external-ips-are-open"),
         pytest.param(NFT, NARROW, "Y CIP:80", "L1 masq", id="cluster-ips-are-open"),
@@ -376,6 +380,17 @@ def test_other_modes_have_no_quirks(mode: Mode) -> None:
 )
 def test_source_ranges(mode: Mode, svc: Document, sent: str, expected: str) -> None:
     assert expected == shorthand(decided(sent, everywhere(svc), "L1", mode))
+
+
+def test_an_external_ip_of_another_interface_is_not_bound_by_ipvs() -> None:
+    here = changed(IPVS, addresses=("198.51.100.10", EXTERNAL_IP))
+    table = table_of(everywhere(), endpoint_slice("L1"))
+    verdicts = [decide(packet(f"X {where}:81"), table, here, IPVS) for where in ("EXT", "VIP")]
+    assert [shorthand(verdict) for verdict in verdicts] == ["pass", "reject"]
+
+
+def test_an_ipvs_node_is_refused_before_its_source_is_looked_at() -> None:
+    assert shorthand(decided("VIP VIP:80", everywhere(NARROW), "", IPVS)) == "reject"
 
 
 @pytest.mark.parametrize("mode", ALL)

@@ -369,6 +369,24 @@ def test_note_on_ipvs_sending_outside_clients_to_other_nodes() -> None:
     assert told("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes == (FAIL,)
 
 
+@pytest.mark.parametrize(
+    ("sent", "mode", "noted"),
+    [
+        pytest.param("H VIP:80", IPVS, True, id="the-node"),
+        pytest.param("H NP", IPVS, False, id="not-for-its-node-ports"),
+        pytest.param("X VIP:80", IPVS, False, id="not-for-others"),
+        pytest.param("H VIP:80", NFT, False, id="not-in-other-modes"),
+        pytest.param("H 10.112.0.77:80", IPVS, False, id="not-for-addresses-of-nobody"),
+    ],
+)
+def test_note_on_the_source_that_an_ipvs_node_takes(sent: str, mode: Mode, noted: bool) -> None:
+    expected = (
+        "a program of this node that chooses no source address sends from 203.0.113.7, which in "
+        "ipvs mode is the node's own: explain that source for such programs"
+    )
+    assert noted == (expected in told(sent, everywhere(), mode=mode).notes)
+
+
 def test_note_on_a_hairpin_that_hangs() -> None:
     # R1 is the client, but its slice says that it runs on another node.
     said = told("R1 CIP:80", service(), "R1", changed(detector=PodCIDR(prefix("10.64.0.0/14"))))

@@ -167,7 +167,9 @@ CASES: list[tuple[str, tuple[Mode, ...], Document, str, str, str]] = [
     ("43", ALL, everywhere(RANGES), "L1", "H VIP:80", "L1 masq"),
     ("44", ALL, everywhere(RANGES), "L1", "VIP VIP:80", "L1 masq"),
     ("45", ALL, everywhere(RANGES), "L1", "Y NP", "L1 masq"),
-    ("46", ALL, everywhere(NARROW), "L1", "H VIP:80", "drop"),
+    ("46", BOTH, everywhere(NARROW), "L1", "H VIP:80", "drop"),
+    # An ipvs node uses the VIP as its own address unless a program chooses another one.
+    ("46", (IPVS,), everywhere(NARROW), "L1", "H VIP:80", "L1 masq"),
     ("46", ALL, everywhere(NARROW), "L1", "VIP VIP:80", "drop"),
     (
         "47",

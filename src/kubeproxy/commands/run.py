@@ -145,20 +145,27 @@ def _nftables(family: Family, config: KubeProxyConfiguration, guard: Guard) -> D
 
 
 def _families(mode: Mode, *, dry_run: bool) -> tuple[Family, ...]:
-    """The families that this machine speaks, and for which it has what the mode needs."""
+    """The families that this machine speaks, and for which it has what the mode needs.
+
+    Where it has that for none, the error says why.
+    """
     families = supported_families()
     if mode is Mode.NFTABLES or dry_run:
         return families
     from kubeproxy.kernel.xtables import Xtables  # noqa: PLC0415  # of two modes only
 
     usable = []
+    failures = []
     for family in families:
         try:
             Xtables(family).check()
         except KernelError as error:
             klog.error("The IP family is not served", err=error, ipFamily=family.value)
+            failures.append(error)
         else:
             usable.append(family)
+    if not usable:
+        raise failures[0]
     return tuple(usable)
 
 

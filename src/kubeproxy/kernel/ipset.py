@@ -1,6 +1,7 @@
 """The `ipset` program: the kernel's sets as text, all of them at a time."""
 
 import re
+import socket
 from typing import Final
 
 from kubeproxy.errors import KernelError
@@ -31,6 +32,17 @@ def check() -> None:
         raise IpsetFailed(f"ipset --version names no version: {said.strip()}")
     if (int(version[1]), int(version[2])) < _OLDEST:
         raise IpsetFailed(f"ipset is {version[0]}: install 6.0 or newer")
+
+
+def check_matches() -> None:
+    """Raise `IpsetFailed` unless rules can look into sets: for these, iptables opens a raw socket."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
+    except PermissionError as error:
+        raise IpsetFailed(
+            "iptables cannot write rules that look into sets: the process needs CAP_NET_RAW"
+            " beside CAP_NET_ADMIN"
+        ) from error
 
 
 def restore(text: str) -> None:

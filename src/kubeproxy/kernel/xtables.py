@@ -28,10 +28,12 @@ _MOST_LINES = 5
 _TURN = threading.Lock()
 
 _IS_NOT_THERE = 1
-_LOCK_IS_HELD = 4
+_NO_LOCK_OR_REFUSED = 4
 _WHAT_TO_DO = {
-    3: "the program and the kernel do not fit, or CAP_NET_ADMIN is missing",
-    _LOCK_IS_HELD: "another program holds the lock of iptables",
+    3: "the program and the kernel do not fit, or CAP_NET_ADMIN or, for iptables-legacy,"
+    " CAP_NET_RAW is missing",
+    _NO_LOCK_OR_REFUSED: "another program holds the lock of iptables, or the kernel refuses it:"
+    " without CAP_NET_ADMIN it does",
 }
 
 

@@ -243,8 +243,14 @@ def _unallocated(q: _Question) -> Verdict | None:
 
 
 def _bound_address(q: _Question) -> Verdict | None:
-    """ipvs binds every service address to this node and refuses what no server is for."""
-    if not q.table.is_service_ip(q.packet.destination):
+    """ipvs binds the addresses of services to this node and refuses what no server is for.
+
+    An external address that another interface has is the node's own already, and left alone.
+    """
+    address = q.packet.destination
+    if not q.table.is_service_ip(address):
+        return None
+    if address in q.node.addresses and not q.table.is_cluster_ip(address):
         return None
     return q.answer(Action.REJECT, Reason.UNDEFINED_PORT)
 

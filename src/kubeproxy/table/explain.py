@@ -115,7 +115,11 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
         source_address=_source_address(verdict),
         affinity=_affinity(verdict),
         replies=_replies(verdict),
-        notes=(*context.notes, *_warnings(verdict, packet, context.node)),
+        notes=(
+            *context.notes,
+            *_warnings(verdict, packet, context.node),
+            *_own(verdict, packet, context.mode),
+        ),
     )
 
 
@@ -260,6 +264,20 @@ def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
             "them fail"
         )
     return tuple(found)
+
+
+def _own(verdict: Verdict, packet: Packet, mode: Mode) -> tuple[str, ...]:
+    """What the address of a service means for programs of an ipvs node, which has it as well."""
+    frontend = verdict.frontend
+    if mode is not Mode.IPVS or verdict.source is not Source.HOST:
+        return ()
+    if frontend is None or frontend.address in {"", packet.source}:
+        return ()
+    note = (
+        f"a program of this node that chooses no source address sends from {frontend.address}, "
+        "which in ipvs mode is the node's own: explain that source for such programs"
+    )
+    return (note,)
 
 
 def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:

@@ -86,17 +86,15 @@ def service_shares(totals: ByFamily, limits: Limits) -> Shares:
 def service_samples(totals: ByFamily, limits: Limits) -> Iterator[Sample]:
     """Connections of frontends, or of services where there are too many of those."""
     frontends = sum(len(tally.frontends) for _, _, tally in _tallies(totals))
-    match _detail(frontends, limits):
-        case Detail.FRONTEND:
-            for family, name, tally in _tallies(totals):
-                yield from _frontend_samples(family, name, tally)
-        case Detail.SERVICE:
-            sums = _sums(totals)
-            shown = sums.items() if limits.allow(len(sums)) else _most(sums, limits.series)
-            for service, total in shown:
-                yield Sample(label_text(FRONTEND_LABELS[:2], service), total)
-        case Detail.NONE:
-            pass
+    detail = _detail(frontends, limits)
+    if detail is Detail.FRONTEND:
+        for family, name, tally in _tallies(totals):
+            yield from _frontend_samples(family, name, tally)
+    elif detail is Detail.SERVICE:
+        sums = _sums(totals)
+        shown = sums.items() if limits.allow(len(sums)) else _most(sums, limits.series)
+        for service, total in shown:
+            yield Sample(label_text(FRONTEND_LABELS[:2], service), total)
 
 
 def _detail(frontends: int, limits: Limits) -> Detail:

@@ -89,3 +89,11 @@ def test_timeouts_that_cannot_be_set_are_no_reason_to_stop(
 def test_a_scheduler_that_the_kernel_lacks_is_one() -> None:
     with pytest.raises(KernelError, match="no ipvs scheduler nonsense"):
         prepared(Settings(scheduler="nonsense"))
+
+
+def test_rules_that_cannot_look_into_sets_are_the_end() -> None:
+    kernel = FakeKernel()
+    kernel.sets.can_match = False
+    with kernel.installed(), pytest.raises(KernelError, match="CAP_NET_RAW is missing"):
+        prepare(kernel.servers, Settings(), "6.1.0")
+    assert kernel.sysctls == {}

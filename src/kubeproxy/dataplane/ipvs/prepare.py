@@ -27,6 +27,7 @@ def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
     """Raise `KernelError` unless the kernel, of that release, can do what is asked of it."""
     servers.check(settings.scheduler)
     ipset.check()
+    ipset.check_matches()
     for name, value in {**_SYSCTLS, **(_STRICT_ARP if settings.strict_arp else {})}.items():
         _set(name, value)
     _set_reuse_mode(release)
