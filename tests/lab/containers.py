@@ -1,4 +1,4 @@
-"""The containers of deploy/ in the lab: what a kubelet would start on kestrel, with those rights."""
+"""The containers of deploy/ in the lab: what a kubelet would start, with the same rights."""
 
 import json
 import os

@@ -160,6 +160,9 @@ def test_the_trial_in_nftables_mode_removes_what_iptables_mode_left(
     before = old.lab(IPTABLES[backend])
     new = Pod("trial", xtables, tmp_path / "new", mode="nftables")
     after = new.lab(NFTABLES)
+    for pod in (old, new):
+        first = pod.initialise()
+        assert first.returncode == 0, first.stderr
     try:
         before.run(documents=services())
         assert "KUBE-SVC-" in before.rules()

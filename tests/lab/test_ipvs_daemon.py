@@ -95,7 +95,8 @@ def test_which_addresses_are_bound_and_which_servers_there_are(lab: Lab, family:
         node = HOSTS["H"].address(family)
         for address, port in ((own, 80), (vip(21, family), 80), (node, 31080), (own, 31080)):
             found = reals(lab.network.node, address, port)
-            assert found == {HOSTS["L1"].address(family): 1}, (address, port)
+            in_use = [real for real, weight in found.items() if weight]  # others may drain still
+            assert in_use == [HOSTS["L1"].address(family)], (address, port)
         lab.network.node.run(["ip", "address", "add", "192.0.2.99/32", "dev", DEVICE])
     lab.put()
     lab.restart()

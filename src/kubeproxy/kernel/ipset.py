@@ -35,7 +35,7 @@ def check() -> None:
 
 
 def check_matches() -> None:
-    """Raise `IpsetFailed` unless rules can look into sets: for these, iptables opens a raw socket."""
+    """Raise `IpsetFailed` unless rules can look into sets: iptables opens a raw socket for it."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
     except PermissionError as error:
