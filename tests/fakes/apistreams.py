@@ -166,6 +166,8 @@ async def serve_watch(
                 watcher.unsent -= len(piece)
     except TimeoutError:
         piece = Ending.CLEAN
+    except ConnectionResetError:  # the client left
+        return
     if piece is Ending.RESET:
         reset(request.transport)
     else:

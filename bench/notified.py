@@ -1,0 +1,46 @@
+"""How much a transaction writes: the messages with which the kernel tells others of it.
+
+No proxy can be asked for that, and their ways differ (a socket here, a program there). What the
+kernel tells listeners of a transaction is the same for all: each object that came or went, in the
+kernel's own encoding. Listening costs the writer, so nothing is timed meanwhile.
+"""
+
+import errno
+import time
+
+from kubeproxy.kernel.netlink import NETLINK_ADD_MEMBERSHIP, SOL_NETLINK
+from kubeproxy.kernel.nfnetlink import open_netfilter
+from kubeproxy.netlink.message import HEADER, decode
+from kubeproxy.netlink.nfnetlink import NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
+from lab.namespaces import Namespace
+
+
+class Notified:
+    """Listens in a namespace until closed."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        with namespace.entered():
+            self._link = open_netfilter()
+        self._link.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._link.close()
+
+    def take(self, patience: float, quiet: float = 0.2) -> int:
+        """Bytes told until nothing was told for a while; 0 when nothing comes at all."""
+        total, end = 0, time.monotonic() + patience
+        while time.monotonic() < end:
+            try:
+                data = self._link.recv(1 << 16)
+            except BlockingIOError:
+                time.sleep(0.002)
+                continue
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                raise OverflowError("the kernel told more than the buffer holds") from error
+            end = time.monotonic() + quiet
+            told = (each for each in decode(data) if each.type != NFT_MSG_NEWGEN)
+            total += sum(HEADER.size + len(each.payload) for each in told)
+        return total

@@ -1,0 +1,116 @@
+"""docs/performance.md and its picture out of docs/performance.json: `python -m bench.page`.
+
+With a file of results as its argument, that becomes docs/performance.json first. The page says of
+which commit the figures are, and that they are old when the code has changed since: `make check`
+fails until the page of old figures says so, or has new ones.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from bench.figures import METRICS, PATH_METRICS, Metric, Run
+from bench.machine import ROOT, Machine, fingerprint
+from bench.picture import Bar, Panel, picture
+from bench.results import Column, Results, columns, read, sizes
+from bench.tables import markdown, rows
+
+DOCS = ROOT / "docs"
+FIGURES = DOCS / "performance.json"
+PAGE = DOCS / "performance.md"
+PICTURE = DOCS / "performance.svg"
+METHOD = ROOT / "bench/method.md"
+DRAWN = ("cold", "change_p50", "rolling", "resident")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write page and picture."""
+    if arguments:
+        shutil.copyfile(arguments[0], FIGURES)
+    results = read(FIGURES)
+    PAGE.write_text(page(results, fingerprint(ROOT / "src")))
+    PICTURE.write_text(drawn(results))
+
+
+def page(results: Results, code: str) -> str:
+    """The page, for code with this fingerprint."""
+    return "\n".join(_lines(results, code))
+
+
+def drawn(results: Results) -> str:
+    """The picture of the page."""
+    metrics = [metric for key in DRAWN for metric in METRICS if metric.key == key]
+    return picture([_panel(metric, results.runs) for metric in metrics])
+
+
+def _panel(metric: Metric, runs: Sequence[Run]) -> Panel:
+    bars = [
+        Bar(size, column.proxy, column.figures[metric.key])
+        for size in sizes(runs)
+        for column in columns(runs, size)
+        if metric.key in column.figures
+    ]
+    return Panel(metric, tuple(bars))
+
+
+def _lines(results: Results, code: str) -> Iterator[str]:
+    yield "# Performance\n"
+    yield "<!-- Made by `python -m bench.page` out of performance.json: edit neither. -->\n"
+    yield _of_what(results) + "\n"
+    if code != results.code.fingerprint:
+        yield (
+            "> **These figures are older than the code.** `src/` has changed since they were "
+            "taken. `make bench` takes new ones.\n"
+        )
+    yield "![cold start, one change, rolling update and memory](performance.svg)\n"
+    yield "## The whole daemon\n"
+    for size in sizes(results.runs):
+        yield f"### {size} endpoints\n"
+        yield markdown(rows(METRICS, columns(results.runs, size))) + "\n"
+    if results.path:
+        yield "## The data path\n"
+        yield from _data_path(results.path)
+    yield "## The machine\n"
+    yield "\n".join(_machine(results.machine)) + "\n"
+    yield METHOD.read_text().rstrip() + "\n"
+    yield f"These figures were made with `{results.command}`.\n"
+
+
+def _of_what(results: Results) -> str:
+    changed = ", with changes that were not committed" if results.code.is_modified else ""
+    who = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
+    return (
+        f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {who}. A ratio is "
+        "how many times ours the other one needs: above 1 is better for us. Figures are medians "
+        "of the runs named above them; each run stands in [performance.json](performance.json)."
+    )
+
+
+def _data_path(runs: Sequence[Run]) -> Iterator[str]:
+    """One table a figure: ways down, sizes across."""
+    for metric in PATH_METRICS:
+        yield f"### {metric.label[0].upper()}{metric.label[1:]}, in {metric.unit}\n"
+        found = {size: columns(runs, size) for size in sizes(runs)}
+        ways = dict.fromkeys(column.proxy for each in found.values() for column in each)
+        head = ("", *found)
+        body = [(way, *(_cell(way, metric, each) for each in found.values())) for way in ways]
+        yield markdown([head, *body]) + "\n"
+
+
+def _cell(way: str, metric: Metric, found: Sequence[Column]) -> str:
+    values = [column.figures[metric.key] for column in found if column.proxy == way]
+    return f"{values[0]:,.{metric.digits}f}" if values else "-"
+
+
+def _machine(machine: Machine) -> Iterator[str]:
+    limits = "as root of a node has them" if machine.privileged else "limited by net.core.wmem_max"
+    yield f"- {machine.cores} cores of {machine.processor}, {machine.memory_gb:.0f} GB of memory"
+    yield f"- Linux {machine.kernel}, Python {machine.python}, buffers {limits}"
+    yield (
+        f"- load before the first run {machine.load:.1f}; on a machine that has other work, "
+        "compare CPU seconds and ratios rather than times"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

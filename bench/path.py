@@ -1,0 +1,178 @@
+"""What packets pay: new connections and a stream through a service, and without any proxy.
+
+Three namespaces stand in a row: a pod that dials, the node with the proxy, and the machine that
+has all endpoints. Dialled are many services in turn, so that no mode is judged by a lucky place.
+"""
+
+import contextlib
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bench.cluster_server import ClusterServer
+from bench.clusters import (
+    ENDPOINT_PORT,
+    NODE_ADDRESS,
+    SERVICE_PORT,
+    Size,
+    cluster_ip,
+    endpoint_address,
+)
+from bench.figures import quantile
+from bench.load import Connections
+from bench.proxies import Proxy, Running
+from lab.namespaces import Namespace
+
+DIALLED = 100
+CLIENTS = 2
+ENDPOINTS = 2
+PATIENCE = 600.0
+_CLIENT = "10.255.255.2"
+_ENDPOINT_RANGE = "10.128.0.0/10"
+_WORKERS = 2
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """No proxy at all: endpoints are dialled directly."""
+
+    title: str = "no proxy"
+
+
+class Row:
+    """The three namespaces."""
+
+    def __init__(self) -> None:
+        self.client, self.node, self.server = map(Namespace, ("client", "node", "server"))
+        for namespace, lines in (
+            (self.node, _NODE),
+            (self.client, _CLIENT_END),
+            (self.server, _SERVER_END),
+        ):
+            namespace.run(["ip", "-batch", "-"], stdin="\n".join(lines))
+        self.node.sysctl((("ipv4/ip_forward", "1"),))
+
+    def close(self) -> None:
+        for namespace in (self.client, self.node, self.server):
+            namespace.close()
+
+
+_NODE = (
+    "link set lo up",
+    "link add name pod type veth peer name eth0 netns client",
+    "link add name eth0 type veth peer name eth0 netns server",
+    f"address add {NODE_ADDRESS}/32 dev eth0",
+    "link set pod up",
+    "link set eth0 up",
+    f"route add {_CLIENT} dev pod",
+    "route add 192.0.2.2 dev eth0",
+    f"route add {_ENDPOINT_RANGE} via 192.0.2.2 dev eth0",
+    "route add default via 192.0.2.2 dev eth0",
+)
+_CLIENT_END = (
+    "link set lo up",
+    "link set eth0 up",
+    f"address add {_CLIENT}/32 dev eth0",
+    f"route add {NODE_ADDRESS} dev eth0",
+    f"route add default via {NODE_ADDRESS} dev eth0",
+)
+_SERVER_END = (
+    "link set lo up",
+    "link set eth0 up",
+    "address add 192.0.2.2/32 dev eth0",
+    f"route add local {_ENDPOINT_RANGE} dev lo",
+    f"route add {NODE_ADDRESS} dev eth0",
+    f"route add default via {NODE_ADDRESS} dev eth0",
+)
+
+
+def measure(way: Proxy | Limit, services: int, seconds: float, seed: int) -> dict[str, float]:
+    """The figures of one way at one size."""
+    size = Size(services, ENDPOINTS)
+    dice = random.Random(seed)
+    chosen = [dice.randrange(services) for _ in range(DIALLED)]
+    row = Row()
+    try:
+        with _ready(way, row, size, chosen):
+            if isinstance(way, Limit):
+                addresses = [endpoint_address(size.serials(index)[0]) for index in chosen]
+                return _figures(row, ENDPOINT_PORT, addresses, seconds)
+            addresses = [cluster_ip(index) for index in chosen]
+            return _figures(row, SERVICE_PORT, addresses, seconds)
+    finally:
+        row.close()
+
+
+@contextlib.contextmanager
+def _ready(way: Proxy | Limit, row: Row, size: Size, chosen: Sequence[int]) -> Iterator[None]:
+    """The proxy at work, all that will be dialled being served."""
+    if isinstance(way, Limit):
+        yield
+        return
+    with ClusterServer(row.node, size) as server:
+        running = Running(way, row.node, server)
+        try:
+            with _serving(row.server, "accept"):
+                _wait_served(row, running, chosen)
+                running.wait_settled(2.0)
+            # Connections that ended take no room for long.
+            row.node.sysctl((("netfilter/nf_conntrack_tcp_timeout_close", "1"),))
+            yield
+        finally:
+            running.stop()
+
+
+def _wait_served(row: Row, running: Running, chosen: Sequence[int]) -> None:
+    """Wait until a connection to each of the services has been answered."""
+    addresses = [cluster_ip(index) for index in dict.fromkeys(chosen)]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        running.check()
+        (found,) = _dial(row, "connect", ("1", str(SERVICE_PORT), *addresses), 1)
+        if found.count >= len(addresses) and not found.failed:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"services are not served within {PATIENCE:.0f} s")
+
+
+def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> dict[str, float]:
+    asked = (str(seconds), str(port), *addresses)
+    with _serving(row.server, "accept"):
+        (alone,) = _dial(row, "connect", asked, 1)
+        together = _dial(row, "connect", asked, CLIENTS)
+    with _serving(row.server, "stream"):
+        (streamed,) = _dial(row, "receive", asked, 1)
+    return {
+        "rate": sum(each.count / each.seconds for each in together),
+        "failed": alone.failed + sum(each.failed for each in together),
+        "first_p50": quantile(alone.times, 50),
+        "first_p99": quantile(alone.times, 99),
+        "stream": streamed.count / streamed.seconds / 1e6,
+    }
+
+
+def _dial(row: Row, role: str, arguments: Sequence[str], clients: int) -> list[Connections]:
+    command = [sys.executable, "-m", "bench.load", role, *arguments]
+    with row.client.entered():
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(clients)]
+    said = [process.communicate()[0] for process in processes]
+    return [msgspec.json.decode(each, type=Connections) for each in said]
+
+
+@contextlib.contextmanager
+def _serving(namespace: Namespace, role: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.load", role]
+    with namespace.entered():
+        processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(_WORKERS)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

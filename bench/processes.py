@@ -1,0 +1,48 @@
+"""What the kernel knows of a process: CPU, memory. Read from /proc, so it is the same for all."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_UTIME = 11  # the place behind the name in /proc/PID/stat; then stime, cutime, cstime
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """In megabytes: resident now and at most, and what would be freed if it ended."""
+
+    resident: float
+    peak: float
+    proportional: float
+
+
+def parse_cpu(stat: str) -> float:
+    """CPU seconds in /proc/PID/stat: its own, and those of children that it has waited for."""
+    fields = stat.rpartition(")")[2].split()
+    return sum(map(int, fields[_UTIME : _UTIME + 4])) / _TICK
+
+
+def parse_kilobytes(status: str, field: str) -> float:
+    """A field of /proc/PID/status or smaps_rollup, in megabytes."""
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) / 1024
+    raise ValueError(f"the kernel does not tell {field}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """All CPU time that a process and its children have used."""
+    return parse_cpu(Path(f"/proc/{pid}/stat").read_text())
+
+
+def memory(pid: int) -> Memory:
+    """The memory of a process, without its children."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return Memory(
+        parse_kilobytes(status, "VmRSS"),
+        parse_kilobytes(status, "VmHWM"),
+        parse_kilobytes(rollup, "Pss"),
+    )

@@ -1,0 +1,117 @@
+"""The proxies that are measured: commands, one configuration for all of them, and their lives."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from bench.cluster_server import ClusterServer
+from bench.clusters import NODE, POD_RANGE
+from bench.processes import Memory, cpu_seconds, memory
+from lab.namespaces import Namespace
+
+PATIENCE = 60.0
+
+
+class Proxy(msgspec.Struct, frozen=True):
+    """A kube-proxy with upstream's flags, in one of its modes."""
+
+    name: str
+    binary: str
+    mode: str = "nftables"
+
+    @property
+    def title(self) -> str:
+        """How tables and pictures call it."""
+        return f"{self.name} {self.mode}"
+
+
+def configuration(kubeconfig: Path, mode: str) -> dict[str, object]:
+    """The config file: defaults, but that nothing waits, and the API server speaks JSON."""
+    # In a file 0 means the default of a second: the shortest time that can be written is meant.
+    sync = {"minSyncPeriod": "1ns"}
+    return {
+        "kind": "KubeProxyConfiguration",
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "hostnameOverride": NODE,
+        "clusterCIDR": POD_RANGE,
+        "mode": mode,
+        "clientConnection": {
+            "kubeconfig": str(kubeconfig),
+            "contentType": "application/json",
+            "acceptContentTypes": "application/json",
+        },
+        # The limits of conntrack are those of the host, which is not ours.
+        "conntrack": {"maxPerCore": 0, "min": 0},
+        "nftables": sync,
+        "iptables": sync,
+    }
+
+
+def environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """What a proxy gets of our environment: nothing that changes how Python runs."""
+    return {name: value for name, value in ours.items() if not name.startswith("PYTHON")}
+
+
+class Running:
+    """A proxy that runs in a namespace."""
+
+    def __init__(self, proxy: Proxy, namespace: Namespace, server: ClusterServer) -> None:
+        config = server.directory / f"{proxy.mode}.conf"
+        config.write_bytes(msgspec.json.encode(configuration(server.kubeconfig, proxy.mode)))
+        self.log = server.directory / f"{proxy.name}.log"
+        with namespace.entered(), self.log.open("ab") as log:
+            self.started = time.monotonic()
+            self._process = subprocess.Popen(
+                [proxy.binary, "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(os.environ),
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def cpu(self) -> float:
+        """CPU seconds so far, with those of the programs that it ran."""
+        self.check()
+        return cpu_seconds(self.pid)
+
+    def memory(self) -> Memory:
+        """Its memory now."""
+        self.check()
+        return memory(self.pid)
+
+    def check(self) -> None:
+        """Raise when it has ended."""
+        if self._process.poll() is not None:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise RuntimeError(f"the proxy ended with code {self._process.returncode}:\n{tail}")
+
+    def wait_settled(self, quiet: float) -> float:
+        """When it last did something noticeable before it was quiet for so long.
+
+        Or when we lost patience, with one that is never quiet.
+        """
+        last, at = self.cpu(), time.monotonic()
+        deadline = at + PATIENCE
+        while time.monotonic() < min(at + quiet, deadline):
+            time.sleep(0.02)
+            now = self.cpu()
+            if now - last > quiet * 0.03:  # what a Go runtime or a poll uses at rest is less
+                last, at = now, time.monotonic()
+        return at
+
+    def stop(self) -> None:
+        """End it as a node does: with SIGTERM, and SIGKILL for who does not listen."""
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)  # and the programs that keep it
+            self._process.wait()

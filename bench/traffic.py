@@ -1,0 +1,220 @@
+"""Connections and rules over HTTP: how long a scrape takes, and what syncs notice of it.
+
+Each service has a cluster IP, a load balancer's address and a node port: three counters. A client
+in a process of its own asks again and again; syncs of one changed endpoint each go on meanwhile.
+Rounds with and without the client take turns, so that both meet the same machine.
+
+Runs in a network namespace of its own: `python -m bench` sees to that.
+"""
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bench.clusters import NODE, Size, endpoint_slice, service
+from bench.nftables import THIS_NODE
+from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.metrics.registry import Registry
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.decode import decode
+from kubeproxy.objects.meta import Kind
+from kubeproxy.rulespage.page import Access, rules
+from kubeproxy.rulespage.view import Programmed
+from kubeproxy.serving.answer import Answer, Page, by_path
+from kubeproxy.serving.listening import listen
+from kubeproxy.serving.room import Room
+from kubeproxy.serving.server import Port
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.diff import NO_CHANGES
+from kubeproxy.table.node import Mode
+from kubeproxy.traffic.metrics import families
+from kubeproxy.traffic.series import Limits
+from kubeproxy.traffic.traffic import FRESH, Traffic
+
+ROUNDS = 6
+SYNCS = 60
+PERIOD = 0.02
+
+# The client waits until its next request needs a reading of its own.
+CLIENT = """
+import http.client, json, sys, time
+path, port, pause = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+while True:
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", path)
+    size = len(connection.getresponse().read())
+    print(json.dumps([time.perf_counter() - began, size]), flush=True)
+    time.sleep(pause)
+"""
+
+
+def exposed(index: int) -> bytes:
+    """The Service with an address of three kinds."""
+    document = json.loads(service(index))
+    document["spec"]["type"] = "LoadBalancer"
+    document["spec"]["ports"][0]["nodePort"] = 30000 + index
+    address = f"11.{index >> 16}.{index >> 8 & 255}.{index & 255}"
+    document["status"] = {"loadBalancer": {"ingress": [{"ip": address}]}}
+    return msgspec.json.encode(document)
+
+
+class Rig:
+    """A filled kernel, and changes for it."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
+        for index in range(size.services):
+            self.cluster.upsert(Kind.SERVICE, decode(Kind.SERVICE, exposed(index)))
+            data = endpoint_slice(index, size.endpoints)
+            self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
+        self.vantage = Vantage(self.cluster.place, "192.0.2.1")
+        self.builder.update(self.cluster, (), self.vantage)
+        self.dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+        self.version = 0
+
+    async def fill(self) -> None:
+        await self.dataplane.apply(Update(self.builder.table, THIS_NODE, NO_CHANGES, full=True))
+
+    async def change(self) -> float:
+        """One endpoint changed; milliseconds from when it was due until it is programmed."""
+        self.version += 1
+        loop = asyncio.get_running_loop()
+        due = loop.time() + PERIOD
+        data = endpoint_slice(
+            self.version % self.size.services, self.size.endpoints, version=self.version
+        )
+        await asyncio.sleep(PERIOD)
+        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
+        keys = [key for _, key in touched.services]
+        difference = self.builder.update(self.cluster, keys, self.vantage)
+        update = Update(self.builder.table, THIS_NODE, difference, full=False)
+        await self.dataplane.apply(update)
+        return (loop.time() - due) * 1000
+
+
+async def idle_stall(seconds: float) -> float:
+    """The longest that the event loop kept a timer waiting, in milliseconds."""
+    loop = asyncio.get_running_loop()
+    longest, end = 0.0, loop.time() + seconds
+    while loop.time() < end:
+        due = loop.time() + 0.001
+        await asyncio.sleep(0.001)
+        longest = max(longest, loop.time() - due)
+    return longest * 1000
+
+
+@asynccontextmanager
+async def asking(path: str, port: int, pause: float) -> AsyncIterator[list[tuple[float, int]]]:
+    """A client that asks again and again; what it has seen."""
+    seen: list[tuple[float, int]] = []
+    client = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CLIENT, path, str(port), str(pause)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    lines = client.stdout
+    assert lines is not None
+
+    async def read() -> None:
+        async for line in lines:
+            seconds, size = json.loads(line)
+            seen.append((seconds, size))
+
+    reading = asyncio.create_task(read())
+    while not seen:  # noqa: ASYNC110  # it starts
+        await asyncio.sleep(0.01)
+    try:
+        yield seen
+    finally:
+        client.kill()
+        await client.wait()
+        await reading
+
+
+def quantiles(values: list[float]) -> tuple[float, float]:
+    cuts = statistics.quantiles(values, n=100)
+    return cuts[49], cuts[98]
+
+
+async def compare(rig: Rig, what: str, path: str, port: int, pause: float) -> None:
+    """Syncs and the event loop, with somebody who asks and without."""
+    alone: list[float] = []
+    beside: list[float] = []
+    stalls: dict[bool, list[float]] = {False: [], True: []}
+    asked: list[tuple[float, int]] = []
+    for _ in range(ROUNDS):
+        alone += [await rig.change() for _ in range(SYNCS)]
+        stalls[False].append(await idle_stall(1.0))
+        async with asking(path, port, pause) as seen:
+            beside += [await rig.change() for _ in range(SYNCS)]
+            stalls[True].append(await idle_stall(1.0))
+            asked += seen
+    (p50, p99), (p50_beside, p99_beside) = quantiles(alone), quantiles(beside)
+    seconds = sorted(each for each, _ in asked)
+    print(
+        f"{rig.size}: {what}: {len(asked)} answers of {asked[-1][1] / 1e6:.1f} MB, median "
+        f"{statistics.median(seconds):.2f} s, longest {seconds[-1]:.2f} s; a sync p50 "
+        f"{p50:.1f} ms alone, {p50_beside:.1f} beside (x{p50_beside / p50:.2f}); p99 {p99:.1f}, "
+        f"{p99_beside:.1f} (x{p99_beside / p99:.2f}); longest stall "
+        f"{statistics.median(stalls[False]):.1f} ms, {statistics.median(stalls[True]):.1f} beside"
+    )
+
+
+def scrape_page(traffic: Traffic, limits: Limits) -> Page:
+    registry = Registry()
+    registry.add(*families(traffic, limits, endpoints=False), in_thread=True)
+
+    async def body() -> AsyncIterator[bytes]:
+        async for piece in registry.expose():
+            yield piece.encode()
+
+    return lambda _: Answer(body=body())
+
+
+def reading_seconds(look: Callable[[], object]) -> float:
+    best = []
+    for _ in range(5):
+        began = time.perf_counter()
+        look()
+        best.append(time.perf_counter() - began)
+    return statistics.median(best)
+
+
+async def main(size: Size) -> None:
+    rig = Rig(size)
+    await rig.fill()
+    seconds = await asyncio.to_thread(reading_seconds, rig.dataplane.connections)
+    print(f"{size}: the kernel's counters are read in {seconds * 1000:.0f} ms")
+    traffic = Traffic({Family.IPV4: rig.dataplane})
+    shown = Programmed(rig.builder.table, THIS_NODE, Mode.NFTABLES, {}, rig.dataplane)
+    pages = by_path(
+        {
+            "/metrics": scrape_page(traffic, Limits()),
+            "/all": scrape_page(traffic, Limits(series=0)),
+            "/rules": lambda request: rules(request, lambda: [shown], Access.LOCAL),
+        }
+    )
+    async with asyncio.TaskGroup() as tasks:
+        listening = listen("127.0.0.1", 0)
+        number = listening.getsockname()[1]
+        port = Port((listening,), pages, Room(), tasks)
+        await compare(rig, "scrape, by service", "/metrics", number, FRESH)
+        await compare(rig, "scrape, every frontend", "/all", number, FRESH)
+        await compare(rig, "/rules", "/rules", number, 0.2)
+        port.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Size(*map(int, sys.argv[1:3]))))

@@ -1,0 +1,75 @@
+import random
+
+import pytest
+from bench.changes import Fleet, Plan, SliceChange, Wanted
+from bench.clusters import Size, slices
+
+
+def replay(size: Size, plan: Plan) -> dict[int, set[int]]:
+    """The endpoints of the services that a plan touches, when all is sent."""
+    parts = {
+        (service, number): list(part)
+        for service in range(size.services)
+        for number, part in enumerate(slices(size.serials(service)))
+    }
+    for change in plan.changes:
+        parts[change.service, change.number] = list(change.serials)
+    touched = {change.service for change in plan.changes}
+    return {
+        service: {serial for (of, _), part in parts.items() if of == service for serial in part}
+        for service in touched
+    }
+
+
+def test_one_change_replaces_one_endpoint() -> None:
+    fleet = Fleet(Size(2, 3))
+    plan = fleet.one(1)
+    assert (
+        Plan((SliceChange(1, 0, (6, 4, 5)),), (Wanted(1, frozenset({6}), frozenset({3})),)) == plan
+    )
+    assert fleet.endpoints(1) == (6, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("size", "services"),
+    [
+        pytest.param(Size(50, 4), 20, id="a-service-each-while-there-are-enough"),
+        pytest.param(Size(3, 250), 3, id="several-endpoints-of-few-services"),
+    ],
+)
+def test_a_burst_is_so_many_changes_in_as_many_services_as_there_are(
+    size: Size, services: int
+) -> None:
+    plan = Fleet(size).burst(20, random.Random(1))
+    assert len(plan.changes) == 20
+    assert services == len(plan.wanted)
+    assert sum(len(wanted.here) for wanted in plan.wanted) == 20
+
+
+@pytest.mark.parametrize("size", [Size(50, 4), Size(20, 250), Size(3, 1)], ids=str)
+def test_a_rolling_update_leaves_no_endpoint_of_a_tenth_of_the_services(size: Size) -> None:
+    plan = Fleet(size).rolling(0.1, random.Random(1))
+    count = max(1, size.services // 10)
+    assert count == len(plan.wanted)
+    for wanted in plan.wanted:
+        assert set(size.serials(wanted.service)) == wanted.gone
+        assert size.endpoints == len(wanted.here)
+
+
+@pytest.mark.parametrize("size", [Size(50, 4), Size(3, 250), Size(1, 1)], ids=str)
+def test_what_is_wanted_is_what_the_changes_lead_to(size: Size) -> None:
+    for plan in (
+        Fleet(size).burst(30, random.Random(2)),
+        Fleet(size).rolling(0.5, random.Random(2)),
+    ):
+        ends = replay(size, plan)
+        assert set(ends) == {wanted.service for wanted in plan.wanted}
+        assert plan.changes[-1].service == plan.wanted[0].service
+        for wanted in plan.wanted:
+            assert wanted.here <= ends[wanted.service]
+            assert not wanted.gone & ends[wanted.service]
+
+
+def test_the_same_dice_give_the_same_plan() -> None:
+    plans = [Fleet(Size(50, 4)).burst(30, random.Random(7)) for _ in range(2)]
+    assert plans[0] == plans[1]

@@ -1,0 +1,62 @@
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import pytest
+from bench.figures import Metric
+from bench.machine import ROOT, fingerprint
+from bench.page import FIGURES, PAGE, PICTURE, drawn, page
+from bench.picture import Bar, Panel, picture
+from bench.results import read, write
+
+ADVICE = "run `.venv/bin/python -m bench.page`"
+OLD = "These figures are older than the code."
+
+
+def test_the_page_shows_the_figures_and_whether_they_are_old() -> None:
+    results = read(FIGURES)
+    assert page(results, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
+    assert drawn(results) == PICTURE.read_text(), ADVICE
+
+
+def test_figures_are_old_when_the_code_is_not_what_was_measured() -> None:
+    results = read(FIGURES)
+    assert OLD not in page(results, results.code.fingerprint)
+    assert OLD in page(results, "another")
+
+
+def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:
+    results = read(FIGURES)
+    write(results, tmp_path / "new" / "results.json")
+    assert results == read(tmp_path / "new" / "results.json")
+
+
+def test_code_is_known_by_names_and_content(tmp_path: Path) -> None:
+    first = tmp_path / "a.py"
+    first.write_text("x")
+    seen = {fingerprint(tmp_path)}
+    first.write_text("y")
+    seen.add(fingerprint(tmp_path))
+    first.rename(tmp_path / "b.py")
+    seen.add(fingerprint(tmp_path))
+    (tmp_path / "notes.txt").write_text("not code")
+    assert fingerprint(tmp_path) in seen
+    assert len(seen) == 3
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    bars = (Bar("1 x 1", "ours", 1.0), Bar("1 x 1", "<peer>", 4.0), Bar("2 x 2", "ours", 0.0))
+    drawing = ET.fromstring(picture([Panel(Metric("cold", "start", "s", 1), bars)]))
+    space = "{http://www.w3.org/2000/svg}"
+    rectangles = drawing.findall(f"{space}rect")[3:]  # paper and legend come first
+    widths = [float(rectangle.get("width", "")) for rectangle in rectangles]
+    assert pytest.approx(4, rel=0.01) == widths[1] / widths[0]
+    assert widths[2] == 1.0
+    words = [text.text for text in drawing.findall(f"{space}text")]
+    assert words == ["ours", "<peer>", "start (s)", "1 x 1", "1.0", "4.0", "2 x 2", "0.0"]
+
+
+def test_a_picture_without_values_is_a_picture() -> None:
+    empty = picture([Panel(Metric("cold", "start", ""), ())])
+    assert msgspec.json.encode(empty)
+    assert ET.fromstring(empty).tag.endswith("svg")
