@@ -37,6 +37,7 @@ METRICS = (
     Metric("resident", "resident memory after the start", "MB", 0),
     Metric("proportional", "  proportional (PSS)", "MB", 0),
     Metric("peak", "resident memory at its peak", "MB", 0),
+    Metric("largest", "  the largest program that it ran, or itself", "MB", 0),
     Metric("rest_cpu", "CPU at rest, of a core", "%", 2),
 )
 

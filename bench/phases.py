@@ -46,6 +46,7 @@ class Scene:
         self.since = self.kernel.generation()
         self.running = Running(proxy, namespace, server)
         self.peak = 0.0
+        self.largest = 0.0
 
     def note_peak(self) -> None:
         """Remember the most memory that any of its lives had."""
@@ -64,7 +65,7 @@ class Scene:
 
     def restart(self) -> None:
         """End the proxy and start it again."""
-        self.running.stop()
+        self.largest = self.running.stop()
         self.server.wait_left()
         self.since = self.kernel.generation()
         self.running = Running(self.proxy, self.namespace, self.server)
@@ -89,6 +90,7 @@ def measure(proxy: Proxy, size: Size, effort: Effort, seed: int) -> dict[str, fl
                 **_rolling(scene, fleet.rolling(ROLLING_SHARE, dice), size),
                 **_restart(scene, fleet, dice),
                 "peak": scene.peak,
+                "largest": scene.largest,
             }
         finally:
             scene.close()

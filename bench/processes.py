@@ -33,8 +33,28 @@ def parse_kilobytes(status: str, field: str) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """All CPU time that a process and its children have used."""
-    return parse_cpu(Path(f"/proc/{pid}/stat").read_text())
+    """All CPU time that a process and the programs that it runs or ran have used."""
+    own = parse_cpu(Path(f"/proc/{pid}/stat").read_text())
+    return own + sum(_cpu_of_child(child) for child in _children(pid))
+
+
+def _cpu_of_child(pid: int) -> float:
+    try:
+        return cpu_seconds(pid)
+    except (FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
+        return 0.0
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in _read(task).split()]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended
+        return ""
 
 
 def memory(pid: int) -> Memory:

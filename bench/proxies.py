@@ -106,12 +106,19 @@ class Running:
                 last, at = now, time.monotonic()
         return at
 
-    def stop(self) -> None:
-        """End it as a node does: with SIGTERM, and SIGKILL for who does not listen."""
-        if self._process.poll() is None:
-            os.kill(self.pid, signal.SIGTERM)
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.pid, signal.SIGKILL)  # and the programs that keep it
-            self._process.wait()
+    def stop(self) -> float:
+        """End it as a node does: with SIGTERM, and SIGKILL for who does not listen.
+
+        The most memory, in megabytes, that it or any program that it ran has had; 0 when it has
+        been stopped before.
+        """
+        if self._process.returncode is not None:
+            return 0.0
+        os.kill(self.pid, signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+        while (ended := os.wait4(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.killpg(self.pid, signal.SIGKILL)  # and the programs that keep it
+            time.sleep(0.01)
+        self._process.returncode = os.waitstatus_to_exitcode(ended[1])
+        return ended[2].ru_maxrss / 1024

@@ -5,6 +5,7 @@ sync or an API server that is gone are no reason.
 """
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -230,8 +231,9 @@ class Daemon:
                 self._programmed.set()
 
     async def _after_first_sync(self) -> None:
+        await self._programmed.wait()
+        gc.freeze()  # a large cluster stays: looking for garbage in it would hold up syncs
         if self._setup.after_first_sync is not None:
-            await self._programmed.wait()
             await asyncio.to_thread(self._setup.after_first_sync)
 
     def _family_sync(self, family: Family) -> FamilySync:
