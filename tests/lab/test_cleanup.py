@@ -204,7 +204,7 @@ def running(node: Namespace, manifests: Path, log: Path, flags: Sequence[str]) -
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
 
 
 def wait(condition: Callable[[], bool], what: Callable[[], str]) -> None:

@@ -11,9 +11,9 @@ from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
-from lab.network import Network
+from lab.namespaces import Namespace
 from lab.programmer import DaemonProcess
-from lab.stage import CLUSTER_CIDR_FLAG, NFTABLES
+from lab.stage import CLUSTER_CIDR_FLAG
 from metrics.exposed import described
 from metrics.table import rows
 
@@ -24,10 +24,10 @@ _FETCH = "import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys
 class Running:
     """A daemon of one mode, and what it says on its ports."""
 
-    def __init__(self, network: Network, mode: Mode, directory: Path) -> None:
+    def __init__(self, node: Namespace, mode: Mode, directory: Path) -> None:
         self.mode = mode
-        self.daemon = DaemonProcess(network.node, directory)
-        self._network = network
+        self.daemon = DaemonProcess(node, directory)
+        self._node = node
         self._documents = deploy("cart", everywhere(21), "L1 R1", [Port(node_port=31080)])
 
     def start(self) -> None:
@@ -42,7 +42,7 @@ class Running:
         self.daemon.put((kestrel(), service_cidr(), *self._documents))
 
     def get(self, address: str) -> str:
-        with self._network.node.entered():
+        with self._node.entered():
             done = subprocess.run(
                 [sys.executable, "-c", _FETCH, f"http://127.0.0.1:{address}"],
                 capture_output=True,
@@ -52,15 +52,19 @@ class Running:
 
 
 @pytest.fixture(params=[Mode.NFTABLES, Mode.IPTABLES], ids=lambda mode: mode.value)
-def running(request: pytest.FixtureRequest, network: Network, tmp_path: Path) -> Iterator[Running]:
-    running = Running(network, request.param, tmp_path)
+def running(
+    request: pytest.FixtureRequest, _own_namespaces: None, tmp_path: Path
+) -> Iterator[Running]:
+    """A daemon in a network of its own: its ports and rules are nobody else's."""
+    node = Namespace("metrics")
+    node.run(["ip", "link", "set", "lo", "up"])
+    running = Running(node, request.param, tmp_path)
     try:
         running.start()
         yield running
     finally:
         running.daemon.stop()
-        for command in NFTABLES.flush:
-            network.node.run(command)
+        node.close()
 
 
 def test_a_scrape_shows_what_is_documented(running: Running) -> None:

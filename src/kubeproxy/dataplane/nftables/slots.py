@@ -14,6 +14,8 @@ Slots = tuple[Backend, ...]
 
 def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
     """Places for the wanted backends that move as few as possible."""
+    if not before or before == wanted:  # at a start: nothing is there, or all of it
+        return tuple(wanted)
     missing = dict.fromkeys(wanted)
     places: list[Backend | None] = [None] * len(missing)
     homeless: list[Backend] = []
