@@ -54,7 +54,7 @@ lab: venv packages  ## real packets in real kernels, in namespaces of their own
 NATIVE := --ignore-glob '*/test_iptables_*' --ignore-glob '*/test_ipvs_*' --ignore-glob '*/test_uml_*'
 LONG_UML_LEGS := test_ipvs_scenarios test_ipvs_daemon test_uml_iptables
 SHORT_UML_LEGS := $(filter-out $(LONG_UML_LEGS),$(notdir $(basename $(wildcard tests/lab/test_ipvs_*.py))))
-UML_LEGS := $(LONG_UML_LEGS:%=uml-%) uml-rest
+UML_LEGS := uml-rest $(LONG_UML_LEGS:%=uml-%)  # the longest first
 
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor:
 # two run side by side, and try what this kernel alone can show.

@@ -59,6 +59,7 @@ def test_other_protocols_do_not_drain(
 ) -> None:
     with plane(network, family) as opened:
         opened.serve("L1 R1", protocol)
+        opened.dial(1, protocol=protocol)  # a kernel's first association waits for its modules
         assert set(opened.dial(4, protocol=protocol)) == {"L1", "R1"}
         opened.serve("L1", protocol)
         assert opened.weights(protocol) == {"L1": 1}
