@@ -21,12 +21,6 @@ A daemon that has not noticed compares only every hour.
 """
 
 
-@pytest.fixture
-def running(lab: Lab) -> Lab:
-    lab.run(documents=mall())
-    return lab
-
-
 def rules(network: Network) -> dict[Family, Blocks]:
     return {family: blocks(list_table(network.node, family)) for family in Family}
 
@@ -42,6 +36,22 @@ def wait_right(network: Network, wanted: dict[Family, Blocks]) -> None:
             pass
         assert time.monotonic() < deadline, "the rules are not put right"
         time.sleep(0.005)
+
+
+@pytest.fixture
+def running(lab: Lab) -> Lab:
+    """A daemon that has just repaired something: chains that nobody uses any more are gone.
+
+    They stay while changes go by, and a repair removes them: the rules before and after it are
+    the same only from the second one on.
+    """
+    lab.run(documents=mall())
+    deadline = time.monotonic() + 10
+    for family in Family:
+        lab.network.node.run(["nft", "add", "chain", KEYWORD[family], "kube-proxy", "guest"])
+    while any("chain guest" in found for found in rules(lab.network).values()):
+        assert time.monotonic() < deadline, "the guests are not shown out"
+    return lab
 
 
 def took(generations: Generations) -> float:
