@@ -6,7 +6,7 @@ import pytest
 
 from kubeproxy.inet import Family
 from lab.deploy import mall
-from lab.generations import Generations
+from lab.generations import Generations, Transaction
 from lab.listing import KEYWORD, Blocks, blocks, list_table
 from lab.network import Network
 from lab.plan import cluster_ip
@@ -51,7 +51,16 @@ def running(lab: Lab) -> Lab:
         lab.network.node.run(["nft", "add", "chain", KEYWORD[family], "kube-proxy", "guest"])
     while any("chain guest" in found for found in rules(lab.network).values()):
         assert time.monotonic() < deadline, "the guests are not shown out"
+    while transactions(lab.network):
+        assert time.monotonic() < deadline, "the repairs do not end"
     return lab
+
+
+def transactions(network: Network) -> list[Transaction]:
+    """Those of a moment."""
+    with Generations(network.node) as generations:
+        time.sleep(0.1)
+    return generations.seen
 
 
 def took(generations: Generations) -> float:
@@ -118,9 +127,7 @@ def test_flushes_in_a_row(running: Lab) -> None:
         assert took(generations) < SLOWEST
         for family in Family:
             assert set(running.dial_crowd(cluster_ip(21, family), 80)) == {"L1", "R1"}
-    with Generations(network.node) as generations:
-        time.sleep(0.1)
-    assert generations.seen == []  # the daemon does not take its own repair for one by others
+    assert transactions(network) == []  # the daemon does not take its own repair for one by others
 
 
 def test_changes_elsewhere_are_nobodys_business(running: Lab) -> None:
