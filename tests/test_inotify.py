@@ -92,8 +92,6 @@ def test_two_names_of_one_directory_see_what_both_want(tmp_path: Path) -> None:
 
 def test_too_many_events_are_an_event(tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    if limit > 20_000:
-        pytest.skip(f"would take {limit} events")
     watching = Inotify({str(tmp_path): Watch(inotify.CREATE | inotify.DELETE)})
     for _ in range(limit // 2 + 1):
         (tmp_path / "a").touch()

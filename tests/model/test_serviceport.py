@@ -31,7 +31,6 @@ def annotated(balance: str) -> Mapping[str, object]:
     [
         pytest.param({}, Family.IPV4, "10.112.0.21", id="the-only-cluster-ip"),
         pytest.param({}, Family.IPV6, None, id="not-in-the-other-family"),
-        pytest.param({"clusterIP": ""}, Family.IPV4, None, id="no-cluster-ip-yet"),
         pytest.param({"clusterIP": "None"}, Family.IPV4, None, id="headless"),
         pytest.param({"type": "ExternalName"}, Family.IPV4, None, id="external-name"),
         pytest.param(
@@ -61,6 +60,11 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
+        pytest.param(
+            service({"clusterIP": ""}),
+            "spec.clusterIP is missing: the Service is not proxied",
+            id="no-cluster-ip",
+        ),
         pytest.param(
             service({"clusterIP": "10.1"}), "the cluster IP '10.1' is not an IP address", id="ip"
         ),

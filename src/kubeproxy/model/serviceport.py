@@ -63,8 +63,10 @@ def derive_service_ports(
 ) -> Derived:
     """The ports of the Service that are proxied in the family; none when it is not proxied."""
     spec = service.spec
-    if spec is None or spec.type == "ExternalName" or spec.cluster_ip in (None, "", "None"):
+    if spec is None or spec.type == "ExternalName" or spec.cluster_ip == "None":
         return IGNORED
+    if not spec.cluster_ip:  # an API server gives every Service one; a manifest may not
+        return Derived(problems=("spec.clusterIP is missing: the Service is not proxied",))
     problems: list[str] = []
     cluster_ip = _cluster_ip(spec, family, problems)
     if cluster_ip is None:

@@ -114,7 +114,7 @@ class Conversation:
             answer = self._page(msgspec.structs.replace(request, peer=_peer(self._client)))
             return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001  # a page that fails must not end the proxying
-            klog.error("Failed to answer a request", err=error, path=request.path)
+            klog.error("Failed to answer a request", err=repr(error), path=request.path)
             return text("500 internal server error\n", 500)
 
     async def _write(self, answer: Answer, head: Head) -> None:

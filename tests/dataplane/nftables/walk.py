@@ -261,7 +261,7 @@ def _data(tail: bytes) -> bytes:
 @singledispatch
 def do(statement: nft.Statement, walk: Walk) -> Result:
     """What a statement does to the packet."""
-    raise NotImplementedError(f"{statement} at {walk}")
+    raise AssertionError(f"a packet cannot walk through {statement}, at {walk}")
 
 
 @do.register
