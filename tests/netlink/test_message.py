@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from kubeproxy.inet import Family
 from kubeproxy.netlink.address import address_in, dump_request
-from kubeproxy.netlink.message import Message, attributes, decode, encode, error_number
+from kubeproxy.netlink.message import Message, attributes, decode, encode
 
 messages = st.builds(
     Message,
@@ -44,10 +44,6 @@ def test_a_length_that_cannot_be_ends_the_datagram() -> None:
 )
 def test_attributes(data: bytes, expected: dict[int, bytes]) -> None:
     assert expected == attributes(data)
-
-
-def test_the_error_number_is_positive() -> None:
-    assert error_number(Message(2, 0, 0, (-13).to_bytes(4, "little", signed=True))) == 13
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,3 @@ def attributes(data: bytes) -> dict[int, bytes]:
         found[kind & _TYPE_MASK] = data[offset + ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
     return found
-
-
-def error_number(message: Message) -> int:
-    """The errno of an error message; 0 is an acknowledgement."""
-    return -int.from_bytes(message.payload[:4], "little", signed=True)
