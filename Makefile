@@ -36,7 +36,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 .PHONY: packages
 packages:
 	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
-		user-mode-linux ipvsadm kmod
+		user-mode-linux ipvsadm kmod chromium
 
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
 UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest
@@ -86,6 +86,10 @@ fix: venv  ## format, and repair what ruff can
 golden: venv  ## rewrite the expected parts of tests/cases; review the diff as code
 	$(BIN)/python -m pytest -p no:randomly tests/test_cases.py --golden
 
+.PHONY: screenshots
+screenshots: venv packages  ## take the pictures of docs/status.md anew, in a minute and a half
+	KUBEPROXY_SCREENSHOTS=docs/images $(LAB) -q tests/lab/test_page.py -k pictures
+
 BENCH_OPTIONS := $(if $(PEER),--peer $(PEER)) $(if $(RUNS),--runs $(RUNS)) \
 	$(if $(QUICK),--quick) $(if $(MODES),--modes $(MODES)) \
 	$(if $(filter undefined,$(origin SIZES)),,--sizes=$(SIZES)) \
@@ -94,6 +98,12 @@ BENCH_OPTIONS := $(if $(PEER),--peer $(PEER)) $(if $(RUNS),--runs $(RUNS)) \
 .PHONY: bench
 bench: venv packages  ## figures; PEER=/path/to/kube-proxy SIZES=8000x30 SERVICES= RUNS=1 QUICK=1
 	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH_OPTIONS)
+
+.PHONY: bench-ipvs
+bench-ipvs: venv packages  ## the data path of ipvs mode, in the test kernel; PEER= SERVICES= RUNS=
+	PYTHONPATH=tests $(BIN)/python -m uml --seconds 3600 --memory 2048 -- $(BIN)/python -m bench \
+		--sizes= --modes ipvs --output bench/results/ipvs.json $(if $(PEER),--peer $(PEER)) \
+		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3)
 
 .PHONY: stress
 stress: venv  ## the quick tests 50 times in random order

@@ -5,9 +5,11 @@ standard output and, run by run, into a file; `python -m bench.page` makes the p
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,6 +26,8 @@ from bench.path import Limit
 from bench.phases import Effort
 from bench.proxies import Proxy
 from bench.results import Results
+from kubeproxy.kernel.tools import Backend
+from lab.xtables import programs
 
 OURS = "kubeproxy"
 PEER = "peer"
@@ -33,10 +37,23 @@ QUICK = Effort(changes=50, counted=3, rest_seconds=5)
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure as the command line says."""
     asked = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # what we began ends
     enter()
+    with _legacy_tools():
+        _measure(asked)
+
+
+@contextlib.contextmanager
+def _legacy_tools() -> Iterator[None]:
+    """Inside, iptables is the legacy kind: the other needs minutes to load 20,000 services."""
+    with tempfile.TemporaryDirectory() as place, programs(Backend.LEGACY, Path(place) / "bin"):
+        yield
+
+
+def _measure(asked: argparse.Namespace) -> None:
+    """Measure, print, write."""
     proxies = [Proxy(OURS, asked.ours, mode) for mode in asked.modes]
     if asked.peer:
         proxies += [Proxy(PEER, asked.peer, mode) for mode in asked.modes]
@@ -115,8 +132,14 @@ def _command(asked: argparse.Namespace) -> str:
         "QUICK": "1" if asked.quick else "",
     }
     unset = {"PEER", "QUICK"}
-    given = (f"{key}={value}" for key, value in words.items() if value or key not in unset)
-    return " ".join(("make bench", *given))
+    in_test_kernel = asked.modes == ["ipvs"]
+    implied = {"SIZES", "MODES"} if in_test_kernel else set()
+    given = (
+        f"{key}={value}"
+        for key, value in words.items()
+        if key not in implied and (value or key not in unset)
+    )
+    return " ".join(("make bench-ipvs" if in_test_kernel else "make bench", *given))
 
 
 def _arguments() -> argparse.Namespace:

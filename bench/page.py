@@ -1,13 +1,15 @@
 """docs/performance.md and its picture out of docs/performance.json: `python -m bench.page`.
 
-With a file of results as its argument, that becomes docs/performance.json first. The page says of
-which commit the figures are, and that they are old when the code has changed since: `make check`
-fails until the page of old figures says so, or has new ones.
+Files of results that are its arguments become docs/performance.json first, or, when taken
+in the test kernel, docs/performance-ipvs.json. The page says of which commit the figures are, and
+that they are old when the code has changed since: `make check` fails until the page of old figures
+says so, or has new ones.
 """
 
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from bench.figures import METRICS, PATH_METRICS, Metric, Run
 from bench.machine import ROOT, Machine, fingerprint
@@ -17,24 +19,37 @@ from bench.tables import markdown, rows
 
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "performance.json"
+IPVS_FIGURES = DOCS / "performance-ipvs.json"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
 METHOD = ROOT / "bench/method.md"
+TEST_KERNEL = "UML"
+_HOW_TO_READ = (
+    "A ratio is how many times ours the other one needs: above 1 is better for us. Figures are "
+    "medians of the runs named above them; each run stands in "
+    "[performance.json](performance.json)."
+)
+_TEST_KERNEL = (
+    "Not every kernel has ipvs, so these figures are of the test kernel (CONTRIBUTING.md), which "
+    "is a process itself, with one slow processor: compare within the table only. Each run stands "
+    "in [performance-ipvs.json](performance-ipvs.json)."
+)
 DRAWN = ("cold", "change_p50", "rolling", "resident")
 
 
 def main(arguments: Sequence[str]) -> None:
     """Write page and picture."""
-    if arguments:
-        shutil.copyfile(arguments[0], FIGURES)
+    for argument in arguments:
+        in_test_kernel = read(Path(argument)).machine.processor == TEST_KERNEL
+        shutil.copyfile(argument, IPVS_FIGURES if in_test_kernel else FIGURES)
     results = read(FIGURES)
-    PAGE.write_text(page(results, fingerprint(ROOT / "src")))
+    PAGE.write_text(page(results, read(IPVS_FIGURES), fingerprint(ROOT / "src")))
     PICTURE.write_text(drawn(results))
 
 
-def page(results: Results, code: str) -> str:
+def page(results: Results, ipvs: Results, code: str) -> str:
     """The page, for code with this fingerprint."""
-    return "\n".join(_lines(results, code))
+    return "\n".join(_lines(results, ipvs, code))
 
 
 def drawn(results: Results) -> str:
@@ -53,15 +68,11 @@ def _panel(metric: Metric, runs: Sequence[Run]) -> Panel:
     return Panel(metric, tuple(bars))
 
 
-def _lines(results: Results, code: str) -> Iterator[str]:
+def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
     yield "# Performance\n"
     yield "<!-- Made by `python -m bench.page` out of performance.json: edit neither. -->\n"
-    yield _of_what(results) + "\n"
-    if code != results.code.fingerprint:
-        yield (
-            "> **These figures are older than the code.** `src/` has changed since they were "
-            "taken. `make bench` takes new ones.\n"
-        )
+    yield f"{_of_what(results)} {_HOW_TO_READ}\n"
+    yield from _age(results, code)
     yield "![cold start, one change, rolling update and memory](performance.svg)\n"
     yield "## The whole daemon\n"
     for size in sizes(results.runs):
@@ -70,20 +81,28 @@ def _lines(results: Results, code: str) -> Iterator[str]:
     if results.path:
         yield "## The data path\n"
         yield from _data_path(results.path)
+    yield "## The data path of ipvs mode\n"
+    yield f"{_of_what(ipvs)} {_TEST_KERNEL}\n"
+    yield from _age(ipvs, code)
+    yield from _data_path(ipvs.path)
     yield "## The machine\n"
     yield "\n".join(_machine(results.machine)) + "\n"
     yield METHOD.read_text().rstrip() + "\n"
-    yield f"These figures were made with `{results.command}`.\n"
+    yield f"These figures were made with `{results.command}` and `{ipvs.command}`.\n"
 
 
 def _of_what(results: Results) -> str:
     changed = ", with changes that were not committed" if results.code.is_modified else ""
     who = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
-    return (
-        f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {who}. A ratio is "
-        "how many times ours the other one needs: above 1 is better for us. Figures are medians "
-        "of the runs named above them; each run stands in [performance.json](performance.json)."
-    )
+    return f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {who}."
+
+
+def _age(results: Results, code: str) -> Iterator[str]:
+    if code != results.code.fingerprint:
+        yield (
+            "> **These figures are older than the code.** `src/` has changed since they were "
+            "taken. `make bench` takes new ones.\n"
+        )
 
 
 def _data_path(runs: Sequence[Run]) -> Iterator[str]:

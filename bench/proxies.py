@@ -49,6 +49,7 @@ def configuration(kubeconfig: Path, mode: str) -> dict[str, object]:
         "conntrack": {"maxPerCore": 0, "min": 0},
         "nftables": sync,
         "iptables": sync,
+        "ipvs": sync,
     }
 
 

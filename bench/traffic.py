@@ -28,8 +28,9 @@ from kubeproxy.metrics.registry import Registry
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import decode
 from kubeproxy.objects.meta import Kind
-from kubeproxy.rulespage.page import Access, rules
+from kubeproxy.rulespage.page import rules
 from kubeproxy.rulespage.view import Programmed
+from kubeproxy.serving.access import Access
 from kubeproxy.serving.answer import Answer, Page, by_path
 from kubeproxy.serving.listening import listen
 from kubeproxy.serving.room import Room

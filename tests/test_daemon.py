@@ -49,6 +49,7 @@ class Rig:
                     "--iptables-min-sync-period=0s",
                     "--healthz-port=0",
                     "--metrics-bind-address=127.0.0.1:0",
+                    "--status-socket=",
                     *flags,
                 ]
             )

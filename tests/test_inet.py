@@ -12,7 +12,9 @@ from kubeproxy.inet import (
     join,
     network,
     pack,
+    pack_all,
     parse_address,
+    parse_addresses,
     parse_prefix,
     unpack,
 )
@@ -43,6 +45,26 @@ from kubeproxy.inet import (
 )
 def test_parse_address(text: str, expected: str | None) -> None:
     assert expected == parse_address(text)
+
+
+texts = st.lists(
+    st.one_of(
+        st.ip_addresses().map(str),
+        st.sampled_from(["10.0.0.01", "::ffff:10.0.0.1", "FD00::1", "", "10.0.0.256", "a\0"]),
+    )
+)
+
+
+@given(st.one_of(texts, st.lists(st.ip_addresses(v=4).map(str))), st.sampled_from(Family))
+def test_many_addresses_are_read_as_one_is(texts: list[str], family: Family) -> None:
+    one_by_one = [parse_address(text) for text in texts]
+    expected = [each if each and family_of(each) is family else None for each in one_by_one]
+    assert expected == parse_addresses(texts, family)
+
+
+@given(st.one_of(*(st.lists(st.ip_addresses(v=v).map(str)) for v in (4, 6))))
+def test_many_addresses_are_packed_as_one_is(addresses: list[str]) -> None:
+    assert [pack(address) for address in addresses] == pack_all(addresses)
 
 
 @pytest.mark.parametrize(

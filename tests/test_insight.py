@@ -1,5 +1,9 @@
 """What is added to the metrics server, and where it is not."""
 
+import ast
+import asyncio
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,11 +15,13 @@ from kubeproxy.config.load import load
 from kubeproxy.daemon import Daemon, Setup
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.inet import Family, Protocol
+from kubeproxy.insight import serve_socket
 from kubeproxy.metrics.server import find_page
 from kubeproxy.serving.answer import Answer
 from kubeproxy.serving.request import Request
 from kubeproxy.source.manifests import Manifests
 from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName, Table
+from waiting import until
 
 CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
 FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
@@ -103,3 +109,68 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
     assert not isinstance(answer.body, bytes)
     text = b"".join([piece async for piece in answer.body])
     assert text == b"# IPv4: 0 service ports, mode nftables\n\n"
+
+
+@pytest.mark.parametrize("path", ["/status", "/status/", "/status/services/shop/cart"])
+async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path, "--status-page=none")
+    page = find_page(running.metrics.pages, profiling=False)
+    found = page(Request("GET", path, peer="127.0.0.1"))
+    assert not isinstance(found, Answer)
+    answer = await found
+    assert isinstance(answer.body, bytes)
+    assert (answer.status, b"statusPage is none" in answer.body) == (404, True)
+
+
+async def test_the_socket_answers_what_people_may_ask_and_nothing_else(tmp_path: Path) -> None:
+    running = daemon(Counting, tmp_path, "--status-page=none", "--rules-page=none")
+    path = tmp_path / "status.sock"
+    task = asyncio.create_task(serve_socket(running.metrics, str(path)))
+    try:
+        await until(lambda: is_there(path))
+        lines = [await ask(path, each) for each in ("/status/rates", "/rules", "/metrics")]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert lines == [b"HTTP/1.0 200 OK", b"HTTP/1.0 200 OK", b"HTTP/1.0 404 Not Found"]
+
+
+def is_there(path: Path) -> bool:
+    return path.is_socket()
+
+
+async def ask(socket: Path, path: str) -> bytes:
+    """The first line of what is answered."""
+    reader, writer = await asyncio.open_unix_connection(socket)
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        return (await reader.read()).split(b"\r\n")[0]
+    finally:
+        writer.close()
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from test_insight import Counting, daemon
+daemon(Counting, Path("/nowhere"))
+print(sorted(name for name in sys.modules if name.startswith("kubeproxy.")))
+"""
+
+
+def test_what_only_people_who_look_need_is_not_loaded_before() -> None:
+    """Every node pays for what is loaded."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        env={"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = set(ast.literal_eval(ended.stdout))
+    status = {name for name in loaded if name.startswith("kubeproxy.status.")}
+    assert status == {"kubeproxy.status.history", "kubeproxy.status.live"}
+    assert not [
+        name for name in loaded if name.startswith(("kubeproxy.explaining", "kubeproxy.rulespage"))
+    ]

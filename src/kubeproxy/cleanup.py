@@ -142,7 +142,7 @@ def _remove_iptables(record: _Record, *, has_nftables: bool) -> None:
             if _content(_LEGACY_TABLES[family]):
                 _remove_chains(record, family, Backend.LEGACY)
         with record.step():
-            if has_nftables and _has_own_chains(family):
+            if has_nftables and any(map(is_own_chain, nft_chains(family))):
                 _remove_chains(record, family, Backend.NFT)
 
 
@@ -203,16 +203,18 @@ def _remove_servers(record: _Record, saved_sets: str) -> None:
                     raise error
 
 
-def _has_own_chains(family: Family) -> bool:
-    """Whether kube-proxy's chains are in the tables that `iptables-nft` uses."""
+def nft_chains(family: Family) -> tuple[str, ...]:
+    """The names of all chains in the tables that `iptables-nft` uses, kube-proxy's and others."""
     with Nfnetlink() as netfilter:
-        return any(map(_is_own, netfilter.dump(NFT_MSG_GETCHAIN, NFPROTO[family])))
+        chains = map(_chain_in, netfilter.dump(NFT_MSG_GETCHAIN, NFPROTO[family]))
+        return tuple(name for table, name in chains if table in TABLES)
 
 
-def _is_own(message: Message) -> bool:
+def _chain_in(message: Message) -> tuple[str, str]:
+    """The table and the name of the chain that a message tells of."""
     found = attributes(message.payload[NFGENMSG.size :])
     table, chain = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (1, 3))
-    return table in TABLES and is_own_chain(chain)
+    return table, chain
 
 
 def _content(file: Path) -> str:

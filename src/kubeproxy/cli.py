@@ -1,30 +1,31 @@
 """`kube-proxy`: finds the subcommand, and turns what goes wrong into a message and an exit code.
 
 Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 when what was asked
-for was done, 1 for any error, 128 plus the number of the signal that ended it.
+for was done, 1 for any error, 3 when a command needs a running daemon and there is none, 128 plus
+the number of the signal that ended it.
 """
 
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kubeproxy import klog
 from kubeproxy.config.errors import UsageError
 from kubeproxy.errors import KubeProxyError
 
+TOOLS: Final = ("check", "diff", "explain", "render", "services", "status", "top", "trace")
+"""The subcommands; each is a module of `commands`, imported when it is called."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code comes back."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] == "explain":
-        from kubeproxy.commands import explain  # noqa: PLC0415  # the daemon must start lean
-
-        return _guarded(explain.main, explain.usage_text, _tell_people, given[1:])
-    if given and given[0] == "render":
-        from kubeproxy.commands import render  # noqa: PLC0415  # as above
-
-        return _guarded(render.main, render.usage_text, _tell_people, given[1:])
+    if given and given[0] in TOOLS:
+        tool = importlib.import_module(f"kubeproxy.commands.{given[0]}")
+        return _guarded(tool.main, tool.usage_text, _tell_people, given[1:])
     from kubeproxy.commands import run  # noqa: PLC0415  # the tools do not need the daemon
 
     return _guarded(run.main, run.usage_text, _tell_log, given)
@@ -51,10 +52,10 @@ def _guarded(
         if error.show_usage:
             print(usage(), file=sys.stderr)  # noqa: T201  # as above
         _tell_people(error)
-        return 1
+        return error.exit_code
     except KubeProxyError as error:
         tell(error)
-        return 1
+        return error.exit_code
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,7 +35,7 @@ from kubeproxy.happenings import Happening, Listener, SyncEnded
 from kubeproxy.health.ports import HealthChecks, check_addresses
 from kubeproxy.health.server import Health, serve_health
 from kubeproxy.inet import Family
-from kubeproxy.insight import count_traffic, show_rules
+from kubeproxy.insight import count_traffic, serve_socket, show_rules, show_status
 from kubeproxy.kernel.links import interface_addresses, watch_addresses
 from kubeproxy.metrics.assembly import Metrics, health_families
 from kubeproxy.metrics.families import Family as Metric
@@ -49,6 +49,8 @@ from kubeproxy.ownnode import OwnNode, RestartNeeded
 from kubeproxy.schedule import Schedule
 from kubeproxy.serving.listening import ListenError
 from kubeproxy.source.contract import Source
+from kubeproxy.status.history import History
+from kubeproxy.status.live import Live
 from kubeproxy.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, ServiceName
@@ -69,7 +71,7 @@ class Setup(msgspec.Struct, frozen=True):
     `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
     a thread, before the first sync; `after_first_sync` when every family is programmed.
     `serves` is False where no port is to be taken, as in a dry run. `flags` are all flags as text,
-    and `metrics` families that others keep.
+    `metrics` families that others keep, and `source_name` is for people.
     """
 
     config: KubeProxyConfiguration
@@ -86,6 +88,7 @@ class Setup(msgspec.Struct, frozen=True):
     serves: bool = True
     flags: Mapping[str, str] = {}
     metrics: tuple[Metric, ...] = ()
+    source_name: str = ""
     prepare: Callable[[Mapping[Family, Node]], None] | None = None
     after_first_sync: Callable[[], None] | None = None
     recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
@@ -124,17 +127,20 @@ class Daemon:
         facts = Facts(setup.config, setup.gates, setup.flags, start_time())
         self.metrics = Metrics(facts, setup.families, self._dataplanes)
         self.metrics.registry.add(*setup.metrics, *health_families(self.health.answered))
+        history = History()
         self._listeners: list[Listener] = [
             self._note_first_syncs,
             self.health.hear,
             self._health_checks.hear,
             self.metrics.hear,
+            history.hear,
         ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
         self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
         show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
+        show_status(self.metrics, self._live(history, facts.started))
         self._follower = Follower(
             self._cluster, tuple(self.syncs.values()), self._node.told, self._tell
         )
@@ -142,6 +148,21 @@ class Daemon:
     def _tell(self, happening: Happening) -> None:
         for listener in self._listeners:
             listener(happening)
+
+    def _live(self, history: History, started: float) -> Live:
+        setup = self._setup
+        return Live(
+            config=setup.config,
+            config_file=setup.config_file,
+            source=setup.source_name,
+            started=started,
+            cluster=self._cluster,
+            syncs=self.syncs,
+            health=self.health,
+            history=history,
+            eligible=self._is_eligible,
+            traffic=self.traffic,
+        )
 
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
@@ -162,6 +183,8 @@ class Daemon:
                     self._serve_health(tasks)
                     serving = self._or_tell(self.metrics.serve(), metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
+                    if path := self._setup.config.status_socket:
+                        tasks.create_task(serve_socket(self.metrics, path), name="status socket")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
                     dataplane = self._dataplanes[family]

@@ -7,7 +7,9 @@ reconnect loop of a source.
 
 
 class KubeProxyError(Exception):
-    """Anything that we raise on purpose."""
+    """Anything that we raise on purpose. `exit_code` is what a command ends with because of it."""
+
+    exit_code = 1
 
 
 class OperatorError(KubeProxyError):
@@ -20,3 +22,9 @@ class KernelError(KubeProxyError):
 
 class ApiServerError(KubeProxyError):
     """The API server refused, or answered with something that is not its protocol."""
+
+
+class NoDaemonError(KubeProxyError):
+    """No kube-proxy runs here that would answer."""
+
+    exit_code = 3

@@ -5,6 +5,7 @@ of addresses and so that one string is shared by all who speak of it. Parsing is
 upstream's: octets with leading zeros are decimal, a prefix may have host bits set.
 """
 
+from collections.abc import Sequence
 from enum import Enum, IntEnum
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton  # pure functions, no I/O
@@ -17,6 +18,8 @@ class Family(Enum):
 
     IPV4 = "IPv4"
     IPV6 = "IPv6"
+
+    __hash__ = object.__hash__  # by identity, as they compare; that of Enum is slow
 
     @property
     def bits(self) -> int:
@@ -65,6 +68,12 @@ def pack(address: str) -> bytes:
     return inet_pton(AF_INET6 if ":" in address else AF_INET, address)
 
 
+def pack_all(addresses: Sequence[str]) -> list[bytes]:
+    """`pack` for many addresses of one family, which is quicker than one at a time."""
+    family = AF_INET6 if addresses and ":" in addresses[0] else AF_INET
+    return [inet_pton(family, address) for address in addresses]
+
+
 def unpack(packed: bytes) -> str:
     """The canonical text of 4 or 16 bytes; an IPv4-mapped IPv6 address is IPv4."""
     if len(packed) == 4:
@@ -86,6 +95,23 @@ def parse_address(text: str) -> str | None:
     except (OSError, ValueError):
         return _parse_sloppily(text)
     return text
+
+
+def parse_addresses(texts: Sequence[str], family: Family) -> list[str | None]:
+    """`parse_address` for many texts; None also for an address of the other family.
+
+    Where all is in order, as nearly always, this takes half the time.
+    """
+    if family is Family.IPV4:
+        try:
+            for text in texts:
+                inet_pton(AF_INET, text)
+        except (OSError, ValueError):
+            pass
+        else:
+            return list(texts)
+    parsed = map(parse_address, texts)
+    return [each if each is not None and family_of(each) is family else None for each in parsed]
 
 
 def _parse_sloppily(text: str) -> str | None:

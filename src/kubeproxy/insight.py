@@ -1,6 +1,7 @@
-"""What the metrics server shows beyond upstream's: the connections of services, and the rules."""
+"""What the daemon shows beyond upstream's: connections of services, the rules, and its status."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kubeproxy.config.types import KubeProxyConfiguration
@@ -8,8 +9,12 @@ from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.counts import Counts
 from kubeproxy.inet import Family
 from kubeproxy.metrics.assembly import Metrics
-from kubeproxy.serving.answer import Answer
+from kubeproxy.metrics.server import find_page
+from kubeproxy.serving.access import Access
+from kubeproxy.serving.answer import Answer, Page
 from kubeproxy.serving.request import Request
+from kubeproxy.serving.unixsocket import serve_unix
+from kubeproxy.status.live import Live
 from kubeproxy.sync import FamilySync
 from kubeproxy.table.node import Mode
 
@@ -66,8 +71,34 @@ def _rules_page(
     shown: "Callable[[], Sequence[Programmed]]", access: str
 ) -> Callable[[Request], Answer]:
     def page(request: Request) -> Answer:
-        from kubeproxy.rulespage.page import Access, rules  # noqa: PLC0415  # when asked for
+        from kubeproxy.rulespage.page import rules  # noqa: PLC0415  # when asked for
 
         return rules(request, shown, Access(access))
 
     return page
+
+
+def show_status(metrics: Metrics, live: Live) -> None:
+    """Add the status: JSON for tools, a page for browsers."""
+
+    async def page(request: Request) -> Answer:
+        status = await asyncio.to_thread(_status_pages)
+        return await status(request, live, Access(live.config.status_page))
+
+    metrics.pages["/status"] = page
+    metrics.pages["/status/"] = page
+
+
+def _status_pages() -> Callable[[Request, Live, Access], Awaitable[Answer]]:
+    """Loaded when somebody asks, in a thread: it takes so long that syncs would notice."""
+    from kubeproxy.status.pages import status  # noqa: PLC0415
+
+    return status
+
+
+async def serve_socket(metrics: Metrics, path: str) -> None:
+    """Answer on the Unix socket what people may ask this daemon, until cancelled."""
+    shown: dict[str, Page] = {
+        at: page for at, page in metrics.pages.items() if at.startswith(("/status", "/rules"))
+    }
+    await serve_unix(path, find_page(shown, profiling=False))

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from bench.figures import Metric
 from bench.machine import ROOT, fingerprint
-from bench.page import FIGURES, PAGE, PICTURE, drawn, page
+from bench.page import FIGURES, IPVS_FIGURES, PAGE, PICTURE, drawn, page
 from bench.picture import Bar, Panel, picture
 from bench.results import read, write
 
@@ -15,14 +15,17 @@ OLD = "These figures are older than the code."
 
 def test_the_page_shows_the_figures_and_whether_they_are_old() -> None:
     results = read(FIGURES)
-    assert page(results, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
+    ipvs = read(IPVS_FIGURES)
+    assert page(results, ipvs, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
     assert drawn(results) == PICTURE.read_text(), ADVICE
 
 
 def test_figures_are_old_when_the_code_is_not_what_was_measured() -> None:
     results = read(FIGURES)
-    assert OLD not in page(results, results.code.fingerprint)
-    assert OLD in page(results, "another")
+    same = results.code.fingerprint
+    ipvs = msgspec.structs.replace(read(IPVS_FIGURES), code=results.code)
+    assert OLD not in page(results, ipvs, same)
+    assert page(results, ipvs, "another").count(OLD) == 2
 
 
 def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:

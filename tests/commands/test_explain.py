@@ -16,6 +16,7 @@ from commands.manifests import (
     write_list,
 )
 from fakes.apiserver import FakeApiServer
+from fakes.daemon import unused_port
 from kubeproxy.cli import main
 from world import (
     CLUSTER_IP,
@@ -29,6 +30,8 @@ from world import (
 )
 
 PODS = "--cluster-cidr=10.64.0.0/14,fd40::/48"
+NO_SOCKET = "/nowhere/status.sock"
+NO_ADDRESS = f"http://127.0.0.1:{unused_port()}"
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +43,8 @@ def _nobodys_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("socket.gethostname", lambda: "Laptop")
+    monkeypatch.setattr("kubeproxy.commands.client.SOCKET", NO_SOCKET)
+    monkeypatch.setattr("kubeproxy.commands.client.ADDRESS", NO_ADDRESS)
 
 
 @pytest.fixture
@@ -587,8 +592,12 @@ def test_an_ambiguous_service(ask: Asked, tmp_path: Path) -> None:
     [
         pytest.param(
             (),
-            "no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE",
-            id="no-cluster",
+            "no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE; no kube-proxy"
+            f" answers here:\n  {NO_SOCKET}: there is no such socket\n"
+            f"  {NO_ADDRESS}: Connection refused\nIs it running on this node? Its socket"
+            " (statusSocket, --status-socket of the daemon) is named with --socket, its metrics"
+            " address with --address.",
+            id="no-cluster-and-no-daemon",
         ),
         pytest.param(
             ("--manifests=/nowhere",),

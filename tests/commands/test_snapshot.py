@@ -6,7 +6,7 @@ import pytest
 
 from commands.manifests import SHOP, node_named, of_kind, pod, write
 from fakes.apiserver import FakeApiServer
-from kubeproxy.commands.question import Pod
+from kubeproxy.explaining.question import Pod
 from kubeproxy.commands.snapshot import (
     Snapshot,
     Wanted,

@@ -67,6 +67,8 @@ portRange: 1-2
 windowsRunAsService: true
 traffic: {{metrics: service, seriesLimit: 6}}
 rulesPage: all
+statusPage: none
+statusSocket: /run/own.sock
 """
 
 
@@ -118,6 +120,8 @@ def test_every_field_is_read() -> None:
         windows_run_as_service=True,
         traffic=Traffic("service", 6),
         rules_page="all",
+        status_page="none",
+        status_socket="/run/own.sock",
     )
     assert expected == decode(EVERYTHING).config
 

@@ -189,10 +189,17 @@ CONFIGS = st.builds(
 
 
 def test_fields_of_ours_are_written_when_they_say_something() -> None:
-    document = to_document(KubeProxyConfiguration(traffic=Traffic("service"), rules_page="all"))
-    assert document["traffic"] == {"metrics": "service", "seriesLimit": 10_000}
-    assert document["rulesPage"] == "all"
-    assert {"traffic", "rulesPage"}.isdisjoint(to_document(KubeProxyConfiguration()))
+    config = KubeProxyConfiguration(
+        traffic=Traffic("service"), rules_page="all", status_page="none", status_socket=""
+    )
+    ours = {
+        "traffic": {"metrics": "service", "seriesLimit": 10_000},
+        "rulesPage": "all",
+        "statusPage": "none",
+        "statusSocket": "",
+    }
+    assert ours.items() <= to_document(config).items()
+    assert ours.keys().isdisjoint(to_document(KubeProxyConfiguration()))
 
 
 @settings(max_examples=40)

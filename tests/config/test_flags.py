@@ -90,6 +90,8 @@ DEFAULTS = {
     "proxy-mode": "",
     "rules-page": "local",
     "show-hidden-metrics-for-version": "",
+    "status-page": "local",
+    "status-socket": "/run/kube-proxy/status.sock",
     "traffic-metrics": "frontend",
     "traffic-series-limit": "10000",
     "v": "0",

@@ -84,6 +84,8 @@ def test_every_flag_reaches_its_field() -> None:
         "--proxy-mode=iptables",
         "--rules-page=none",
         "--show-hidden-metrics-for-version=1.37",
+        "--status-page=all",
+        "--status-socket=",
         "--traffic-metrics=service",
         "--traffic-series-limit=14",
         "-v=4",
@@ -127,6 +129,8 @@ def test_every_flag_reaches_its_field() -> None:
         config_sync_period=of_seconds(60),
         traffic=Traffic("service", 14),
         rules_page="none",
+        status_page="all",
+        status_socket="",
     )
     assert expected == config_of(*arguments)
 

@@ -100,6 +100,10 @@ def test_health_may_be_served_nowhere() -> None:
     validate(replace(effective(KubeProxyConfiguration()), healthz_bind_address=""), Gates())
 
 
+def test_there_need_be_no_status_socket() -> None:
+    validate(replace(effective(KubeProxyConfiguration()), status_socket=""), Gates())
+
+
 def test_no_local_mode_is_left_to_defaulting() -> None:
     validate(replace(effective(KubeProxyConfiguration()), detect_local_mode=""), Gates())
 
@@ -141,6 +145,16 @@ def test_no_limit_needs_no_burst() -> None:
             f'{P}.RulesPage: Unsupported value: "friends": supported values: "local", "all",'
             ' "none"',
             id="rules-page",
+        ),
+        pytest.param(
+            {"status_page": ""},
+            f'{P}.StatusPage: Unsupported value: "": supported values: "local", "all", "none"',
+            id="status-page",
+        ),
+        pytest.param(
+            {"status_socket": "run/status.sock"},
+            f'{P}.StatusSocket: Invalid value: "run/status.sock": must be an absolute path',
+            id="status-socket",
         ),
         pytest.param(
             {"nftables": NFTables(masquerade_bit=-1)},

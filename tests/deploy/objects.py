@@ -100,10 +100,15 @@ class ConfigMapVolume(Strict, frozen=True):
     name: str
 
 
+class EmptyDir(Strict, frozen=True):
+    medium: str
+
+
 class Volume(Strict, frozen=True):
     name: str
     host_path: HostPath | None = None
     config_map: ConfigMapVolume | None = None
+    empty_dir: EmptyDir | None = None
 
 
 class Toleration(Strict, frozen=True):

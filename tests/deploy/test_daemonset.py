@@ -1,5 +1,7 @@
 """The DaemonSet fits the program that it starts."""
 
+from pathlib import PurePath
+
 import pytest
 
 from deploy.objects import Container, DaemonSet, daemon_set
@@ -78,10 +80,12 @@ def test_mounts_and_volumes_fit(folder: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_only_the_lock_can_be_written(mode: str) -> None:
+def test_only_the_lock_and_the_sockets_directory_can_be_written(mode: str) -> None:
     mounts = proxy_of(mode).volume_mounts
     writable = [mount.mount_path for mount in mounts if not mount.read_only]
-    assert writable == ([] if mode == "nftables" else ["/run/xtables.lock"])
+    config = complete(parse_flags([]), config_file(overlay(mode))).config
+    own = str(PurePath(config.status_socket).parent)
+    assert writable == ([own] if mode == "nftables" else [own, "/run/xtables.lock"])
 
 
 @pytest.mark.parametrize(

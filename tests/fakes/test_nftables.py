@@ -155,7 +155,7 @@ def test_taken(messages: list[bytes]) -> None:
 
 
 TWO_RANGES = with_node(HERE, service_cidrs=(prefix("10.113.0.0/16"), prefix("10.120.0.0/16")))
-BOUNDS = [each for name, each in node_elements(TWO_RANGES) if name == names.SERVICE_CIDRS]
+BOUNDS = list(node_elements(TWO_RANGES)[names.SERVICE_CIDRS])
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))

@@ -42,6 +42,18 @@ def ask(health: Health, path: str) -> tuple[int, dict[str, object]]:
     return answer.status, json.loads(answer.body)
 
 
+def test_what_waits_and_for_how_long() -> None:
+    clock = Clock()
+    health = Health(60.0, lambda: True, clock)
+    assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (None, True)
+    health.hear(LoopStarted(Family.IPV4))
+    assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (None, True)
+    health.hear(SyncWanted(Family.IPV4, 1))
+    clock.seconds += 61
+    assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (61.0, False)
+    assert health.keeps_up(Family.IPV6)
+
+
 def test_the_pages_follow_what_happens_and_are_counted() -> None:
     clock, eligible = Clock(), [True]
     health = Health(60.0, lambda: eligible[0], clock)
@@ -111,8 +123,9 @@ class Rig:
         self.kernels = {family: FakeDataplane() for family in Family}
         with listen("127.0.0.1", 0) as free:
             self.port: int = free.getsockname()[1]
-        flags = ("--iptables-min-sync-period=0s", "--iptables-sync-period=100ms", *flags)
-        loaded = load(parse_flags([f"--healthz-bind-address=127.0.0.1:{self.port}", *flags]))
+        periods = ("--iptables-min-sync-period=0s", "--iptables-sync-period=100ms")
+        where = (f"--healthz-bind-address=127.0.0.1:{self.port}", "--status-socket=")
+        loaded = load(parse_flags([*periods, *where, *flags]))
         self.setup = Setup(
             config=msgspec.structs.replace(loaded.config, metrics_bind_address="127.0.0.1:0"),
             gates=loaded.gates,

@@ -34,6 +34,7 @@ class Pod:
     def __init__(self, folder: str, network: Network, directory: Path, mode: str = "") -> None:
         pod = daemon_set(overlay(folder)).pod
         (self._first,), (self._proxy,) = pod.init_containers, pod.containers
+        self._empty = {volume.name for volume in pod.volumes if volume.empty_dir}
         self._network = network
         self._directory = directory
         self._config = directory / "config.conf"
@@ -78,10 +79,14 @@ class Pod:
 
     def _through(self, container: Container, capabilities: Collection[str]) -> list[str]:
         assert container.security_context.read_only_root_filesystem
-        writable = [each.mount_path for each in container.volume_mounts if not each.read_only]
-        for place in writable:
-            Path(place).touch()
-        return through(tuple(capabilities), writable)
+        writable = [each for each in container.volume_mounts if not each.read_only]
+        for each in writable:
+            place = Path(each.mount_path)
+            if each.name in self._empty:
+                place.mkdir(exist_ok=True)
+            else:
+                place.touch()
+        return through(tuple(capabilities), [each.mount_path for each in writable])
 
     def _run(self, container: Container, before: list[str]) -> subprocess.CompletedProcess[str]:
         arguments = [

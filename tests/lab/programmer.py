@@ -59,10 +59,11 @@ class DaemonProcess:
 
     How we know that it is done: every put changes the port of a Service that nobody uses, so
     that both families have something to program, and the log tells when they did. `through` is
-    a command that starts the daemon, in surroundings of its making.
+    a command that starts the daemon, in surroundings of its making. It answers at `socket`.
     """
 
     def __init__(self, node: Namespace, directory: Path, through: Sequence[str] = ()) -> None:
+        self.socket = directory / "status.sock"
         self._node = node
         self._through = through
         self._manifests = directory / "manifests"
@@ -80,6 +81,7 @@ class DaemonProcess:
         command = [
             *self._through,
             *(sys.executable, "-c", _LAUNCH),
+            f"--status-socket={self.socket}",
             *flags,
             f"--manifests={self._manifests}",
             f"--hostname-override={NODE_NAME}",

@@ -8,6 +8,7 @@ import contextlib
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -23,7 +24,7 @@ from lab.network import Network
 from lab.outcome import Outcome, Probe
 from lab.pairs import SOURCES, Pair, all_pairs
 from lab.plan import CLUSTER_CIDR, CROWD_SIZE, HOSTS, crowd
-from lab.programmer import Programmer
+from lab.programmer import DaemonProcess, Programmer
 from lab.trial import Trial
 from world import Document
 
@@ -65,6 +66,12 @@ class Lab:
         self._programmer = programmer
         self._flags: tuple[str, ...] | None = None
         self._open: list[Connection | Flow] = []
+
+    @property
+    def socket(self) -> Path:
+        """Where the daemon answers questions about itself."""
+        assert isinstance(self._programmer, DaemonProcess)
+        return self._programmer.socket
 
     def run(self, *flags: str, documents: Iterable[Document] = (), cidr: bool = True) -> None:
         """Have the proxy run with these flags and documents, as it is if it runs with them.

@@ -10,13 +10,24 @@ from kubeproxy.netlink.conntrack import (
     IPCTNL_MSG_CT_DELETE,
     IPCTNL_MSG_CT_GET,
     IPCTNL_MSG_CT_NEW,
+    Connection,
     Flow,
+    connection_in,
     delete_request,
+    dialled,
     dump_request,
     flow_in,
+    plain_connection,
     plain_flow,
 )
-from kubeproxy.netlink.message import NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, Message, attributes
+from kubeproxy.netlink.message import (
+    NLM_F_DUMP,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    Message,
+    attributes,
+    encode,
+)
 
 NESTED = 0x8000
 ORIGINAL, REPLY = 1, 2
@@ -129,3 +140,54 @@ def test_the_kernel_is_asked_for_udp_only(family: Family, number: int) -> None:
         1: nested(2, attribute(1, bytes([Protocol.UDP]))),
         25: attribute(1, struct.pack("=I", 8)),
     }
+
+
+# --- new connections --------------------------------------------------------------------------
+
+
+@st.composite
+def connections(draw: st.DrawFn) -> tuple[Connection, bytes]:
+    """A connection, and the event that tells of it."""
+    width = draw(st.sampled_from([4, 16]))
+    ends = st.binary(min_size=width + 2, max_size=width + 2)
+    client, service, backend, node = draw(ends), draw(ends), draw(ends), draw(ends)
+    protocol = draw(st.sampled_from(Protocol))
+    zone = draw(st.sampled_from([b"", attribute(3, b"\x00\x07")]))
+    directions = [
+        direction(ORIGINAL, client, service, protocol, zone),
+        direction(REPLY, backend, node, protocol, zone),
+    ]
+    # As the kernel writes it, or otherwise.
+    usual = [*directions, STATUS, ID]
+    parts = draw(st.one_of(st.just(usual), st.permutations(usual)))
+    event = encode(Message(IPCTNL_MSG_CT_NEW, 0x600, 0, nfgen(width) + b"".join(parts)))
+    return Connection(protocol, client, service, backend, node), event
+
+
+@given(connections())
+def test_an_event_tells_of_both_directions(case: tuple[Connection, bytes]) -> None:
+    connection, event = case
+    assert connection == connection_in(event) == plain_connection(event[16:])
+
+
+@given(connections())
+def test_whom_the_client_dialled_is_read_without_the_rest(case: tuple[Connection, bytes]) -> None:
+    connection, event = case
+    address, port = connection.destination[:-2], connection.destination[-2:]
+    assert (address, bytes([connection.protocol]), port) == dialled(event)
+
+
+def ping() -> bytes:
+    """An echo request: identifier, type and code stand where ports would."""
+    proto = attribute(1, b"\x01") + attribute(4, b"\x00\x09") + attribute(5, b"\x08")
+    addresses = attribute(1, CLIENT[:4]) + attribute(2, SERVICE[:4])
+    both = [
+        nested(kind | NESTED, nested(1 | NESTED, addresses), nested(2 | NESTED, proto))
+        for kind in (ORIGINAL, REPLY)
+    ]
+    return encode(Message(IPCTNL_MSG_CT_NEW, 0x600, 0, nfgen(4) + b"".join(both)))
+
+
+def test_what_has_no_ports_is_no_connection_of_a_service() -> None:
+    assert connection_in(ping()) is None
+    assert dialled(ping()) is None

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Sequence
 
 import pytest
 
 from fakes.dataplane import FakeDataplane
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.inet import Family
-from kubeproxy.rulespage.page import Access, is_loopback, rules, wants_json
+from kubeproxy.rulespage.page import rules
 from kubeproxy.rulespage.view import Programmed
+from kubeproxy.serving.access import Access
 from kubeproxy.serving.answer import Answer
 from kubeproxy.serving.request import Request
 from kubeproxy.table.entries import ServicePortName, Table
@@ -69,24 +70,6 @@ async def asked(
 
 
 @pytest.mark.parametrize(
-    ("peer", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.8.8", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("198.51.100.10", False),
-        ("2001:db8::1", False),
-        ("::ffff:192.0.2.1", False),
-        ("fe80::1%eth0", False),
-        ("", False),
-    ],
-)
-def test_who_is_on_this_host(peer: str, expected: bool) -> None:
-    assert expected == is_loopback(peer)
-
-
-@pytest.mark.parametrize(
     ("access", "peer", "method", "status", "words"),
     [
         pytest.param(Access.LOCAL, LOCAL, "GET", 200, "shop/cart", id="local-from-here"),
@@ -110,20 +93,6 @@ async def test_who_may_ask(
     text = await body_of(answer)
     assert words in text
     assert ("10.64.3.11" in text) == (status == 200)
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "expected"),
-    [
-        ("/rules", {}, False),
-        ("/rules", {"accept": "application/json"}, True),
-        ("/rules", {"accept": "text/html, application/json;q=0.9"}, True),
-        ("/rules?format=json", {}, True),
-        ("/rules?format=text", {"accept": "application/json"}, False),
-    ],
-)
-def test_who_wants_json(path: str, headers: Mapping[str, str], expected: bool) -> None:
-    assert expected == wants_json(request(path, **headers))
 
 
 # --- what is found ----------------------------------------------------------------------------

@@ -1,6 +1,15 @@
+from collections.abc import Mapping
+
 import pytest
 
-from kubeproxy.serving.request import BadRequest, Head, Request, end_of_head, parse_head
+from kubeproxy.serving.request import (
+    BadRequest,
+    Head,
+    Request,
+    end_of_head,
+    parse_head,
+    wants_json,
+)
 
 
 def head(text: str) -> Head:
@@ -17,12 +26,20 @@ def head(text: str) -> Head:
         ),
         pytest.param(
             "GET /a%20b?x=1&x=2&y&z=%2F HTTP/1.1\r\nHost:x\r\n\r\n",
-            Head(Request("GET", "/a b", {"x": "1", "y": "", "z": "/"}, {"host": "x"})),
+            Head(
+                Request(
+                    "GET",
+                    "/a b",
+                    {"x": "1", "y": "", "z": "/"},
+                    {"host": "x"},
+                    pairs=(("x", "1"), ("x", "2"), ("y", ""), ("z", "/")),
+                )
+            ),
             id="escapes-and-a-query-whose-first-value-counts",
         ),
         pytest.param(
             "GET http://node:10256/livez?v HTTP/1.1\nHost: x\n\n",
-            Head(Request("GET", "/livez", {"v": ""}, {"host": "x"})),
+            Head(Request("GET", "/livez", {"v": ""}, {"host": "x"}, pairs=(("v", ""),))),
             id="a-whole-url-typed-with-bare-line-feeds",
         ),
         pytest.param(
@@ -60,6 +77,26 @@ def head(text: str) -> Head:
 )
 def test_a_head_is_read(text: str, expected: Head) -> None:
     assert expected == head(text)
+
+
+def test_a_name_that_is_repeated_has_several_values() -> None:
+    request = head("GET /?to=b&from=x&to=a&to=b HTTP/1.1\r\nHost: x\r\n\r\n").request
+    assert request.values("to") == ["b", "a", "b"]
+    assert request.values("interface") == []
+
+
+@pytest.mark.parametrize(
+    ("format_", "headers", "expected"),
+    [
+        pytest.param("", {}, False, id="nobody-says"),
+        pytest.param("", {"accept": "application/json"}, True, id="the-header"),
+        pytest.param("", {"accept": "text/html, application/json;q=0.9"}, True, id="among-others"),
+        pytest.param("json", {}, True, id="the-query"),
+        pytest.param("text", {"accept": "application/json"}, False, id="the-query-comes-first"),
+    ],
+)
+def test_who_wants_json(format_: str, headers: Mapping[str, str], expected: bool) -> None:
+    assert expected == wants_json(Request("GET", "/", {"format": format_}, headers))
 
 
 @pytest.mark.parametrize(

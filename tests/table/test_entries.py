@@ -69,6 +69,15 @@ def test_a_table_finds_entries_by_destination() -> None:
     assert table.find(FrontendKey(CLUSTER_IP, TCP, 81)) is None
 
 
+def test_a_table_knows_what_an_address_leads_to() -> None:
+    ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "web", "port": 7}]
+    table = table_of(service({"ports": ports}))
+    table.put(Entry(TILL, (Frontend(FrontendKind.EXTERNAL_IP, CLUSTER_IP, 9), VIP_80)))
+    expected = [f"{CLUSTER_IP}:7/TCP", f"{CLUSTER_IP}:9/TCP", f"{CLUSTER_IP}:53/UDP"]
+    assert expected == list(map(str, table.destinations(CLUSTER_IP)))
+    assert table.destinations("192.0.2.9") == []
+
+
 def test_a_table_counts_the_addresses_that_ports_share() -> None:
     table = Table(Family.IPV4)
     for name, port in ((CART, 80), (CART._replace(port="https"), 443)):

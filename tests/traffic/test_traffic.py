@@ -119,15 +119,19 @@ def test_before_the_first_sync_there_is_nothing(traffic: Traffic, kernel: Kernel
 def test_rates_need_somebody_who_keeps_asking(
     traffic: Traffic, kernel: Kernel, clock: Clock
 ) -> None:
+    def looked() -> tuple[float, Rates | None]:
+        look = traffic.looks()[Family.IPV4]
+        return look.seconds, look.rates(CART)
+
     kernel.value = 5
-    assert traffic.rates() == {}
+    assert looked() == (0.0, None)
     clock.now += 2.0
     kernel.value = 9
-    assert traffic.rates() == {Family.IPV4: {CART: Rates({FRONTEND: 2.0})}}
+    assert looked() == (2.0, Rates({FRONTEND: 2.0}))
     clock.now += FRESH / 2
-    assert traffic.rates() == {Family.IPV4: {CART: Rates({FRONTEND: 2.0})}}
+    assert looked() == (2.0, Rates({FRONTEND: 2.0}))
     clock.now += ATTENTION + 1
-    assert traffic.rates() == {}
+    assert looked() == (0.0, None)
 
 
 def test_scrapes_alone_keep_no_second_reading(

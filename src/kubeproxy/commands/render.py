@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubeproxy.commands.ipvs_settings import ipvs_settings
-from kubeproxy.commands.view import View, read_snapshot, shared_flags, view_of
+from kubeproxy.commands.view import read_snapshot, shared_flags, view_of
 from kubeproxy.config.defaults import with_platform_defaults
 from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, parse, refuse_positionals, usage
@@ -21,6 +21,7 @@ from kubeproxy.dataplane.ipvs import render as ipvs
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.errors import OperatorError
+from kubeproxy.explaining.answers import View
 from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode
 

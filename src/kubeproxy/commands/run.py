@@ -114,7 +114,7 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         return _nftables(family, loaded.config, guard)
 
     client = ClientMetrics()
-    source = _source(parsed, loaded, name, client.take)
+    source, source_name = _source(parsed, loaded, name, client.take)
     init_only = parsed.value("init-only", bool)
     prepare = partial(prepare_machine, loaded.config, init_only=init_only)
 
@@ -133,6 +133,7 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         serves=not dry_run,
         flags=rendered(FLAGS, parsed),
         metrics=tuple(client.families()),
+        source_name=source_name,
         prepare=None if dry_run else prepare,
         # New rules first, then the old ones away: between them no connection finds neither.
         after_first_sync=None if dry_run else partial(remove_other_modes, mode),
@@ -197,13 +198,13 @@ def _ipvs(family: Family, config: KubeProxyConfiguration) -> Dataplane:
     return Ipvs(family, ipvs_settings(config), servers, Xtables(family))
 
 
-def _source(parsed: Parsed, loaded: Loaded, name: str, observe: Observe) -> Source:
-    """Manifests when they are given, else the API server."""
+def _source(parsed: Parsed, loaded: Loaded, name: str, observe: Observe) -> tuple[Source, str]:
+    """Manifests when they are given, else the API server; and what people call it."""
     manifests = parsed.value("manifests", tuple)
     if manifests:
         from kubeproxy.source.manifests import Manifests  # noqa: PLC0415  # either or
 
-        return Manifests(manifests, name)
+        return Manifests(manifests, name), f"manifests in {', '.join(manifests)}"
     from kubeproxy.source import apiserver  # noqa: PLC0415  # costly to import
     from kubeproxy.source.connection import Limits  # noqa: PLC0415
     from kubeproxy.source.kubeconfig import find_access  # noqa: PLC0415
@@ -215,7 +216,8 @@ def _source(parsed: Parsed, loaded: Loaded, name: str, observe: Observe) -> Sour
         watch_list=loaded.gates.enabled("WatchListClient"),
         limits=Limits(client.qps, client.burst),
     )
-    return apiserver.ApiServer(access, settings, observe=observe)
+    source = apiserver.ApiServer(access, settings, observe=observe)
+    return source, f"API server {access.server}"
 
 
 async def _run_until_signal(daemon: Daemon) -> int:

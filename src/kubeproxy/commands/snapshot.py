@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from kubeproxy.commands.question import Pod, find_pods
 from kubeproxy.errors import ApiServerError, OperatorError
+from kubeproxy.explaining.question import Pod, find_pods
 from kubeproxy.inet import parse_address
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.meta import Kind

@@ -15,8 +15,9 @@ from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import Loaded
 from kubeproxy.errors import OperatorError
+from kubeproxy.explaining.answers import View
 from kubeproxy.inet import Family
-from kubeproxy.nodefacts import NodeIPs, Surroundings, node_ips, node_view
+from kubeproxy.nodefacts import Surroundings, node_ips, node_view
 from kubeproxy.source.kubeconfig import find_access
 from kubeproxy.table.build import Builder, Conflict
 from kubeproxy.table.compile import Vantage
@@ -43,6 +44,10 @@ _SHARED: Final = frozenset(
         "proxy-mode",
     }
 )
+
+
+class NoCluster(OperatorError):
+    """The command line names no cluster, and neither does anything else."""
 
 
 def shared_flags() -> Iterable[Flag]:
@@ -80,18 +85,7 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
         return given or str(usual)
     if "KUBERNETES_SERVICE_HOST" in environ:
         return ""
-    raise OperatorError("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
-
-
-class View(msgspec.Struct, frozen=True):
-    """A cluster as one node's proxy sees it."""
-
-    snapshot: Snapshot
-    mode: Mode
-    ips: NodeIPs
-    tables: dict[Family, Table]
-    nodes: dict[Family, Node]
-    conflicts: dict[Family, list[Conflict]]
+    raise NoCluster("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
 
 
 def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
@@ -99,13 +93,15 @@ def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
     ips = node_ips(cluster.node, config.bind_address)
     own = (*(cluster.node.ips if cluster.node else ()), *ips.ips.values())
-    view = View(snapshot, Mode(config.mode), ips, {}, {}, {})
     balance = Balance(config.nftables.balance)
+    tables: dict[Family, Table] = {}
+    nodes: dict[Family, Node] = {}
+    conflicts: dict[Family, list[Conflict]] = {}
     for family in Family:
         builder = Builder(family)
         builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family), balance))
         around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
-        view.tables[family] = builder.table
-        view.nodes[family] = node_view(config, loaded.gates, family, around)
-        view.conflicts[family] = builder.conflicts()
-    return view
+        tables[family] = builder.table
+        nodes[family] = node_view(config, loaded.gates, family, around)
+        conflicts[family] = builder.conflicts()
+    return View(cluster, Mode(config.mode), ips, tables, nodes, conflicts, snapshot.pods)

@@ -19,7 +19,9 @@ _OMITTED_WHEN_EMPTY: Final = frozenset(
     {"featureGates", "vmodule", "splitStream", "windowsRunAsService"}
 )
 # Fields of ours: a document that does not use them is one of upstream's.
-_OWN: Final = frozenset({"balance", "endpointCounters", "traffic", "rulesPage"})
+_OWN: Final = frozenset(
+    {"balance", "endpointCounters", "traffic", "rulesPage", "statusPage", "statusSocket"}
+)
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 
 

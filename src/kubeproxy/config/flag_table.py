@@ -340,6 +340,19 @@ _OWN: Final = (
         "local",
         "Who may read the rules on the metrics server: local (this host), all or none.",
     ),
+    Flag(
+        "status-page",
+        STRING,
+        "local",
+        "Who may read the status page on the metrics server: local (this host), all or none.",
+    ),
+    Flag(
+        "status-socket",
+        STRING,
+        "/run/kube-proxy/status.sock",
+        "The Unix socket on which the tools ask this daemon, for root and its own user only; none"
+        " when empty.",
+    ),
 )
 
 _WINDOWS_NAMES: Final = (

@@ -51,6 +51,8 @@ FIELDS: Final[Mapping[str, str]] = {
     "proxy-mode": "mode",
     "rules-page": "rules_page",
     "show-hidden-metrics-for-version": "show_hidden_metrics_for_version",
+    "status-page": "status_page",
+    "status-socket": "status_socket",
     "traffic-metrics": "traffic.metrics",
     "traffic-series-limit": "traffic.series_limit",
 }

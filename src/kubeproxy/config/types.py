@@ -192,6 +192,10 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     traffic: Traffic = Traffic()
     rules_page: str = "local"
     """Ours: who may read the rules on the metrics server: local, all or none."""
+    status_page: str = "local"
+    """Ours: who may read the status page on the metrics server: local, all or none."""
+    status_socket: str = "/run/kube-proxy/status.sock"
+    """Ours: the Unix socket on which root and our own user may ask; none when it is empty."""
 
     @property
     def _section(self) -> IPTables | IPVS | NFTables:

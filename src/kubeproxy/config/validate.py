@@ -26,7 +26,7 @@ from kubeproxy.version import KUBERNETES_VERSION
 
 BALANCES: Final = ("random", "round-robin", "source-hash")
 TRAFFIC_METRICS: Final = ("frontend", "service", "none")
-RULES_PAGES: Final = ("local", "all", "none")
+READERS: Final = ("local", "all", "none")
 _P: Final = "KubeProxyConfiguration"
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
@@ -83,8 +83,12 @@ def _own(config: KubeProxyConfiguration) -> Iterator[str]:
     if traffic.metrics not in TRAFFIC_METRICS:
         yield unsupported(f"{_P}.Traffic.Metrics", traffic.metrics, TRAFFIC_METRICS)
     yield from _not_negative(f"{_P}.Traffic.SeriesLimit", traffic.series_limit)
-    if config.rules_page not in RULES_PAGES:
-        yield unsupported(f"{_P}.RulesPage", config.rules_page, RULES_PAGES)
+    if config.rules_page not in READERS:
+        yield unsupported(f"{_P}.RulesPage", config.rules_page, READERS)
+    if config.status_page not in READERS:
+        yield unsupported(f"{_P}.StatusPage", config.status_page, READERS)
+    if config.status_socket and not config.status_socket.startswith("/"):
+        yield invalid(f"{_P}.StatusSocket", config.status_socket, "must be an absolute path")
 
 
 def _not_negative(path: str, value: int | Duration) -> Iterator[str]:

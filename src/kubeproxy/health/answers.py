@@ -8,10 +8,9 @@ import msgspec
 
 from kubeproxy.health.state import Families, Instant
 from kubeproxy.inet import Family
-from kubeproxy.serving.answer import Answer
+from kubeproxy.serving.answer import JSON, Answer
 from kubeproxy.table.entries import ServiceName
 
-_JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
 _NEVER = "0001-01-01T00:00:00Z"
 _SECOND_NS = 1_000_000_000
 
@@ -73,7 +72,7 @@ def _answer(verdict: Verdict, clock: Clock, well: bool, extra: Mapping[str, bool
             for family in sorted(verdict.families, key=lambda family: family.value)
         }
     text = json.dumps(body, separators=(",", ":"))
-    return Answer(200 if well else 503, _JSON, text.encode())
+    return Answer(200 if well else 503, JSON, text.encode())
 
 
 def _last_updated(verdict: Verdict) -> int | None:
@@ -94,7 +93,7 @@ def _time(clock: Clock, wall_ns: int | None) -> str:
 
 def service_health(service: ServiceName, local_endpoints: int, *, healthy: bool) -> Answer:
     """What a load balancer learns on a service's health-check port of this node."""
-    headers = (*_JSON, ("X-Load-Balancing-Endpoint-Weight", str(local_endpoints)))
+    headers = (*JSON, ("X-Load-Balancing-Endpoint-Weight", str(local_endpoints)))
     body = {
         "service": {"namespace": service.namespace, "name": service.service},
         "localEndpoints": local_endpoints,

@@ -8,6 +8,7 @@ from kubeproxy import klog
 from kubeproxy.happenings import Happening
 from kubeproxy.health.answers import Clock, Verdict, healthz, judge, livez
 from kubeproxy.health.state import Families, Instant, hear
+from kubeproxy.inet import Family
 from kubeproxy.serving.answer import Answer, Page, by_path
 from kubeproxy.serving.listening import ListenError
 from kubeproxy.serving.request import Request
@@ -46,6 +47,15 @@ class Health:
     def healthy(self) -> bool:
         """Whether the syncs of every family keep up."""
         return self._judge(self._clock()).healthy
+
+    def waiting(self, family: Family) -> float | None:
+        """How many seconds something has been waiting for the family's sync; None if nothing."""
+        health = self._families.get(family)
+        return health.waiting(self._clock().seconds) if health else None
+
+    def keeps_up(self, family: Family) -> bool:
+        """Whether the family's syncs keep up; true before its loop has started."""
+        return self._judge(self._clock()).healthy_families.get(family, True)
 
     def _healthz(self, request: Request) -> Answer:
         clock = self._time()

@@ -32,10 +32,15 @@ class FamilyHealth(msgspec.Struct, frozen=True):
     wanted: float | None = None
     running: float | None = None
 
+    def waiting(self, now: float) -> float | None:
+        """How many seconds something has been waiting; None when nothing is."""
+        oldest = _older(self.running, self.wanted)
+        return None if oldest is None else now - oldest
+
     def is_healthy(self, now: float, timeout: float) -> bool:
         """Whether nothing has waited too long."""
-        oldest = _older(self.running, self.wanted)
-        return oldest is None or now - oldest < timeout
+        waiting = self.waiting(now)
+        return waiting is None or waiting < timeout
 
 
 Families = Mapping[Family, FamilyHealth]

@@ -8,14 +8,19 @@ from kubeproxy.inet import Family
 
 def supported_families(proc: Path = Path("/proc")) -> tuple[Family, ...]:
     """IPv4, and IPv6 when the kernel has it and no sysctl turns it off."""
-    if not (proc / "net/if_inet6").exists():
-        klog.info("No kernel support for family", ipFamily=Family.IPV6.value)
+    missing = why_no_ipv6(proc)
+    if missing:
+        klog.info(missing, ipFamily=Family.IPV6.value)
         return (Family.IPV4,)
+    return (Family.IPV4, Family.IPV6)
+
+
+def why_no_ipv6(proc: Path = Path("/proc")) -> str:
+    """Why this machine does not speak IPv6; "" when it does."""
+    if not (proc / "net/if_inet6").exists():
+        return "No kernel support for family"
     try:
         disabled = (proc / "sys/net/ipv6/conf/all/disable_ipv6").read_text()
     except OSError:
         disabled = "0"
-    if disabled.strip() == "1":
-        klog.info("Kernel support disabled for family", ipFamily=Family.IPV6.value)
-        return (Family.IPV4,)
-    return (Family.IPV4, Family.IPV6)
+    return "Kernel support disabled for family" if disabled.strip() == "1" else ""

@@ -121,15 +121,19 @@ class Xtables:
         return done.stdout.decode(errors="surrogateescape")
 
     def _program(self, verb: str) -> str:
-        stems = _STEMS[self.family]
-        for stem in stems:
-            program = find(stem + verb)
-            if program is not None:
-                return program
+        program = find_program(self.family, verb)
+        if program is not None:
+            return program
         raise XtablesFailed(
-            f"{stems[0]}{verb} is not installed, or not in PATH: install iptables, or use"
-            " another proxy mode"
+            f"{_STEMS[self.family][0]}{verb} is not installed, or not in PATH: install iptables,"
+            " or use another proxy mode"
         )
+
+
+def find_program(family: Family, verb: str = "") -> str | None:
+    """Where `iptables` is, or with a verb `iptables-save`; None when it is not installed."""
+    found = (find(stem + verb) for stem in _STEMS[family])
+    return next((program for program in found if program is not None), None)
 
 
 def quoted(said: str, text: str) -> str:

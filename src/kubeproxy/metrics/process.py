@@ -56,7 +56,8 @@ def parse_boot_time(stat: str) -> int:
     return next(int(words[1]) for words in lines if words[:1] == ["btime"])
 
 
-def _usage() -> Usage:
+def usage() -> Usage:
+    """What this process uses now."""
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     return parse_usage((_OWN / "stat").read_text(), ticks, page)
 
@@ -68,7 +69,7 @@ def _octets() -> tuple[int, int]:
 def start_time() -> float:
     """The Unix time at which this process started."""
     boot = parse_boot_time(Path("/proc/stat").read_text())
-    return boot + _usage().started
+    return boot + usage().started
 
 
 def _limit(kind: int) -> float:
@@ -84,9 +85,9 @@ def start_family(started: float) -> Reading:
 def process_families() -> list[Reading]:
     """The process_* families but for the time of the start."""
     return [
-        _counter("process_cpu_seconds_total", "Seconds of CPU time", lambda: _usage().cpu),
-        _gauge("process_resident_memory_bytes", "Memory in use", lambda: _usage().resident),
-        _gauge("process_virtual_memory_bytes", "Address space", lambda: _usage().virtual),
+        _counter("process_cpu_seconds_total", "Seconds of CPU time", lambda: usage().cpu),
+        _gauge("process_resident_memory_bytes", "Memory in use", lambda: usage().resident),
+        _gauge("process_virtual_memory_bytes", "Address space", lambda: usage().virtual),
         _gauge(
             "process_virtual_memory_max_bytes",
             "Address space that may be had",

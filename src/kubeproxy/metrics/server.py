@@ -20,14 +20,13 @@ from kubeproxy.metrics.liveness import Liveness
 from kubeproxy.metrics.negotiation import Object, negotiate
 from kubeproxy.metrics.program import python_version
 from kubeproxy.metrics.registry import Registry
-from kubeproxy.serving.answer import Answer, Page, not_found, text
+from kubeproxy.serving.answer import JSON, Answer, Page, not_found, text
 from kubeproxy.serving.listening import ListenError
 from kubeproxy.serving.request import Request
 from kubeproxy.serving.server import serve
 from kubeproxy.version import KUBERNETES_VERSION
 
 _FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
-_JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
 _GZIP = 16 + zlib.MAX_WBITS
 _UNSTABLE = (
     "Warning: This page is for people who look for a fault. Its layout is not for programs:"
@@ -132,7 +131,7 @@ async def _zipped(pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
 def _configz(config: KubeProxyConfiguration) -> Answer:
     document = {"kubeproxy.config.k8s.io": to_document(config)}
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return Answer(200, _JSON, body.encode())
+    return Answer(200, JSON, body.encode())
 
 
 def _flagz(flags: Mapping[str, str], request: Request) -> Answer:

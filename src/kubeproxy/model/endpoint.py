@@ -8,7 +8,7 @@ from sys import intern
 
 import msgspec
 
-from kubeproxy.inet import PROTOCOL_BY_NAME, Family, Protocol, family_of, parse_address
+from kubeproxy.inet import PROTOCOL_BY_NAME, Family, Protocol, parse_addresses
 from kubeproxy.objects.endpointslice import Conditions, EndpointPort, EndpointSlice, Hint
 from kubeproxy.objects.endpointslice import Endpoint as EndpointObject
 from kubeproxy.objects.meta import SERVICE_NAME_LABEL, ObjectKey
@@ -96,17 +96,18 @@ def _endpoints(
 ) -> tuple[Endpoint, ...]:
     found = []
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for index, entry in enumerate(entries):
-        if not entry.addresses:
-            continue
-        address = parse_address(entry.addresses[0])
-        if address is None or family_of(address) is not family:
-            problems.append(f"endpoints[{index}]: {entry.addresses[0]!r} is not {family.value}")
+    texts = [entry.addresses[0] if entry.addresses else "" for entry in entries]
+    addresses = parse_addresses(texts, family)
+    for index, (entry, address) in enumerate(zip(entries, addresses, strict=True)):
+        if address is None:
+            if entry.addresses:
+                problems.append(f"endpoints[{index}]: {texts[index]!r} is not {family.value}")
             continue
         conditions = entry.conditions or _NO_CONDITIONS
         node = intern(entry.node_name) if entry.node_name else ""
-        zones = _names(entry.hints.for_zones) if entry.hints else ()
-        nodes = _names(entry.hints.for_nodes) if entry.hints else ()
+        hints = entry.hints
+        zones = _names(hints.for_zones) if hints else ()
+        nodes = _names(hints.for_nodes) if hints else ()
         found.append(
             Endpoint(
                 address,
@@ -115,8 +116,8 @@ def _endpoints(
                 conditions.terminating is True,
                 node != "" and node == node_name,
                 node,
-                shared.setdefault(zones, zones),
-                shared.setdefault(nodes, nodes),
+                shared.setdefault(zones, zones) if zones else (),
+                shared.setdefault(nodes, nodes) if nodes else (),
             )
         )
     return tuple(found)

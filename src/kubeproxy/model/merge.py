@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kubeproxy.inet import Protocol, join
+from kubeproxy.inet import Family, Protocol
 from kubeproxy.model.endpoint import Endpoint, Slice
 
 
@@ -20,23 +20,21 @@ def merge(slices: Mapping[str, Slice], name: str, protocol: Protocol) -> list[Po
 
     An address is in two slices while it moves from one to the other. A copy that terminates never
     replaces another; one that does not always does. Slices are read in the order of their names,
-    so that the result does not depend on the order in which they came.
+    so that the result does not depend on the order in which they came. It is sorted by the text
+    `address:port`, as upstream does: iptables rules show that order to people.
     """
-    found: dict[tuple[str, int], PortEndpoint] = {}
+    found: dict[str, PortEndpoint] = {}
     for slice_name in sorted(slices):
         slice_ = slices[slice_name]
         for port in slice_.ports:
             if port.name != name or port.protocol is not protocol:
                 continue
             number = port.port
+            ipv6 = slice_.family is Family.IPV6
             for endpoint in slice_.endpoints:
-                key = (endpoint.address, number)
+                address = endpoint.address
+                key = f"[{address}]:{number}" if ipv6 else f"{address}:{number}"
                 if endpoint.terminating and key in found:
                     continue
                 found[key] = PortEndpoint(endpoint, number)
-    return sorted(found.values(), key=_upstream_order)
-
-
-def _upstream_order(at: PortEndpoint) -> str:
-    """Upstream sorts by the text `address:port`; iptables rules show that order to people."""
-    return join(at.endpoint.address, at.port)
+    return [found[key] for key in sorted(found)]

@@ -10,6 +10,7 @@ from enum import Enum
 
 import msgspec
 
+from kubeproxy.model.endpoint import Endpoint
 from kubeproxy.model.merge import PortEndpoint
 from kubeproxy.model.serviceport import ServicePort
 
@@ -81,16 +82,21 @@ def _hinted(
 
 def hint_mode(endpoints: Sequence[PortEndpoint], place: Place) -> HintMode:
     """Hints count when every ready endpoint has one of the kind and one of them names us."""
-    ready = [at.endpoint for at in endpoints if at.endpoint.ready]
-    if _complete([endpoint.node_hints for endpoint in ready], place.node):
+    if _complete((at.endpoint.node_hints for at in endpoints if at.endpoint.ready), place.node):
         return HintMode.SAME_NODE
-    if _complete([endpoint.zone_hints for endpoint in ready], place.zone):
+    if _complete((at.endpoint.zone_hints for at in endpoints if at.endpoint.ready), place.zone):
         return HintMode.SAME_ZONE
     return HintMode.NONE
 
 
-def _complete(hints: Sequence[tuple[str, ...]], name: str) -> bool:
-    return name != "" and all(hints) and any(name in names for names in hints)
+def _complete(hints: Iterable[tuple[str, ...]], name: str) -> bool:
+    """Whether nobody is without hints, and somebody's have the name."""
+    named = False
+    for names in hints:
+        if not names:  # most clusters have no hints, and the first endpoint says so
+            return False
+        named = named or name in names
+    return named and name != ""
 
 
 class LeftOut(Enum):
@@ -103,12 +109,21 @@ class LeftOut(Enum):
     NOT_LOCAL = "it is not on this node, and the traffic policy is Local"
 
 
-def why_left_out(at: PortEndpoint, usable: Usable, *, local_policy: bool) -> LeftOut | None:
-    """Why the policy does not use the endpoint; None when it does."""
-    chosen = usable.local if local_policy else usable.cluster
-    if at in (chosen or ()):
-        return None
-    endpoint = at.endpoint
+def why_left_out(
+    endpoints: Iterable[PortEndpoint], usable: Usable, *, local_policy: bool
+) -> list[LeftOut | None]:
+    """Why the policy does not use each of the endpoints; None for one that it does use.
+
+    They are those that `usable` was chosen from.
+    """
+    chosen = set(map(id, (usable.local if local_policy else usable.cluster) or ()))
+    return [
+        None if id(at) in chosen else _why_not(at.endpoint, local_policy=local_policy)
+        for at in endpoints
+    ]
+
+
+def _why_not(endpoint: Endpoint, *, local_policy: bool) -> LeftOut:
     if not endpoint.ready and not endpoint.terminating:
         return LeftOut.NOT_READY
     if not endpoint.ready and not endpoint.serving:

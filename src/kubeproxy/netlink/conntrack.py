@@ -1,8 +1,9 @@
-"""Connection tracking entries: the request for those of UDP, the answer, and their deletion.
+"""Connection tracking entries: those of UDP, listed and deleted; and new ones, as they are told.
 
-A busy node has 100,000 entries and more, so an answer is matched against a template of the layout
-that the kernel always writes. Taking the attributes apart costs five times as much; `plain_flow`
-does that for any layout, and is what the template is tested against.
+A busy node has 100,000 entries and more, and thousands of new ones a second, so what the kernel
+tells is matched against a template of the layout that it always writes. Taking the attributes
+apart costs five times as much; `plain_flow` and `plain_connection` do that for any layout, and
+are what the templates are tested against.
 """
 
 import re
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.netlink.attribute import attribute, nested
 from kubeproxy.netlink.message import (
+    HEADER,
     NLM_F_DUMP,
     NLM_F_REQUEST,
     Message,
@@ -23,6 +25,9 @@ from kubeproxy.netlink.nfnetlink import (
     NFPROTO_IPV4,
     NFPROTO_IPV6,
 )
+
+# The multicast group that tells of every new entry.
+NFNLGRP_CONNTRACK_NEW = 1
 
 IPCTNL_MSG_CT_NEW = NFNL_SUBSYS_CTNETLINK << 8 | 0
 IPCTNL_MSG_CT_GET = NFNL_SUBSYS_CTNETLINK << 8 | 1
@@ -63,6 +68,24 @@ class Flow(NamedTuple):
     entry: bytes
 
 
+class Connection(NamedTuple):
+    """A tracked connection: as its first packet was sent, and as the replies are expected.
+
+    All ends are address and port in network order. The client sent to the destination; the
+    responder answers, and takes the source that it has seen for the client.
+    """
+
+    protocol: int
+    client: bytes
+    destination: bytes
+    responder: bytes
+    seen: bytes
+
+
+Dialled = tuple[bytes, bytes, bytes]
+"""Address, protocol and port that a client sent to, in network order."""
+
+
 def dump_request(family: Family, sequence: int) -> Message:
     """Ask for the UDP entries of a family.
 
@@ -101,7 +124,7 @@ def flow_in(message: Message) -> Flow | None:
     if message.type != IPCTNL_MSG_CT_NEW:
         return None
     entry = message.payload
-    match = _LAYOUTS[entry[0]].match(entry)
+    match = _FLOW_LAYOUTS[entry[0]].match(entry)
     if match is None:
         return plain_flow(entry)
     address, port, responder, responder_port = match.groups()
@@ -110,37 +133,101 @@ def flow_in(message: Message) -> Flow | None:
 
 def plain_flow(entry: bytes) -> Flow | None:
     """The flow of an entry, whatever the order of its attributes; None when it is not UDP."""
-    found = attributes(entry[NFGENMSG.size :])
-    source_at, destination_at, _ = _ADDRESS[entry[0]]
-    original = attributes(found[_CTA_TUPLE_ORIG])
-    reply = attributes(found[_CTA_TUPLE_REPLY])
-    original_ports = attributes(original[_CTA_TUPLE_PROTO])
-    reply_ports = attributes(reply[_CTA_TUPLE_PROTO])
-    if original_ports[_CTA_PROTO_NUM] != _UDP:
+    connection = plain_connection(entry)
+    if connection is None or connection.protocol != Protocol.UDP:
         return None
-    return Flow(
-        attributes(original[_CTA_TUPLE_IP])[destination_at] + original_ports[_CTA_PROTO_DST_PORT],
-        attributes(reply[_CTA_TUPLE_IP])[source_at] + reply_ports[_CTA_PROTO_SRC_PORT],
-        entry,
+    return Flow(connection.destination, connection.responder, entry)
+
+
+def dialled(event: bytes) -> Dialled | None:
+    """Whom the client of a new connection sent to; None when there are no ports.
+
+    An event is what one read of the socket gives: the kernel sends each by itself. This is
+    cheap, so that events about others are; `connection_in` tells everything.
+    """
+    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event)
+    if match is not None:
+        address, protocol, port = match.group(2, 3, 5)
+        return address, protocol, port
+    connection = plain_connection(event[HEADER.size :])
+    if connection is None:
+        return None
+    to = connection.destination
+    return to[:-2], bytes([connection.protocol]), to[-2:]
+
+
+def connection_in(event: bytes) -> Connection | None:
+    """The new connection that an event tells of; None when it has no ports."""
+    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event)
+    if match is None:
+        return plain_connection(event[HEADER.size :])
+    client, to, protocol, client_port, to_port, *reply = match.groups()
+    responder, seen, _, responder_port, seen_port = reply
+    return Connection(
+        protocol[0],
+        client + client_port,
+        to + to_port,
+        responder + responder_port,
+        seen + seen_port,
     )
 
 
-def _layout(family: int) -> re.Pattern[bytes]:
+def plain_connection(entry: bytes) -> Connection | None:
+    """The connection of an entry, whatever the order of its attributes; None without ports."""
+    found = attributes(entry[NFGENMSG.size :])
+    source_at, destination_at, _ = _ADDRESS[entry[0]]
+    ends = []
+    for kind in (_CTA_TUPLE_ORIG, _CTA_TUPLE_REPLY):
+        direction = attributes(found[kind])
+        addresses = attributes(direction[_CTA_TUPLE_IP])
+        proto = attributes(direction[_CTA_TUPLE_PROTO])
+        if _CTA_PROTO_SRC_PORT not in proto:  # ICMP
+            return None
+        ends.append(addresses[source_at] + proto[_CTA_PROTO_SRC_PORT])
+        ends.append(addresses[destination_at] + proto[_CTA_PROTO_DST_PORT])
+    client, destination, responder, seen = ends
+    return Connection(proto[_CTA_PROTO_NUM][0], client, destination, responder, seen)
+
+
+class _Wanted(NamedTuple):
+    """Patterns for what a direction says: `%s` where it is, in a group where it is wanted."""
+
+    source: bytes
+    destination: bytes
+    protocol: bytes
+
+
+def _flow_layout(family: int) -> re.Pattern[bytes]:
     """The start of a UDP entry: both directions, the wanted address and port in groups."""
-    any_generation = b".{%d}" % NFGENMSG.size
-    original = _tuple_layout(_CTA_TUPLE_ORIG, family, b"%s", b"(%s)")
-    reply = _tuple_layout(_CTA_TUPLE_REPLY, family, b"(%s)", b"%s")
-    return re.compile(any_generation + original + reply, re.DOTALL)
+    udp = re.escape(_UDP)
+    original, reply = _Wanted(b"%s", b"(%s)", udp), _Wanted(b"(%s)", b"%s", udp)
+    return _layout(NFGENMSG.size, family, original, reply)
 
 
-def _tuple_layout(kind: int, family: int, source: bytes, destination: bytes) -> bytes:
+def _event_layout(family: int) -> re.Pattern[bytes]:
+    """The start of an event: addresses, protocol and ports in groups, there and back."""
+    everything = _Wanted(b"(%s)", b"(%s)", b"(.)")
+    return _layout(HEADER.size + NFGENMSG.size, family, everything, everything)
+
+
+def _layout(head: int, family: int, original: _Wanted, reply: _Wanted) -> re.Pattern[bytes]:
+    directions = _tuple_layout(_CTA_TUPLE_ORIG, family, original)
+    directions += _tuple_layout(_CTA_TUPLE_REPLY, family, reply)
+    return re.compile(_anything(head) + directions, re.DOTALL)
+
+
+def _anything(size: int) -> bytes:
+    return b".{%d}" % size
+
+
+def _tuple_layout(kind: int, family: int, wanted: _Wanted) -> bytes:
     source_at, destination_at, width = _ADDRESS[family]
-    address = b".{%d}" % width
-    ip = _head(source_at, width) + source % address
-    ip += _head(destination_at, width) + destination % address
-    proto = _head(_CTA_PROTO_NUM, 1) + re.escape(_UDP) + b"..."
-    proto += _head(_CTA_PROTO_SRC_PORT, 2) + source % b".." + b".."
-    proto += _head(_CTA_PROTO_DST_PORT, 2) + destination % b".." + b".."
+    address = _anything(width)
+    ip = _head(source_at, width) + wanted.source % address
+    ip += _head(destination_at, width) + wanted.destination % address
+    proto = _head(_CTA_PROTO_NUM, 1) + wanted.protocol + b"..."
+    proto += _head(_CTA_PROTO_SRC_PORT, 2) + wanted.source % b".." + b".."
+    proto += _head(_CTA_PROTO_DST_PORT, 2) + wanted.destination % b".." + b".."
     ip_size, proto_size = 2 * (4 + width), 3 * 8
     return b"".join(
         (
@@ -158,4 +245,5 @@ def _head(kind: int, size: int) -> bytes:
     return re.escape(struct.pack("=HH", 4 + size, kind))
 
 
-_LAYOUTS = {family: _layout(family) for family in _ADDRESS}
+_FLOW_LAYOUTS = {family: _flow_layout(family) for family in _ADDRESS}
+_EVENT_LAYOUTS = {family: _event_layout(family) for family in _ADDRESS}

@@ -19,6 +19,8 @@ class Kind(Enum):
     NODE = "Node"
     SERVICE_CIDR = "ServiceCIDR"
 
+    __hash__ = object.__hash__  # by identity, as they compare; that of Enum is slow
+
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
     """Namespace and name: what identifies an object among those of its kind."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.printable import printable
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Mode, Node
 from kubeproxy.table.rows import entry_rows
@@ -98,8 +99,3 @@ def _settings(port: Port) -> Iterator[str]:
         yield port.balance
     if port.not_programmed:
         yield f"NOT PROGRAMMED: {port.not_programmed}"
-
-
-def printable(text: str) -> str:
-    """A text that does nothing to a terminal, whatever names are in it."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

@@ -12,6 +12,7 @@ PLAIN_TEXT = (
     ("Content-Type", "text/plain; charset=utf-8"),
     ("X-Content-Type-Options", "nosniff"),
 )
+JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LAST_CHUNK = b"0\r\n\r\n"

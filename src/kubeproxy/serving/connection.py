@@ -15,6 +15,7 @@ from collections.abc import AsyncIterable
 import msgspec
 
 from kubeproxy import klog
+from kubeproxy.serving.access import SOCKET_PEER
 from kubeproxy.serving.answer import (
     LAST_CHUNK,
     Answer,
@@ -169,6 +170,8 @@ class Conversation:
 
 
 def _peer(client: socket.socket) -> str:
+    if client.family == socket.AF_UNIX:
+        return SOCKET_PEER
     try:
         return str(client.getpeername()[0])
     except OSError:

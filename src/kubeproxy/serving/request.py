@@ -30,9 +30,9 @@ class BadRequest(KubeProxyError):
 class Request(msgspec.Struct, frozen=True):
     """What a client asks.
 
-    `path` is decoded and without the query. `query` has the first value of each name; names of
-    `headers` are in lower case, and the values of repeated ones are joined with commas. `peer` is
-    the client's address, "" when it is gone already.
+    `path` is decoded and without the query. `query` has the first value of each name, and `pairs`
+    all of it; names of `headers` are in lower case, and the values of repeated ones are joined
+    with commas. `peer` is the client's address, "" when it is gone already.
     """
 
     method: str
@@ -41,6 +41,11 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
     peer: str = ""
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def values(self, name: str) -> list[str]:
+        """All values of a name in the query, in their order."""
+        return [value for each, value in self.pairs if each == name]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -55,6 +60,12 @@ class Head(msgspec.Struct, frozen=True):
     def expects_continue(self) -> bool:
         """Whether the client waits for a word before it sends the body."""
         return self.request.headers.get("expect", "").lower() == "100-continue"
+
+
+def wants_json(request: Request) -> bool:
+    """Whether JSON is asked for, by the query or else by the header."""
+    given = request.query.get("format", "")
+    return given == "json" if given else "application/json" in request.headers.get("accept", "")
 
 
 def end_of_head(data: bytes | bytearray, searched: int) -> int | None:
@@ -79,8 +90,8 @@ def parse_head(data: bytes) -> Head:
     http11 = version[2] != "0"
     if http11 and "host" not in headers:
         raise BadRequest(400, "missing required Host header")
-    path, query = _split_target(target)
-    request = Request(method, path, query, headers)
+    path, pairs = _split_target(target)
+    request = Request(method, path, dict(reversed(pairs)), headers, pairs=pairs)
     return Head(request, _length(headers), http11, _keeps_alive(headers, http11=http11))
 
 
@@ -95,7 +106,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
-def _split_target(target: str) -> tuple[str, dict[str, str]]:
+def _split_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Path and query of `/path?query`, or of the whole URL that a proxy would be sent."""
     if not target.startswith("/"):
         _, scheme, rest = target.partition("://")
@@ -104,7 +115,7 @@ def _split_target(target: str) -> tuple[str, dict[str, str]]:
         target = "/" + rest.partition("/")[2] if scheme else target
     raw, _, query = target.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True, errors="replace")
-    return unquote(raw), dict(reversed(pairs))
+    return unquote(raw), tuple(pairs)
 
 
 def _length(headers: Mapping[str, str]) -> int:

@@ -20,16 +20,30 @@ _ACCEPTS_AT_ONCE = 4
 _REST_SECONDS = 1.0
 
 
+def everybody(_: socket.socket) -> bool:
+    """Admits whoever comes."""
+    return True
+
+
 class Port:
-    """Listening sockets that answer with one page, from their opening until they are closed."""
+    """Listening sockets that answer with one page, from their opening until they are closed.
+
+    Clients that `admits` does not want are hung up on.
+    """
 
     def __init__(
-        self, sockets: Iterable[socket.socket], page: Page, room: Room, tasks: asyncio.TaskGroup
+        self,
+        sockets: Iterable[socket.socket],
+        page: Page,
+        room: Room,
+        tasks: asyncio.TaskGroup,
+        admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page
         self._room = room
         self._tasks = tasks
+        self._admits = admits
         self._loop = asyncio.get_running_loop()
         self._connections: set[Task] = set()
         self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -56,14 +70,14 @@ class Port:
             except OSError as error:
                 self._rest(listening, error)
                 return
-            if self._room.make_room():
+            if self._admits(client) and self._room.make_room():
                 self._begin(client)
             else:
                 client.close()
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
-        where = join(*listening.getsockname()[:2])
+        where = _name(listening)
         klog.error("Cannot accept a connection", err=error, address=where)
         self._loop.remove_reader(listening)
         self._rests[listening] = self._loop.call_later(_REST_SECONDS, self._wake, listening)
@@ -74,7 +88,8 @@ class Port:
 
     def _begin(self, client: socket.socket) -> None:
         client.setblocking(False)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if client.family != socket.AF_UNIX:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         talk = Conversation(client, self._page, self._room)
         task = self._tasks.create_task(talk.run(), name="http connection")
         self._room.enter(task)
@@ -82,6 +97,12 @@ class Port:
         task.add_done_callback(self._connections.discard)
         # Here and not in the task, which may be cancelled before its first step.
         task.add_done_callback(lambda _: client.close())
+
+
+def _name(listening: socket.socket) -> str:
+    """What people call the address of a socket."""
+    address = listening.getsockname()
+    return address if isinstance(address, str) else join(*address[:2])
 
 
 async def serve(

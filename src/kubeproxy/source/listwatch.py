@@ -26,7 +26,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from kubeproxy.objects.decode import UndecodableObject, decode
+from kubeproxy.objects.decode import KubeObject, UndecodableObject, decode
 from kubeproxy.objects.meta import ObjectMeta
 from kubeproxy.source.backoff import Backoff
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
@@ -47,6 +47,7 @@ from kubeproxy.source.wire import (
     decode_event,
     decode_metadata,
     decode_page,
+    decode_told,
     version_in,
 )
 
@@ -341,6 +342,11 @@ class ListWatch:
         return [self._list_instead(Reason.NEVER_COMPLETE)]
 
     def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
+        told = decode_told(self._kind, line)
+        if told is not None:
+            stream.heard += 1
+            yield self._upserted(told)
+            return
         event = decode_event(line)
         stream.heard += 1
         match event.type:
@@ -363,6 +369,9 @@ class ListWatch:
             self._advance(version)
             self._ledger.unreadable(error.key)
             return Skipped(error, version)
+        return self._upserted(found)
+
+    def _upserted(self, found: KubeObject) -> Upsert:
         self._advance(found.metadata.resource_version)
         self._ledger.upserted(found.metadata.key)
         return Upsert(self._kind, found)

@@ -4,10 +4,15 @@ One bad object must not spoil the others, and a list of thousands must not exist
 so the envelope is decoded first and each object on its own, by whoever wants it.
 """
 
+from typing import Generic, Literal, TypeVar
+
 import msgspec
 
 from kubeproxy.errors import ApiServerError
-from kubeproxy.objects.meta import ObjectMeta
+from kubeproxy.objects.decode import TYPE_OF_KIND, KubeObject
+from kubeproxy.objects.meta import Kind, ObjectMeta
+
+_Object = TypeVar("_Object", bound=KubeObject)
 
 
 class NotTheProtocol(ApiServerError):
@@ -39,7 +44,13 @@ class _Named(msgspec.Struct):
     metadata: ObjectMeta
 
 
+class _Told(msgspec.Struct, Generic[_Object]):
+    type: Literal["ADDED", "MODIFIED"]
+    object: _Object
+
+
 _event_decoder = msgspec.json.Decoder(WatchEvent)
+_told_decoders = {kind: msgspec.json.Decoder(_Told[of]) for kind, of in TYPE_OF_KIND.items()}
 _page_decoder = msgspec.json.Decoder(ListPage)
 _name_decoder = msgspec.json.Decoder(_Named)
 
@@ -50,6 +61,19 @@ def decode_event(line: bytes) -> WatchEvent:
         return _event_decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise NotTheProtocol(f"not a watch event: {error}") from error
+
+
+def decode_told(kind: Kind, line: bytes) -> KubeObject | None:
+    """The object that a line of a watch tells of, where all is in order with both.
+
+    For all else, None: `decode_event` says what it is. Nearly all lines are of this kind, and
+    reading a line once instead of twice is a tenth of what it costs to take a cluster in.
+    """
+    try:
+        found = _told_decoders[kind].decode(line).object
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if found.metadata.name else None
 
 
 def decode_page(body: bytes | bytearray) -> ListPage:

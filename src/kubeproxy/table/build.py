@@ -5,7 +5,7 @@ gets it; here a cluster IP wins over a load balancer's address and that over an 
 the first by name, whatever the order of events. The others get it when the winner lets go.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -63,6 +63,14 @@ class Builder:
         patch(self.table, changes)
         return changes
 
+    def services(self) -> Collection[ObjectKey]:
+        """The services that have entries."""
+        return self._ports.keys()
+
+    def entries_of(self, service: ObjectKey) -> list[Entry]:
+        """The entries of a service's ports."""
+        return [self.table.entries[name] for name in self._ports.get(service, ())]
+
     def conflicts(self) -> list[Conflict]:
         """Who claims what somebody else has."""
         return [
@@ -119,7 +127,7 @@ class Builder:
     def _granted(self, name: ServicePortName) -> Entry | None:
         """The entry with the frontends that it gets; None when the service port is gone."""
         entry = self._wanted.get(name)
-        if entry is None or not self._contested.intersection(entry.keys()):
+        if entry is None or not self._contested or self._contested.isdisjoint(entry.keys()):
             return entry
         granted = tuple(
             frontend for frontend in entry.frontends if self._winner(entry.key(frontend)) == name

@@ -64,14 +64,14 @@ def _compile_port(
     service: ObjectKey, port: ServicePort, endpoints: list[PortEndpoint], vantage: Vantage
 ) -> Entry:
     usable = usable_endpoints(port, endpoints, vantage.place)
-    backends = {id(at): _backend(at) for at in (*(usable.cluster or ()), *(usable.local or ()))}
+    here = {id(at): _backend(at) for at in endpoints if at.endpoint.local}
     ranges = port.source_ranges
     node_ip = vantage.node_ip
     return Entry(
         name=service_port_name(service, port),
         frontends=frontends(port),
-        cluster=tuple([backends[id(at)] for at in usable.cluster or ()]),
-        local=tuple([backends[id(at)] for at in usable.local or ()]),
+        cluster=_backends(usable.cluster or (), here),
+        local=_backends(usable.local or (), here),
         any=usable.any,
         internal_local=port.internal_local,
         external_local=port.external_local,
@@ -82,9 +82,7 @@ def _compile_port(
         serving=_serving(port, endpoints),
         balance=Balance(port.balance) if port.balance else vantage.balance,
         endpoints=len(endpoints),
-        here=tuple(
-            [backends.get(id(at)) or _backend(at) for at in endpoints if at.endpoint.local]
-        ),
+        here=tuple(here.values()),
     )
 
 
@@ -94,8 +92,8 @@ def left_out(
     """The endpoints of a port that a traffic policy does not use, and why. For explaining."""
     endpoints = merge(slices, port.name, port.protocol)
     usable = usable_endpoints(port, endpoints, place)
-    reasons = ((at, why_left_out(at, usable, local_policy=local_policy)) for at in endpoints)
-    return tuple((at, why) for at, why in reasons if why is not None)
+    reasons = why_left_out(endpoints, usable, local_policy=local_policy)
+    return tuple((at, why) for at, why in zip(endpoints, reasons, strict=True) if why is not None)
 
 
 def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:
@@ -115,6 +113,16 @@ def frontends(port: ServicePort) -> tuple[Frontend, ...]:
 
 def _at(kind: FrontendKind, addresses: Iterable[str], port: int) -> list[Frontend]:
     return [Frontend(kind, address, port) for address in addresses]
+
+
+def _backends(chosen: Iterable[PortEndpoint], here: Mapping[int, Backend]) -> tuple[Backend, ...]:
+    """The backends of a list; those on this node, by identity, are the same in all lists."""
+    return tuple(
+        [
+            here[id(at)] if at.endpoint.local else Backend(at.endpoint.address, at.port)
+            for at in chosen
+        ]
+    )
 
 
 def _backend(at: PortEndpoint) -> Backend:

@@ -202,6 +202,12 @@ class Table:
         name = self._names.get(key)
         return None if name is None else self.entries[name]
 
+    def destinations(self, address: str) -> list[FrontendKey]:
+        """All that leads to services at an address, in order."""
+        if address not in self._service_ips:
+            return []
+        return sorted(key for key in self._names if key[0] == address)
+
     def is_cluster_ip(self, address: str) -> bool:
         """Whether some service port, with or without endpoints, has this cluster IP."""
         return address in self._cluster_ips

@@ -15,7 +15,7 @@ class Mode(Enum):
     IPVS = "ipvs"
 
 
-class PodCIDR(msgspec.Struct, frozen=True):
+class PodCIDR(msgspec.Struct, frozen=True, tag=True):
     """Packets from this range are a pod's (detectLocalMode ClusterCIDR and NodeCIDR)."""
 
     prefix: Prefix
@@ -24,7 +24,7 @@ class PodCIDR(msgspec.Struct, frozen=True):
         return f"the pod range {self.prefix}"
 
 
-class PodInterface(msgspec.Struct, frozen=True):
+class PodInterface(msgspec.Struct, frozen=True, tag=True):
     """Packets that enter here are a pod's (BridgeInterface, InterfaceNamePrefix)."""
 
     name: str

@@ -39,6 +39,28 @@ class Totals(msgspec.Struct, frozen=True):
     tallies: Mapping[ServicePortName, Tally] = {}
 
 
+class Look(msgspec.Struct, frozen=True):
+    """The totals of one family now and some seconds before, for rates.
+
+    `before` is None when nobody looked then.
+    """
+
+    now: Totals
+    before: Totals | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The time between the two; 0 when there is only one."""
+        return self.now.time - self.before.time if self.before else 0.0
+
+    def rates(self, name: ServicePortName) -> Rates | None:
+        """How fast the totals of a service port grow; None when that is not known."""
+        if self.before is None:
+            return None
+        before = self.before.tallies.get(name, NOTHING)
+        return per_second(before, self.now.tallies.get(name, NOTHING), self.seconds)
+
+
 NOTHING = Tally()
 
 

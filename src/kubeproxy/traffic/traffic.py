@@ -10,7 +10,7 @@ from kubeproxy.dataplane.counts import Counts, Reading
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.traffic.totals import NOTHING, Rates, Tally, Totals, accumulate, per_second
+from kubeproxy.traffic.totals import NOTHING, Look, Tally, Totals, accumulate
 
 FRESH = 1.0
 """Seconds for which a reading serves all who ask."""
@@ -41,24 +41,26 @@ class Traffic:
     def totals(self) -> Mapping[Family, Totals]:
         """The totals of each family, not older than a second."""
         with self._lock:
-            for family, counts in self._counts.items():
-                self._read(family, counts)
+            self._read_all()
             return dict(self._now)
 
-    def rates(self) -> Mapping[Family, Mapping[ServicePortName, Rates]]:
-        """Connections per second, since the reading before; none when nobody asked of late.
+    def looks(self) -> Mapping[Family, Look]:
+        """The totals of each family, with those before when somebody looked of late.
 
-        Who asks again after a second learns the rates of that second.
+        Who looks again after a second learns the rates of that second.
         """
-        asked, self._rates_asked = self._rates_asked, self._clock()
-        totals = self.totals()
-        if self._rates_asked - asked > ATTENTION:
-            return {}
-        return {
-            family: _rates(self._before[family], now)
-            for family, now in totals.items()
-            if family in self._before
-        }
+        with self._lock:
+            asked, self._rates_asked = self._rates_asked, self._clock()
+            self._read_all()
+            if self._rates_asked - asked > ATTENTION:
+                return {family: Look(now) for family, now in self._now.items()}
+            return {
+                family: Look(now, self._before.get(family)) for family, now in self._now.items()
+            }
+
+    def _read_all(self) -> None:
+        for family, counts in self._counts.items():
+            self._read(family, counts)
 
     def _read(self, family: Family, counts: Counts) -> None:
         now = self._clock()
@@ -86,14 +88,6 @@ def _added(before: Totals | None, reading: Reading, now: float) -> Totals:
     for name, found in gently(reading.counts):
         tallies[name] = accumulate(old.get(name, NOTHING), found, anew=anew)
     return Totals(now, reading.epoch, tallies)
-
-
-def _rates(before: Totals, now: Totals) -> dict[ServicePortName, Rates]:
-    seconds = now.time - before.time
-    return {
-        name: per_second(before.tallies.get(name, NOTHING), tally, seconds)
-        for name, tally in now.tallies.items()
-    }
 
 
 def gently(items: Iterable[T]) -> Iterator[T]:

@@ -27,6 +27,8 @@ from world import endpoint_slice, node, service, table_of
 
 PROGRAM = program(node(Mode.NFTABLES), MARK)
 KEY = head(bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0]))
+OTHER = head(bytes([10, 112, 0, 22, 6, 0, 0, 0, 0, 80, 0, 0]))
+ONE, TWO = tail(b"1234"), tail(b"4321")
 
 
 def lines(batch: Batch) -> list[str]:
@@ -39,25 +41,29 @@ def lines(batch: Batch) -> list[str]:
 @pytest.mark.parametrize(
     ("before", "after", "deleted", "added"),
     [
-        pytest.param(None, None, 0, 0, id="nothing"),
-        pytest.param(b"", b"", 0, 0, id="it-stays"),
-        pytest.param(None, b"", 0, 1, id="it-comes"),
-        pytest.param(b"", None, 1, 0, id="it-goes"),
-        pytest.param(tail(b"1234"), tail(b"4321"), 1, 1, id="it-goes-and-comes-with-other-data"),
-        pytest.param(tail(b"1234"), tail(b"1234"), 0, 0, id="its-data-is-the-same"),
+        pytest.param({}, {}, 0, 0, id="nothing"),
+        pytest.param({KEY: b""}, {KEY: b""}, 0, 0, id="it-stays"),
+        pytest.param({}, {KEY: b""}, 0, 1, id="it-comes"),
+        pytest.param({KEY: b""}, {}, 1, 0, id="it-goes"),
+        pytest.param({KEY: ONE}, {KEY: TWO}, 1, 1, id="it-goes-and-comes-with-other-data"),
+        pytest.param({KEY: ONE}, {KEY: ONE}, 0, 0, id="its-data-is-the-same"),
+        pytest.param({KEY: ONE}, {KEY: ONE, OTHER: TWO}, 0, 1, id="another-comes"),
+        pytest.param({KEY: ONE, OTHER: TWO}, {OTHER: TWO}, 1, 0, id="one-of-two-goes"),
     ],
 )
-def test_changes(before: bytes | None, after: bytes | None, deleted: int, added: int) -> None:
+def test_changes(
+    before: dict[bytes, bytes], after: dict[bytes, bytes], deleted: int, added: int
+) -> None:
     batch = Batch()
-    batch.change(("set", KEY), before, after)
+    batch.change("set", before, after)
     assert (deleted, added) == (len(batch.deleted.get("set", [])), len(batch.added.get("set", [])))
     assert deleted + added == batch.count
 
 
 def test_what_a_batch_writes_is_counted() -> None:
     batch = Batch(chains=[Chain("a", ())], unused_chains=["b", "c"])
-    batch.add(("x", KEY), b"")
-    batch.delete(("y", KEY))
+    batch.change("x", {}, {KEY: b""})
+    batch.change("y", {KEY: b""}, {})
     assert batch.count == 5
 
 
@@ -68,10 +74,9 @@ def test_an_empty_batch_is_no_message() -> None:
 def test_the_order_of_messages() -> None:
     """Chains before who leads to them, what goes before what comes, unused chains last."""
     batch = Batch(chains=[Chain("pick-1", ((DROP,),))], unused_chains=["pick-2", "pick-3"])
-    batch.change(
-        (names.SERVICE_IPS, KEY), verdict_tail(goto("pick-2")), verdict_tail(goto("pick-1"))
-    )
-    batch.add((names.SERVICE_ENDPOINTS, KEY[:-4] + bytes(4)), b"")
+    here, there = verdict_tail(goto("pick-1")), verdict_tail(goto("pick-2"))
+    batch.change(names.SERVICE_IPS, {KEY: there}, {KEY: here})
+    batch.change(names.SERVICE_ENDPOINTS, {}, {KEY[:-4] + bytes(4): b""})
     assert [line for line in lines(batch) if not line.startswith(("[", "element"))] == [
         "add chain ip kube-proxy pick-1",
         "flush chain ip kube-proxy pick-1",

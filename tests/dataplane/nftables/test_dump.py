@@ -95,7 +95,10 @@ def test_a_chain_whose_policy_somebody_changed_is_told_apart() -> None:
 
 def test_rules_are_read_as_they_were_written(kernel: FakeNftables) -> None:
     found = read_rules(kernel.dump(NFT_MSG_GETRULE, NFPROTO_IPV4, NAME))
-    assert {c.name: [encode_rule(rule) for rule in c.rules] for c in PROGRAM.chains} == found
+    expected = {c.name: [encode_rule(rule) for rule in c.rules] for c in PROGRAM.chains}
+    assert expected == {name: [rule.expressions for rule in found[name]] for name in found}
+    handles = [rule.handle for rules in found.values() for rule in rules]
+    assert min(handles) > 0
 
 
 @pytest.mark.parametrize(

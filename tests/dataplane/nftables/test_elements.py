@@ -13,16 +13,19 @@ from kubeproxy.dataplane.nftables.elements import (
     choice_of,
     entry_elements,
     head,
-    index_bytes,
     joined,
     list_head,
+    list_heads,
     list_tail,
+    list_tails,
     nobody_of,
     node_elements,
     remember_of,
     served,
     shared_elements,
     tail,
+    together,
+    without_data,
 )
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.program import program
@@ -58,8 +61,8 @@ def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
     """Elements by their set, as nft writes them."""
     sets = {set_.name: set_ for set_ in program(here, MARK).sets}
     lines: dict[str, list[str]] = {}
-    for (name, each), data in found.items():
-        lines.setdefault(name, []).append(element_text(sets[name], each, data))
+    for name, elements in found.items():
+        lines[name] = [element_text(sets[name], each, data) for each, data in elements.items()]
     return lines
 
 
@@ -255,7 +258,7 @@ def test_of_two_frontends_with_one_address_the_strictest_counts() -> None:
 
 def test_what_entries_share() -> None:
     entry = Entry(NAME, (CLUSTER, EXTERNAL), cluster=(L1, R1), local=(L1,))
-    found = texts(dict.fromkeys(shared_elements(entry), b""))
+    found = texts(without_data(shared_elements(entry)))
     assert found == {
         names.CLUSTER_IPS: [CLUSTER_IP],
         names.HAIRPIN: ["10.64.3.11 . 10.64.3.11 . tcp . 8080"],
@@ -277,8 +280,7 @@ def test_elements_of_the_node() -> None:
 def test_a_range_up_to_the_last_address_has_no_end(family: Family) -> None:
     last = {Family.IPV4: "255.0.0.0/8", Family.IPV6: "ff00::/8"}[family]
     here = with_node(node(Mode.NFTABLES, family), service_cidrs=(prefix(last),))
-    found = [key for key in node_elements(here) if key[0] == names.SERVICE_CIDRS]
-    assert found == [(names.SERVICE_CIDRS, found[0][1])]
+    assert len(node_elements(here)[names.SERVICE_CIDRS]) == 1
 
 
 @pytest.mark.parametrize(
@@ -304,16 +306,38 @@ def test_nobody_is_allowed_where_ranges_of_another_family_were_asked_for() -> No
     assert joined([]) == []
 
 
+def test_of_elements_that_stand_in_two_parts_the_later_count() -> None:
+    parts: list[Elements] = [
+        {"a": {b"1": b"x", b"2": b"x"}},
+        {},
+        {"a": {b"2": b"y"}, "b": {b"1": b""}},
+    ]
+    assert together(parts) == {"a": {b"1": b"x", b"2": b"y"}, "b": {b"1": b""}}
+
+
 # --- bytes ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", ["10.64.3.11", "fd40::11"])
-@pytest.mark.parametrize("index", [0, 1, 4095, 4096, 65535])
-def test_the_fast_path_for_lists_writes_what_the_plain_one_does(address: str, index: int) -> None:
-    key = bytes(range(24 if ":" in address else 12))
-    backend = Backend(address, 8080)
-    data = (
-        bytes(map(int, [10, 64, 3, 11])) if "." in address else b"\xfd\x40" + bytes(13) + b"\x11"
-    )
-    assert head(key + index.to_bytes(4, "little")) == list_head(key) + index_bytes(index)
-    assert tail(data + bytes([0x1F, 0x90, 0, 0])) == list_tail(backend)
+@pytest.mark.parametrize("key", [bytes(range(8)), bytes(range(12)), bytes(range(24))])
+@pytest.mark.parametrize("count", [0, 1, 4096, 4097])
+def test_heads_of_a_list_are_those_that_are_made_one_at_a_time(key: bytes, count: int) -> None:
+    assert [list_head(key, index) for index in range(count)] == list_heads(key, count)
+
+
+@pytest.mark.parametrize(
+    "backends",
+    [
+        pytest.param((), id="none"),
+        pytest.param((L1, R1, Backend("10.65.7.21", 53)), id="ipv4"),
+        pytest.param((Backend("fd40::11", 8080), Backend("fd40::", 1)), id="ipv6"),
+    ],
+)
+def test_tails_of_a_list_are_those_that_are_made_one_at_a_time(
+    backends: tuple[Backend, ...],
+) -> None:
+    assert [list_tail(backend) for backend in backends] == list_tails(backends)
+
+
+def test_the_bytes_of_a_place_in_a_list() -> None:
+    assert list_head(b"frontend", 258) == head(b"frontend" + (258).to_bytes(4, "little"))
+    assert list_tail(L1) == tail(bytes([10, 64, 3, 11, 0x1F, 0x90, 0, 0]))

@@ -15,7 +15,13 @@ from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.names import CANARY
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
-from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, serves_localhost, setup_of
+from kubeproxy.dataplane.iptables.setup import (
+    BE_LIBERAL,
+    COUNTERS,
+    Options,
+    serves_localhost,
+    setup_of,
+)
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
@@ -26,7 +32,6 @@ from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _CANARY_TABLES = ("mangle", "nat", "filter")
-_BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal"
 _ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
 _SETTLE_SECONDS = 5.0
 _SETTLE_POLL = 0.1
@@ -104,7 +109,7 @@ class Iptables:
             self._programs.ensure_rule(jump.table, jump.chain, jump.words)
         # Read once: the rules of both families follow what holds when the proxy starts.
         drops_invalid = (
-            self._options.drops_invalid if self._options else not read_sysctl(_BE_LIBERAL)
+            self._options.drops_invalid if self._options else not read_sysctl(BE_LIBERAL)
         )
         return Options(self._settings.masquerade_bit, drops_invalid, self._counters())
 

@@ -9,8 +9,7 @@ removed from the front to the back, so that no packet meets half of a service.
 import asyncio
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import Figures, SyncReport, Update
@@ -32,6 +31,7 @@ from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.ipvs.shown import shown
 from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
 from kubeproxy.dataplane.ipvs.steps import DRAINING, Found, Steps, as_written, steps
+from kubeproxy.dataplane.ipvs.work import Work
 from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, contains
@@ -53,25 +53,12 @@ from kubeproxy.table.node import Node
 _IS_GONE = {errno.ESRCH, errno.ENOENT}
 
 
-class Work(msgspec.Struct, frozen=True):
-    """What a sync writes; `gone` are virtual servers that go."""
+class Survey(NamedTuple):
+    """What is wanted, and the work that it takes."""
 
-    created_sets: str = ""
-    added: tuple[Member, ...] = ()
-    removed: tuple[Member, ...] = ()
-    rules: str = ""
-    servers: Mapping[ServerKey, Steps] = {}
-    gone: tuple[ServerKey, ...] = ()
-    bound: tuple[str, ...] = ()
-    unbound: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """How many kernel objects it writes."""
-        lists = (self.added, self.removed, self.gone, self.bound, self.unbound)
-        commands = sum(len(each.commands) for each in self.servers.values())
-        lines = self.created_sets.count("\n") + self.rules.count("\n")
-        return commands + lines + sum(map(len, lists))
+    state: State
+    rules: Tables
+    work: Work
 
 
 class Failures:
@@ -134,6 +121,12 @@ class Ipvs:
             return ""
         return shown([state.parts[name] for name in names if name in state.parts], self._family)
 
+    def survey(self, table: Table, node: Node) -> Survey:
+        """What a full sync would do, were it not the first; nothing is written."""
+        state = state_of(table, setup_of(node, self._settings.scheduler))
+        wanted = self._wanted_rules(state, node)
+        return Survey(state, wanted, self._repair(state, wanted, resets=False))
+
     async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nobody tells
         """Look after real servers that wait for their last connections, until cancelled.
 
@@ -165,7 +158,12 @@ class Ipvs:
             difference = update_state(state, update.table, update.changes, setup)
             full = update.full
         wanted = self._wanted_rules(state, update.node)
-        work = self._repair(state, wanted) if full else self._carry_on(state, difference, wanted)
+        if full:
+            dummy.ensure_dummy(DEVICE)
+            resets, self._is_first = self._is_first, False
+            work = self._repair(state, wanted, resets=resets)
+        else:
+            work = self._carry_on(state, difference, wanted)
         failed = self._write(work).by_service_port(state)
         self._state, self._rules = state, restore_text(wanted, ())
         self._table = update.table
@@ -205,9 +203,8 @@ class Ipvs:
             unbound=_addresses(difference.removed),
         )
 
-    def _repair(self, state: State, wanted: Tables) -> Work:
+    def _repair(self, state: State, wanted: Tables, *, resets: bool) -> Work:
         """The work that makes the kernel, whatever it has, what is wanted."""
-        dummy.ensure_dummy(DEVICE)
         found_sets = listed_sets(ipset.save(), self._family)
         created = sets.creation(found_sets, self._family)
         found = {table: listed_rules(self._programs.save(table)) for table in wanted}
@@ -217,7 +214,6 @@ class Ipvs:
         addresses = state.members[Set.IPVS_IPS]
         found_servers = self._servers.servers(self._family)
         every = state.servers()
-        resets, self._is_first = self._is_first, False
         weights = listed_weights(self._servers.listing(), self._family)
         servers = {}
         for key, server in every.items():

@@ -28,9 +28,10 @@ def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
     servers.check(settings.scheduler)
     ipset.check()
     ipset.check_matches()
-    for name, value in {**_SYSCTLS, **(_STRICT_ARP if settings.strict_arp else {})}.items():
+    for name, value in wanted_sysctls(settings, release).items():
         _set(name, value)
-    _set_reuse_mode(release)
+    if _version(release) < _OLDEST_WITH_REUSE_MODE:
+        klog.error("This kernel has no conn_reuse_mode: 4.1 or later is needed", release=release)
     timeouts = settings.timeouts
     if timeouts == Timeouts():
         return
@@ -40,19 +41,26 @@ def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
         klog.error("Failed to set the timeouts of ipvs", err=error)
 
 
+def wanted_sysctls(settings: Settings, release: str) -> dict[str, int]:
+    """The kernel's settings, as they have to be on a kernel of that release.
+
+    A client's port that is used again goes to the server of before, where anything else is slow:
+    kernels before 5.9 delay such a connection by a second when it is to be scheduled anew.
+    """
+    wanted = dict(_SYSCTLS)
+    if settings.strict_arp:
+        wanted |= _STRICT_ARP
+    if _OLDEST_WITH_REUSE_MODE <= _version(release) < _FIRST_WITH_GOOD_REUSE_MODE:
+        wanted[_REUSE_MODE] = 0
+    return wanted
+
+
 def _set(name: str, value: int) -> None:
     if ensure_sysctl(name, value):
         klog.info("Set sysctl", v=1, entry=name.replace(".", "/"), value=value)
 
 
-def _set_reuse_mode(release: str) -> None:
-    """Have a client's port that is used again go to the server of before, where that is slow.
-
-    Kernels before 5.9 delay such a connection by a second when it is to be scheduled anew.
-    """
+def _version(release: str) -> tuple[int, int]:
+    """The version in the name of a release; a recent one where it has none."""
     found = _RELEASE.match(release)
-    version = (int(found[1]), int(found[2])) if found else _FIRST_WITH_GOOD_REUSE_MODE
-    if version < _OLDEST_WITH_REUSE_MODE:
-        klog.error("This kernel has no conn_reuse_mode: 4.1 or later is needed", release=release)
-    elif version < _FIRST_WITH_GOOD_REUSE_MODE:
-        _set(_REUSE_MODE, 0)
+    return (int(found[1]), int(found[2])) if found else _FIRST_WITH_GOOD_REUSE_MODE

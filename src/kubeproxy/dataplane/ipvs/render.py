@@ -14,7 +14,13 @@ from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.ipvs.state import State, state_of
 from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.inet import Family, Protocol, pack
-from kubeproxy.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey
+from kubeproxy.netlink.ipvs import (
+    PERSISTENT,
+    SOURCE_PORT,
+    RealKey,
+    ServerKey,
+    VirtualServer,
+)
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 
@@ -65,13 +71,26 @@ def server_lines(servers: Mapping[ServerKey, Server]) -> Iterator[str]:
     """The virtual servers with their real servers, in the order in which ipvsadm lists them."""
     for key in sorted(servers, key=_rank):
         server = servers[key]
-        name = f"{_OPTION[key.protocol]} {_place(key)}"
-        persistent = server.virtual.flags & PERSISTENT
-        options = f" -p {server.virtual.timeout}" if persistent else ""
-        options += " -b mh-port" if server.virtual.flags & SOURCE_PORT else ""
-        yield f"-A {name} -s {server.virtual.scheduler}{options}\n"
+        yield f"-A {server_text(key, server.virtual)}\n"
         for real in sorted(server.reals, key=_rank_of_real):
-            yield f"-a {name} -r {real} -m -w 1\n"
+            yield f"-a {real_text(key, real)}\n"
+
+
+def server_text(key: ServerKey, virtual: VirtualServer) -> str:
+    """A virtual server with its options, in the words of ipvsadm."""
+    options = f" -p {virtual.timeout}" if virtual.flags & PERSISTENT else ""
+    options += " -b mh-port" if virtual.flags & SOURCE_PORT else ""
+    return f"{key_text(key)} -s {virtual.scheduler}{options}"
+
+
+def real_text(key: ServerKey, real: RealKey) -> str:
+    """A real server of a virtual one, in the words of ipvsadm."""
+    return f"{key_text(key)} -r {real} -m -w 1"
+
+
+def key_text(key: ServerKey) -> str:
+    """How ipvsadm names a virtual server."""
+    return f"{_OPTION[key.protocol]} {_place(key)}"
 
 
 def _place(key: ServerKey) -> RealKey:

@@ -21,15 +21,14 @@ from kubeproxy.dataplane.nftables.batch import (
     pieces,
     program_messages,
 )
-from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.counters import read
-from kubeproxy.dataplane.nftables.dump import is_dormant
-from kubeproxy.dataplane.nftables.elements import Placed, choices, entry_elements
+from kubeproxy.dataplane.nftables.elements import entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import Guard, Moment
-from kubeproxy.dataplane.nftables.inspect import Found, inspect
-from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.inspect import Found
+from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
 from kubeproxy.dataplane.nftables.pins import forget_stale_pins
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
@@ -38,9 +37,7 @@ from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, join
 from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.netlink.attribute import text
-from kubeproxy.netlink.nfnetlink import NFT_MSG_GETTABLE
-from kubeproxy.table.entries import Entry, ServicePortName, Table
+from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _ATTEMPTS = 5
@@ -177,11 +174,7 @@ class Nftables:
         kernel = self._kernel
         entries = [e for name, e in update.table.entries.items() if name not in failed]
         since: Moment | None = await self._guard.moment(kernel)
-        found = inspect(kernel, wanted, _chains(entries, update.node))
-        if found.intact and _is_switched_off(kernel, wanted):
-            found = Found(exists=True)
-        chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
-        state = Programmed(wanted, update.node, chains=set(chains))
+        found, state = look(kernel, wanted, entries, update.node)
         # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
@@ -275,18 +268,6 @@ def _only_moved(before: Node, after: Node) -> bool:
     return msgspec.structs.replace(before, **moved) == after
 
 
-def _chains(entries: Sequence[Entry], node: Node) -> list[Chain]:
-    """The chains of all choices that the entries need."""
-    needed = {c for entry in entries for c in choices(Placed(entry, (), ()))}
-    return [chain_of(choice, node) for choice in with_parts(needed)]
-
-
-def _is_switched_off(kernel: Nfnetlink, wanted: Program) -> bool:
-    """Whether somebody has put the table to sleep, which leaves all that is in it in place."""
-    name = text(1, wanted.table)
-    return is_dormant(kernel.get(NFT_MSG_GETTABLE, NFPROTO[wanted.family], name))
-
-
 def _culprit(
     error: Refused, messages: Sequence[bytes], next_: Step, node: Node
 ) -> ServicePortName | None:
@@ -299,7 +280,7 @@ def _culprit(
         return None
     set_, body = element
     for name, placed in next_.placed.items():
-        for (of_set, head), tail in entry_elements(placed, node).items() if placed else ():
-            if of_set == set_ and head + tail == body:
-                return name
+        elements = entry_elements(placed, node).get(set_, {}) if placed else {}
+        if any(head + tail == body for head, tail in elements.items()):
+            return name
     return None

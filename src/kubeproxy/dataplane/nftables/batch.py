@@ -3,7 +3,7 @@
 Elements are packed into messages of at most 64 KB, the largest attribute that netlink has.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
 import msgspec
@@ -33,6 +33,8 @@ from kubeproxy.netlink.nfnetlink import (
 _HEADER = Struct("=HH")
 _NFGENMSG = 4
 _LARGEST = 65532 - 4  # of a nested attribute, padding included
+# What stands before an element of so many bytes; the longest has the name of a chain.
+_HEADERS = [_HEADER.pack(4 + size, 1) for size in range(512)]
 
 
 # A first fill may take several transactions. In this order every moment is correct: lists before
@@ -70,24 +72,21 @@ class Batch(msgspec.Struct):
     added: dict[str, list[bytes]] = {}
     unused_chains: list[str] = []
 
-    def delete(self, element: ElementKey) -> None:
-        """An element goes, or goes to come back with other data."""
-        name, head = element
-        self.deleted.setdefault(name, []).append(encoded(head))
-
-    def add(self, element: ElementKey, tail: bytes) -> None:
-        """An element comes."""
-        name, head = element
-        self.added.setdefault(name, []).append(encoded(head + tail))
-
-    def change(self, element: ElementKey, before: bytes | None, after: bytes | None) -> None:
-        """An element had this tail and shall have that one; None is no element."""
+    def change(
+        self, name: str, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
+    ) -> None:
+        """Elements of a set were these, and shall be those; one with other data goes and comes."""
         if before == after:
             return
-        if before is not None:
-            self.delete(element)
-        if after is not None:
-            self.add(element, after)
+        gone = [encoded(at) for at, tail in before.items() if after.get(at) != tail]
+        if before:
+            come = [encoded(at + tail) for at, tail in after.items() if before.get(at) != tail]
+        else:  # at a start: a quarter of a million of them
+            come = [_HEADERS[len(at) + len(tail)] + at + tail for at, tail in after.items()]
+        if gone:
+            self.deleted.setdefault(name, []).extend(gone)
+        if come:
+            self.added.setdefault(name, []).extend(come)
 
     @property
     def count(self) -> int:
@@ -98,7 +97,7 @@ class Batch(msgspec.Struct):
 
 def encoded(body: bytes) -> bytes:
     """An element in a list of elements."""
-    return _HEADER.pack(4 + len(body), 1) + body
+    return _HEADERS[len(body)] + body
 
 
 def program_messages(program: Program) -> list[bytes]:

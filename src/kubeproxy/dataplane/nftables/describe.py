@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice, chain_of, in_order, with_parts
-from kubeproxy.dataplane.nftables.dump import chain_in
+from kubeproxy.dataplane.nftables.dump import chain_in, code_in
 from kubeproxy.dataplane.nftables.elements import (
     NFTA_SET_ELEM_DATA,
     NFTA_SET_ELEM_KEY,
@@ -18,6 +18,8 @@ from kubeproxy.dataplane.nftables.elements import (
     joined_cidrs,
     node_elements,
     shared_elements,
+    together,
+    without_data,
 )
 from kubeproxy.dataplane.nftables.language import (
     CLASSID,
@@ -36,11 +38,15 @@ from kubeproxy.netlink.message import attributes
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 
+# What is not ours may be written in words that we do not use, or in words that we do not know.
+_PROTOCOL_WORD = {protocol.value: protocol.name.lower() for protocol in Protocol}
+_VERDICT_WORD = {0: "drop", 1: "accept", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
+
 
 def value_text(type_: Datatype, data: bytes) -> str:
     """One value, as nft writes values of its type."""
     if type_ == INET_PROTO:
-        return Protocol(data[0]).name.lower()
+        return _PROTOCOL_WORD.get(data[0], str(data[0]))
     if type_ == INET_SERVICE:
         return str(int.from_bytes(data[:2], "big"))
     if type_ == INTEGER:
@@ -72,8 +78,8 @@ def element_text(set_: Set, head: bytes, tail: bytes) -> str:
     if set_.counter:
         text += " counter packets 0 bytes 0"
     if set_.verdicts:
-        chain = chain_in(tail)
-        return f"{text} : {f'goto {chain}' if chain else 'drop'}"
+        code = code_in(tail)
+        return f"{text} : {_VERDICT_WORD.get(code, code)} {chain_in(tail)}".rstrip()
     if set_.data:
         data = attributes(attributes(tail)[NFTA_SET_ELEM_DATA])[1]
         return f"{text} : {key_text(set_.data, data)}"
@@ -99,14 +105,12 @@ def describe(program: Program, table: Table, node: Node) -> str:
         entry = table.entries[name]
         number += 1 if entry.affinity_seconds else 0
         placed.append(place(entry, None, number))
-    elements: Elements = {}
+    parts = [node_elements(node)]
     for each in placed:
-        elements.update(entry_elements(each, node))
-        elements.update(dict.fromkeys(shared_elements(each.entry), b""))
-    elements.update(node_elements(node))
+        parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
     wanted = {choice for each in placed for choice in choices(each)}
     chains = [chain_of(choice, node) for choice in in_order(with_parts(wanted))]
-    return render(program, chains, _texts(program, elements, node))
+    return render(program, chains, _texts(program, together(parts), node))
 
 
 def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str:
@@ -115,31 +119,27 @@ def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str
     Their elements, as commands that would add them; then the chains of their choices, which
     others share, as `nft` lists them.
     """
-    elements: Elements = {}
+    parts: list[Elements] = []
     wanted: set[Choice] = set()
     for each in placed:
-        elements.update(entry_elements(each, node))
-        elements.update(dict.fromkeys(shared_elements(each.entry), b""))
+        parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
         wanted.update(choices(each))
+    elements = together(parts)
     family = "ip" if program.family.bits == 32 else "ip6"
     lines = []
     for set_ in program.sets:
         known = replace(set_, counter=False)  # it goes on counting
-        for (name, head), tail in sorted(elements.items()):
-            if name == set_.name:
-                text = element_text(known, head, tail)
-                lines.append(f"add element {family} {program.table} {name} {{ {text} }}")
+        at = f"{family} {program.table} {set_.name}"
+        texts = _set_texts(known, elements[set_.name])
+        lines += [f"add element {at} {{ {text} }}" for text in texts]
     for choice in in_order(with_parts(wanted)):
         lines += (line.removeprefix("\t") for line in chain_lines(chain_of(choice, node)))
     return "".join(f"{line}\n" for line in lines)
 
 
 def _texts(program: Program, elements: Elements, node: Node) -> Mapping[str, list[str]]:
-    by_set: dict[str, list[tuple[bytes, bytes]]] = {}
-    for (name, head), tail in elements.items():
-        by_set.setdefault(name, []).append((head, tail))
     texts = {
-        set_.name: list(_set_texts(set_, by_set.get(set_.name, [])))
+        set_.name: list(_set_texts(set_, elements[set_.name]))
         for set_ in program.sets
         if set_.name != names.SERVICE_CIDRS
     }
@@ -147,5 +147,5 @@ def _texts(program: Program, elements: Elements, node: Node) -> Mapping[str, lis
     return texts
 
 
-def _set_texts(set_: Set, elements: Iterable[tuple[bytes, bytes]]) -> Iterable[str]:
-    return (element_text(set_, head, tail) for head, tail in sorted(elements))
+def _set_texts(set_: Set, elements: Mapping[bytes, bytes]) -> Iterable[str]:
+    return (element_text(set_, head, tail) for head, tail in sorted(elements.items()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,13 @@ class KernelChain(msgspec.Struct, frozen=True):
     accepts: bool = True
 
 
+class KernelRule(NamedTuple):
+    """A rule as the kernel knows it: its expressions, and the number that it goes by."""
+
+    expressions: bytes
+    handle: int
+
+
 def declaration(payload: bytes) -> dict[int, bytes]:
     """What a NEWSET message says of a set, as far as it identifies the program's set."""
     found = attributes(payload)
@@ -88,12 +96,13 @@ def is_dormant(message: Message) -> bool:
     return bool(int.from_bytes(flags, "big") & _DORMANT)
 
 
-def read_rules(messages: Iterable[Message]) -> dict[str, list[bytes]]:
-    """The expressions of the rules, by chain and in order."""
-    found: dict[str, list[bytes]] = {}
+def read_rules(messages: Iterable[Message]) -> dict[str, list[KernelRule]]:
+    """The rules, by chain and in order."""
+    found: dict[str, list[KernelRule]] = {}
     for message in messages:
         rule = attributes(message.payload[_NFGENMSG:])
-        found.setdefault(_text(rule[2]), []).append(rule.get(4, b""))
+        kept = KernelRule(rule.get(4, b""), int.from_bytes(rule[3], "big"))
+        found.setdefault(_text(rule[2]), []).append(kept)
     return found
 
 
@@ -225,6 +234,12 @@ def chain_in(tail: bytes) -> str:
     """The chain that the tail of a verdict map's element leads to; "" when it is none."""
     verdict = attributes(attributes(tail[4:])[NFTA_DATA_VERDICT])
     return _text(verdict.get(2, b""))
+
+
+def code_in(tail: bytes) -> int:
+    """The kernel's code of the verdict in the tail of a verdict map's element."""
+    verdict = attributes(attributes(tail[4:])[NFTA_DATA_VERDICT])
+    return int.from_bytes(verdict[1], "big", signed=True)
 
 
 def _text(value: bytes) -> str:

@@ -4,7 +4,10 @@ An element is named by its set and its `head` (the key, as the kernel dumps it) 
 (its data). Two states of the kernel are compared as dictionaries of these.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
 from struct import Struct
 
 import msgspec
@@ -20,13 +23,14 @@ from kubeproxy.dataplane.nftables.choices import (
 from kubeproxy.dataplane.nftables.expressions import verdict_data
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.slots import Slots
-from kubeproxy.inet import Prefix, Protocol, pack
+from kubeproxy.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.netlink.attribute import attribute, nested, u32
 from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 
 ElementKey = tuple[str, bytes]
-Elements = dict[ElementKey, bytes]
+Elements = dict[str, dict[bytes, bytes]]
+"""Heads and tails, by the name of the set."""
 
 NFTA_SET_ELEM_KEY = 1
 NFTA_SET_ELEM_DATA = 2
@@ -62,6 +66,7 @@ def tail(data: bytes) -> bytes:
     return nested(NFTA_SET_ELEM_DATA, attribute(1, data))
 
 
+@lru_cache(maxsize=1024)
 def verdict_tail(verdict: Verdict) -> bytes:
     """The tail of an element of a verdict map."""
     return nested(NFTA_SET_ELEM_DATA, verdict_data(verdict))
@@ -88,15 +93,32 @@ _KEY_PREFIX = {size: head(bytes(size))[:-size] for size in (12, 16, 28)}
 _DATA_PREFIX = {size: tail(bytes(size))[:-size] for size in (8, 20)}
 
 
-def list_head(key: bytes) -> bytes:
-    """The head of an element of a list, but for the place at its end."""
-    return _KEY_PREFIX[len(key) + 4] + key
+def list_head(key: bytes, index: int) -> bytes:
+    """The head of an element of a list."""
+    return head(key + index_bytes(index))
+
+
+def list_heads(key: bytes, count: int) -> list[bytes]:
+    """`list_head` of the first elements of a list, which is quicker than one at a time."""
+    before = _KEY_PREFIX[len(key) + 4] + key
+    places = islice(_INDEX, count) if count <= len(_INDEX) else map(index_bytes, range(count))
+    return [before + place for place in places]
 
 
 def list_tail(backend: Backend) -> bytes:
     """The tail of an element of a list."""
-    data = backend_data(backend)
-    return _DATA_PREFIX[len(data)] + data
+    return tail(backend_data(backend))
+
+
+def list_tails(backends: Sequence[Backend]) -> list[bytes]:
+    """`list_tail` of all elements of a list, which is quicker than one at a time."""
+    addresses = pack_all([backend.address for backend in backends])
+    before = _DATA_PREFIX[len(addresses[0]) + 4] if addresses else b""
+    pack_port = _PORT.pack
+    return [
+        before + address + pack_port(backend.port)
+        for address, backend in zip(addresses, backends, strict=True)
+    ]
 
 
 # --- choices ----------------------------------------------------------------------------------
@@ -164,11 +186,11 @@ def choices(placed: Placed) -> Iterator[Choice]:
 
 def entry_elements(placed: Placed, node: Node) -> Elements:
     """All elements that belong to one entry alone."""
-    found: Elements = {}
+    found: Elements = defaultdict(dict)
     for frontend in served(placed.entry):
         _frontend_elements(placed, frontend, found)
     if node.localhost_gate:
-        found.update(_localhost(placed.entry, node))
+        found[names.LOCALHOST_NODEPORTS] = _localhost(placed.entry, node)
     return found
 
 
@@ -179,34 +201,32 @@ def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> N
     at = head(key)
     choice = choice_of(placed, frontend)
     counted = names.NODEPORT_CONNECTIONS if node_port else names.SERVICE_CONNECTIONS
-    found[counted, at] = b""
+    found[counted][at] = b""
     if choice is not None:
         chosen = names.SERVICE_NODEPORTS if node_port else names.SERVICE_IPS
-        found[chosen, at] = verdict_tail(goto(choice.chain))
+        found[chosen][at] = verdict_tail(goto(choice.chain))
         _lists(placed, choice, key, found)
         remember = remember_of(placed, frontend)
         if remember is not None:
             numbers = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
-            found[numbers, at] = tail(_NUMBER.pack(placed.number))
+            found[numbers][at] = tail(_NUMBER.pack(placed.number))
             memory = names.REMEMBER_NODEPORTS if node_port else names.REMEMBER_SERVICES
-            found[memory, at] = verdict_tail(goto(remember.chain))
+            found[memory][at] = verdict_tail(goto(remember.chain))
     nobody = nobody_of(placed, frontend)
     if nobody is not None:
         none = names.NO_ENDPOINT_NODEPORTS if node_port else names.NO_ENDPOINT_SERVICES
-        found[none, at] = verdict_tail(nobody)
+        found[none][at] = verdict_tail(nobody)
     if frontend.kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
-        found[names.FIREWALL_IPS, at] = b""
+        found[names.FIREWALL_IPS][at] = b""
         for first, last in allowed_sources(entry):
-            found[names.FIREWALL_ALLOW, _range_head(key + first, key + last)] = b""
+            found[names.FIREWALL_ALLOW][_range_head(key + first, key + last)] = b""
 
 
 def _lists(placed: Placed, choice: Choice, key: bytes, found: Elements) -> None:
     """The elements of the lists that a choice draws from."""
     for pick, slots in lists_of(placed, choice):
         name = list_name(node_port=pick.node_port, local=pick.local)
-        before = list_head(key)
-        for index, backend in enumerate(slots):
-            found[name, before + index_bytes(index)] = list_tail(backend)
+        found[name].update(zip(list_heads(key, len(slots)), list_tails(slots), strict=True))
 
 
 def lists_of(placed: Placed, choice: Choice) -> list[tuple[Pick, Slots]]:
@@ -265,12 +285,12 @@ def joined(ranges: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _localhost(entry: Entry, node: Node) -> Elements:
+def _localhost(entry: Entry, node: Node) -> dict[bytes, bytes]:
     """Node ports that loopback addresses refuse: all but TCP where a proxy serves it."""
     if node.serves_loopback_by_proxy() and entry.protocol is Protocol.TCP:
         return {}
     return {
-        (names.LOCALHOST_NODEPORTS, head(frontend_key(frontend, entry.protocol))): b""
+        head(frontend_key(frontend, entry.protocol)): b""
         for frontend in entry.frontends
         if frontend.kind is FrontendKind.NODE_PORT
     }
@@ -300,14 +320,32 @@ def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
 
 def node_elements(node: Node) -> Elements:
     """Elements that depend on this node alone."""
-    found: Elements = {
-        (names.NODEPORT_IPS, head(pack(address))): b""
-        for address in node.node_port_addresses(Mode.NFTABLES)
-    }
+    ports = {head(pack(address)): b"" for address in node.node_port_addresses(Mode.NFTABLES)}
+    cidrs: dict[bytes, bytes] = {}
     for first, last in joined_cidrs(node):
-        found[names.SERVICE_CIDRS, head(first)] = b""
+        cidrs[head(first)] = b""
         after = int.from_bytes(last, "big") + 1
         if after < 1 << (8 * len(last)):
             end = head(after.to_bytes(len(last), "big")) + u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)
-            found[names.SERVICE_CIDRS, end] = b""
+            cidrs[end] = b""
+    return {names.NODEPORT_IPS: ports, names.SERVICE_CIDRS: cidrs}
+
+
+# --- elements together ------------------------------------------------------------------------
+
+
+def without_data(keys: Iterable[ElementKey]) -> Elements:
+    """Elements that are no more than there."""
+    found: Elements = defaultdict(dict)
+    for name, at in keys:
+        found[name][at] = b""
+    return found
+
+
+def together(parts: Iterable[Elements]) -> Elements:
+    """The elements of several parts; where two have the same one, the later counts."""
+    found: Elements = defaultdict(dict)
+    for part in parts:
+        for name, elements in part.items():
+            found[name].update(elements)
     return found

@@ -7,21 +7,19 @@ import msgspec
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
 from kubeproxy.dataplane.nftables.choices import counts_in
+from kubeproxy.dataplane.nftables.declared import Declared, is_program, wrong_sets
 from kubeproxy.dataplane.nftables.dump import (
-    KernelChain,
     KernelSet,
     chain_in,
-    declaration,
+    is_dormant,
     read_chains,
     read_elements,
     read_rules,
     read_sets,
 )
-from kubeproxy.dataplane.nftables.elements import index_bytes, list_head, list_tail
-from kubeproxy.dataplane.nftables.encode import new_set
-from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
-from kubeproxy.dataplane.nftables.language import Chain, Program, Set
-from kubeproxy.dataplane.nftables.state import KernelElements
+from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.netlink.attribute import nested, text
 from kubeproxy.netlink.nfnetlink import (
@@ -47,16 +45,19 @@ LISTS = {
     names.NODEPORT_ENDPOINTS: (names.SERVICE_NODEPORTS, 0),
     names.NODEPORT_LOCAL_ENDPOINTS: (names.SERVICE_NODEPORTS, 1),
 }
-_MESSAGE_HEAD = 20
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the kernel has: no table, a table of others, or ours with these chains and elements."""
+    """What the kernel has: no table, a table of others, or ours with these chains and elements.
+
+    One that is `dormant` has been switched off, which leaves all that is in it in place.
+    """
 
     exists: bool
     intact: bool = False
+    dormant: bool = False
     chains: frozenset[str] = frozenset()
-    elements: KernelElements = {}
+    elements: Elements = {}
 
 
 def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Found:
@@ -64,26 +65,37 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     family = NFPROTO[program.family]
     of_table = text(1, program.table)
     try:
-        kernel.get(NFT_MSG_GETTABLE, family, of_table)
+        dormant = is_dormant(kernel.get(NFT_MSG_GETTABLE, family, of_table))
     except Refused as error:
         if error.errno == _ENOENT:
             return Found(exists=False)
         raise
     sets = read_sets(kernel.dump(NFT_MSG_GETSET, family, of_table))
-    expected = {set_.name: _expected(program, set_) for set_ in program.sets}
-    if expected != {name: found.declaration for name, found in sets.items()}:
+    # Of a table that others filled, there may be hundreds of thousands of rules.
+    if dormant or wrong_sets(program, sets):
+        return Found(exists=True, dormant=dormant)
+    declared = read_declared(kernel, program)
+    if not is_program(declared, program, choices):
         return Found(exists=True)
-    chains = read_chains(kernel.dump(NFT_MSG_GETCHAIN, family), program.table)
-    rules = read_rules(kernel.dump(NFT_MSG_GETRULE, family, of_table))
-    if not _are_right(chains, rules, program, choices):
-        return Found(exists=True)
-    elements: KernelElements = {}
+    elements: Elements = {}
     for set_ in program.sets:
         if not set_.dynamic and set_.name not in LISTS:
             elements[set_.name] = _dump(kernel, program, sets[set_.name])
     for name in LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
-    return Found(exists=True, intact=True, chains=frozenset(chains), elements=elements)
+    chains = frozenset(declared.chains)
+    return Found(exists=True, intact=True, chains=chains, elements=elements)
+
+
+def read_declared(kernel: Nfnetlink, program: Program) -> Declared:
+    """What the table has beside elements."""
+    family = NFPROTO[program.family]
+    of_table = text(1, program.table)
+    return Declared(
+        read_sets(kernel.dump(NFT_MSG_GETSET, family, of_table)),
+        read_chains(kernel.dump(NFT_MSG_GETCHAIN, family), program.table),
+        read_rules(kernel.dump(NFT_MSG_GETRULE, family, of_table)),
+    )
 
 
 def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, bytes]:
@@ -102,7 +114,7 @@ def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, b
 
 
 def _read_list(
-    kernel: Nfnetlink, program: Program, set_: KernelSet, elements: KernelElements
+    kernel: Nfnetlink, program: Program, set_: KernelSet, elements: Elements
 ) -> dict[bytes, bytes]:
     """The elements of a map of lists.
 
@@ -114,9 +126,9 @@ def _read_list(
     if set_.count is None or set_.count < LARGE_SET:
         return _dump(kernel, program, set_)
     heads = [
-        list_head(head[_KEY_AT:]) + index_bytes(index)
+        each
         for head, tail in elements[verdicts].items()
-        for index in range(counts_in(chain_in(tail))[local])
+        for each in list_heads(head[_KEY_AT:], counts_in(chain_in(tail))[local])
     ]
     if len(heads) != set_.count:
         return _dump(kernel, program, set_)
@@ -142,26 +154,3 @@ def _get_each(
         for head, answer in zip(asked, answers, strict=True):
             found[head] = answer[data_at : data_at + size]
     return found
-
-
-def _expected(program: Program, set_: Set) -> dict[int, bytes]:
-    return declaration(new_set(program, set_, 1)[_MESSAGE_HEAD:])
-
-
-def _are_right(
-    chains: dict[str, KernelChain],
-    rules: dict[str, list[bytes]],
-    program: Program,
-    choices: Iterable[Chain],
-) -> bool:
-    """Whether the fixed chains are there as they should be, and choices are, if they are."""
-    for chain in program.chains:
-        hook = chain.hook
-        place = (hook.number, hook.priority, hook.type) if hook else None
-        if chains.get(chain.name) != KernelChain(chain.name, place):
-            return False
-    return all(
-        [encode_rule(rule) for rule in chain.rules] == rules.get(chain.name, [])
-        for chain in (*program.chains, *choices)
-        if chain.name in chains
-    )

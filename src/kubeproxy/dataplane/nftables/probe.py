@@ -27,7 +27,12 @@ OLDEST_KERNEL = (5, 13)
 
 
 class KernelTooOldError(KernelError):
-    """This kernel cannot do what nftables mode needs."""
+    """This kernel cannot do what nftables mode needs; `lacks` says it in few words."""
+
+    def __init__(self, lacks: str, remedy: str, said: str = "") -> None:
+        super().__init__(f"{lacks}{said}; {remedy}")
+        self.lacks = lacks
+        self.remedy = remedy
 
 
 def check_release(release: str) -> None:
@@ -36,8 +41,8 @@ def check_release(release: str) -> None:
     known = all(number.isdigit() for number in numbers) and len(numbers) == 2
     if known and (int(numbers[0]), int(numbers[1])) < OLDEST_KERNEL:
         raise KernelTooOldError(
-            f"kube-proxy in nftables mode requires kernel 5.13 or later, this is {release}; use "
-            "another mode, or set KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK to try anyway"
+            f"kube-proxy in nftables mode requires kernel 5.13 or later, this is {release}",
+            "use another mode, or set KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK to try anyway",
         )
 
 
@@ -63,8 +68,9 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
             raise
         what = _descriptions(wanted, chains)[first.index]
         raise KernelTooOldError(
-            f"the kernel cannot do what nftables mode needs: it refuses {what} ({error}); "
-            "load the missing nft_* module, use a newer kernel, or choose another proxy mode"
+            f"the kernel cannot do what nftables mode needs: it refuses {what}",
+            "load the missing nft_* module, use a newer kernel, or choose another proxy mode",
+            f" ({error})",
         ) from error
 
 

@@ -6,6 +6,7 @@ places and its number. Only elements that entries share are counted.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import count
 from struct import Struct
 
 import msgspec
@@ -21,12 +22,14 @@ from kubeproxy.dataplane.nftables.elements import (
     entry_elements,
     frontend_key,
     head,
-    index_bytes,
     list_head,
+    list_heads,
     list_name,
-    list_tail,
+    list_tails,
     node_elements,
     shared_elements,
+    together,
+    without_data,
 )
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.slots import Slots, rearrange
@@ -34,8 +37,6 @@ from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, Serv
 from kubeproxy.table.node import Node
 
 _NUMBER = Struct("=I")
-
-KernelElements = dict[str, dict[bytes, bytes]]
 
 
 class Programmed(msgspec.Struct):
@@ -75,8 +76,8 @@ def place(entry: Entry, before: Placed | None, number: int) -> Placed:
 
 def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
     """The transaction that takes entries out and puts others in (an entry may be in both)."""
-    old: Elements = {}
-    new: Elements = {}
+    old: list[Elements] = []
+    new: list[Elements] = []
     shared: Counter[ElementKey] = Counter()
     placed: dict[ServicePortName, Placed | None] = {}
     number = state.last_number
@@ -84,7 +85,7 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
         known = state.placed.get(entry.name)
         placed[entry.name] = None
         if known is not None:
-            old.update(entry_elements(known, state.node))
+            old.append(entry_elements(known, state.node))
             shared.subtract(shared_elements(known.entry))
     for entry in wanted:
         known = state.placed.get(entry.name)
@@ -94,17 +95,16 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
         else:
             fresh = place(entry, known, known.number if known else 0)
         placed[entry.name] = fresh
-        new.update(entry_elements(fresh, node))
+        new.append(entry_elements(fresh, node))
         shared.update(shared_elements(entry))
     batch = Batch()
     _add_chains(batch, placed.values(), state.chains, node)
-    old_node, new_node = node_elements(state.node), node_elements(node)
-    for before, after in ((old, new), (old_node, new_node)):
-        for element in before | after:  # in order: a range has to begin before it ends
-            batch.change(element, before.get(element), after.get(element))
-    for element, difference in shared.items():
-        count = state.shared[element]
-        batch.change(element, b"" if count > 0 else None, b"" if count + difference > 0 else None)
+    held = {each: state.shared[each] for each in shared}
+    old += [node_elements(state.node), without_data(each for each in held if held[each] > 0)]
+    new += [node_elements(node), without_data(e for e in held if held[e] + shared[e] > 0)]
+    before, after = together(old), together(new)
+    for name in before | after:
+        batch.change(name, before[name], after[name])
     lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
     return Step(batch, placed, shared, number, lost)
 
@@ -148,14 +148,15 @@ def commit(state: Programmed, done: Step, node: Node) -> None:
 # --- from what the kernel says ----------------------------------------------------------------
 
 
-def adopt(entry: Entry, kernel: Mapping[str, Mapping[bytes, bytes]]) -> Placed:
+def adopt(entry: Entry, kernel: Elements) -> Placed:
     """An entry with the places and the number that it has in the kernel, as far as it has any."""
     if not kernel:
         return Placed(entry, (), ())
     cluster: Slots = ()
     local: Slots = ()
     number = 0
-    known = {list_tail(backend): backend for backend in (*entry.cluster, *entry.local)}
+    backends = (*entry.cluster, *entry.local)
+    known = dict(zip(list_tails(backends), backends, strict=True))
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
         node_port = frontend.kind is FrontendKind.NODE_PORT
@@ -180,25 +181,25 @@ def _list(
     elements: Mapping[bytes, bytes], key: bytes, known: Mapping[bytes, Backend], length: int
 ) -> Slots:
     """The backends of one list in the kernel, in their places: empty ones, and strangers', too."""
-    found: list[Backend] = []
     if not elements:
         return ()
-    before = list_head(key)
-    while True:
-        tail = elements.get(before + index_bytes(len(found)))
-        if tail is None and len(found) >= length:
-            return tuple(found)
-        found.append(_NOBODY if tail is None else known.get(tail, _NOBODY))
+    tails = list(map(elements.get, list_heads(key, length)))
+    for index in count(length):
+        tail = elements.get(list_head(key, index))
+        if tail is None:
+            break
+        tails.append(tail)
+    return tuple([_NOBODY if tail is None else known.get(tail, _NOBODY) for tail in tails])
 
 
-def _number(kernel: Mapping[str, Mapping[bytes, bytes]], frontend: Frontend, key: bytes) -> int:
+def _number(kernel: Elements, frontend: Frontend, key: bytes) -> int:
     node_port = frontend.kind is FrontendKind.NODE_PORT
     name = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
     tail = kernel.get(name, {}).get(head(key))
     return 0 if tail is None else int(_NUMBER.unpack(tail[8:12])[0])
 
 
-def largest_number(kernel: Mapping[str, Mapping[bytes, bytes]]) -> int:
+def largest_number(kernel: Elements) -> int:
     """The largest number that a service has in the kernel."""
     numbers = [
         _NUMBER.unpack(tail[8:12])[0]
@@ -211,7 +212,7 @@ def largest_number(kernel: Mapping[str, Mapping[bytes, bytes]]) -> int:
 def reconcile(
     state: Programmed,
     entries: Iterable[Entry],
-    kernel: KernelElements,
+    kernel: Elements,
     node: Node,
     *,
     prune: bool = True,
@@ -238,10 +239,9 @@ def reconcile(
         placed[entry.name] = fresh
         _take(batch, entry_elements(fresh, node), kernel)
         shared.update(shared_elements(entry))
-    _take(batch, node_elements(node) | dict.fromkeys(shared, b""), kernel)
+    _take(batch, together([node_elements(node), without_data(shared)]), kernel)
     for name, left in kernel.items():
-        for each in left:
-            batch.delete((name, each))
+        batch.change(name, left, {})
     needed = _add_chains(batch, placed.values(), state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
     # Nobody has looked at the rules of idle chains: who needs one later makes it anew.
@@ -251,6 +251,7 @@ def reconcile(
     return Step(batch, placed, shared, number, lost_backends=True, idle=idle)
 
 
-def _take(batch: Batch, wanted: Elements, kernel: KernelElements) -> None:
-    for (name, each), tail in wanted.items():
-        batch.change((name, each), kernel.get(name, {}).pop(each, None), tail)
+def _take(batch: Batch, wanted: Elements, kernel: Elements) -> None:
+    for name, elements in wanted.items():
+        left = kernel.get(name, {})
+        batch.change(name, {at: left.pop(at) for at in elements if at in left}, elements)

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from kubeproxy.errors import OperatorError
-from kubeproxy.inet import PROTOCOL_BY_NAME, Family, Protocol, family_of, parse_address
+from kubeproxy.explaining.destination import Destination, destination
+from kubeproxy.inet import Family, Protocol, family_of, parse_address
 from kubeproxy.nodefacts import NodeIPs
 from kubeproxy.table.decide import Packet
-from kubeproxy.table.entries import Entry, FrontendKey, FrontendKind, Table
+from kubeproxy.table.entries import Entry, FrontendKind, Table
 
 OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
 """Documentation addresses stand for somebody outside; source ranges do not know them."""
@@ -48,11 +49,14 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What is known of possible sources: this node, the pods, and the interface of the packet."""
+    """What is known of possible sources: this node, the pods, and the interface of the packet.
+
+    `pods` is None where nobody knows of any, as in the daemon.
+    """
 
     node: str
     ips: NodeIPs
-    pods: Sequence[Pod] = ()
+    pods: Sequence[Pod] | None = ()
     interface: str = ""
 
 
@@ -84,16 +88,14 @@ def questions(
 
 def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
     """The destinations that a text names; an error says why it names none."""
-    where, slash, protocol_name = text.rpartition("/")
-    protocol = PROTOCOL_BY_NAME.get(protocol_name.upper()) if slash else None
-    if protocol is None:
-        where = text
-    host, port = _split_port(where)
-    address = parse_address(host.strip("[]"))
-    if address is None:
-        return _service_targets(text, _Named(host, port, protocol), tables)
-    if port:
-        return [Target(address, protocol or Protocol.TCP, _number(port, text))]
+    asked = destination(text)
+    if not asked.address:
+        return _service_targets(asked, tables)
+    address, protocol = asked.address, asked.protocol
+    if family_of(address) not in tables:
+        raise OperatorError(f"--to {text}: {family_of(address).value} is not proxied here")
+    if asked.port:
+        return [Target(address, protocol or Protocol.TCP, asked.number)]
     found = _all_ports(address, protocol, tables)
     if not found and protocol is not None:
         name = protocol.name
@@ -103,45 +105,18 @@ def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
     return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
 
 
-def _split_port(where: str) -> tuple[str, str]:
-    """`host:port` and `[v6]:port`; an IPv6 address without brackets has no port."""
-    if parse_address(where) is not None or where.endswith("]"):
-        return where, ""
-    host, colon, port = where.rpartition(":")
-    return (host, port) if colon else (where, "")
-
-
-def _number(port: str, text: str) -> int:
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OperatorError(f"--to {text}: {port!r} is not a port number")
-    return int(port)
-
-
 def _all_ports(
     address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
 ) -> list[Target]:
     """Every port that services have at the address."""
-    keys = served(address, tables[family_of(address)])
+    keys = tables[family_of(address)].destinations(address)
     wanted = [key for key in keys if protocol in (None, key.protocol)]
     return [Target(address, key.protocol, key.port) for key in wanted]
 
 
-def served(address: str, table: Table) -> list[FrontendKey]:
-    """The destinations at an address that services have, in order."""
-    keys = (key for entry in table.entries.values() for key in entry.keys())  # noqa: SIM118  # no dict
-    return sorted({key for key in keys if key.address == address})
-
-
-class _Named(msgspec.Struct, frozen=True):
-    """A Service, by [NAMESPACE/]NAME, and which of its ports, by name or number; "" for all."""
-
-    service: str
-    port: str
-    protocol: Protocol | None
-
-
-def _service_targets(text: str, asked: _Named, tables: Mapping[Family, Table]) -> list[Target]:
+def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list[Target]:
     """The cluster IPs of a Service, with the ports that were asked for."""
+    text = asked.text
     namespace, slash, service = asked.service.rpartition("/")
     of_service = [
         entry
@@ -213,6 +188,11 @@ def find_pods(text: str, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _pod_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    if origin.pods is None:
+        raise OperatorError(
+            f"--from {text}: it is no address, and the daemon knows no Pods; give the Pod's "
+            "address (kubectl get pods -o wide), outside or host"
+        )
     found = find_pods(text, origin.pods)
     if not found:
         raise OperatorError(

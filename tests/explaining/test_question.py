@@ -1,17 +1,16 @@
 import pytest
 
-from kubeproxy.commands.question import (
+from kubeproxy.errors import OperatorError
+from kubeproxy.explaining.question import (
     Origin,
     Pod,
     Question,
     Target,
     find_pods,
     questions,
-    served,
     source_address,
     targets,
 )
-from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.nodefacts import NodeIPs
 from kubeproxy.table.decide import Packet
@@ -169,10 +168,10 @@ def test_a_service_whose_cluster_ip_another_has() -> None:
     assert str(caught.value) == "--to till: another Service has its cluster IP; give an address"
 
 
-def test_what_an_address_serves() -> None:
-    found = served(DNS_IP, WORLD[V4])
-    assert list(map(str, found)) == ["10.112.0.10:53/TCP", "10.112.0.10:53/UDP"]
-    assert served("192.0.2.9", WORLD[V4]) == []
+def test_an_address_of_a_family_that_is_not_proxied() -> None:
+    with pytest.raises(OperatorError) as caught:
+        targets("fd12::10", {V4: WORLD[V4]})
+    assert str(caught.value) == "--to fd12::10: IPv6 is not proxied here"
 
 
 # --- sources ----------------------------------------------------------------------------------
@@ -279,6 +278,16 @@ def test_source_address(
 def test_sources_that_name_nobody(text: str, family: Family, expected: str) -> None:
     with pytest.raises(OperatorError) as caught:
         source_address(text, family, ORIGIN)
+    assert expected == str(caught.value)
+
+
+def test_where_nobody_knows_pods() -> None:
+    with pytest.raises(OperatorError) as caught:
+        source_address("shop/client", V4, Origin("kestrel", ORIGIN.ips, pods=None))
+    expected = (
+        "--from shop/client: it is no address, and the daemon knows no Pods; give the Pod's "
+        "address (kubectl get pods -o wide), outside or host"
+    )
     assert expected == str(caught.value)
 
 

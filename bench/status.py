@@ -1,0 +1,127 @@
+"""The status over HTTP: how long each answer takes, and what syncs notice of somebody who polls.
+
+As `bench.traffic`: three addresses for each service, one family, and rounds with and without the
+client that take turns. A third argument is a part of the paths that are wanted.
+
+PYTHONPATH=tests python -m lab.enter -- python -m bench.status 8000 30
+"""
+
+import asyncio
+import gc
+import sys
+from collections.abc import Awaitable
+
+from bench.clusters import Size, endpoint_slice
+from bench.nftables import THIS_NODE
+from bench.traffic import PERIOD, Rig, compare
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.happenings import Happening
+from kubeproxy.health.server import Health
+from kubeproxy.inet import Family
+from kubeproxy.metrics.server import find_page
+from kubeproxy.objects.decode import decode
+from kubeproxy.objects.meta import Kind
+from kubeproxy.schedule import Schedule
+from kubeproxy.serving.access import Access
+from kubeproxy.serving.answer import Answer
+from kubeproxy.serving.listening import listen
+from kubeproxy.serving.request import Request
+from kubeproxy.serving.room import Room
+from kubeproxy.serving.server import Port
+from kubeproxy.status.history import History
+from kubeproxy.status.live import Live
+from kubeproxy.status.pages import status
+from kubeproxy.sync import FamilySync, Outlet, Setting
+from kubeproxy.traffic.traffic import Traffic
+
+PATHS = (
+    "/status?format=json",
+    "/status/services",
+    "/status/services?limit=0",
+    "/status/services?sort=rate",
+    "/status/services?q=10.128.7.21",
+    "/status/services/{namespace}/{name}",
+    "/status/rates",
+    "/status/explain?to={namespace}/{name}",
+    "/status/table?family=IPv4",
+    "/status",
+)
+PAUSE = 0.5
+"""Seconds between two questions, as of two people whose pages ask every second."""
+
+
+class Observed(Rig):
+    """A kernel whose syncs are those of the daemon, with the parts that people may look at."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(size)
+        self._history, self._health = History(), Health(60.0, lambda: True)
+        setting = Setting(THIS_NODE, self.vantage)
+        self.sync = FamilySync(
+            self.cluster,
+            Family.IPV4,
+            Outlet(self.dataplane, tell=self._hear),
+            Schedule(0.0, 30.0, 3600.0),
+            lambda: setting,
+        )
+        self.live = Live(
+            config=KubeProxyConfiguration(mode="nftables"),
+            config_file="",
+            source="the bench",
+            started=0.0,
+            cluster=self.cluster,
+            syncs={Family.IPV4: self.sync},
+            health=self._health,
+            history=self._history,
+            eligible=lambda: True,
+            traffic=Traffic({Family.IPV4: self.dataplane}),
+        )
+
+    def _hear(self, happening: Happening) -> None:
+        self._history.hear(happening)
+        self._health.hear(happening)
+
+    async def fill(self) -> None:
+        await self.sync.sync()
+        gc.freeze()  # as the daemon does after its first sync
+
+    async def change(self) -> float:
+        self.version += 1
+        loop = asyncio.get_running_loop()
+        due = loop.time() + PERIOD
+        data = endpoint_slice(
+            self.version % self.size.services, self.size.endpoints, version=self.version
+        )
+        await asyncio.sleep(PERIOD)
+        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
+        self.sync.touch(key for _, key in touched.services)
+        await self.sync.sync()
+        return (loop.time() - due) * 1000
+
+
+async def main(size: Size, only: str) -> None:
+    rig = Observed(size)
+    await rig.fill()
+    first = next(iter(rig.cluster.services(Family.IPV4)))
+
+    def page(request: Request) -> Awaitable[Answer]:
+        return status(request, rig.live, Access.LOCAL)
+
+    async with asyncio.TaskGroup() as tasks:
+        listening = listen("127.0.0.1", 0)
+        number = listening.getsockname()[1]
+        port = Port(
+            (listening,),
+            find_page({"/status": page, "/status/": page}, profiling=False),
+            Room(),
+            tasks,
+        )
+        for path in PATHS:
+            if only in path:
+                target = path.format(namespace=first.namespace, name=first.name)
+                await compare(rig, target, target, number, PAUSE)
+        port.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Size(*map(int, sys.argv[1:3])), "".join(sys.argv[3:])))

@@ -1,0 +1,99 @@
+"""The rules that a full sync would write, and those of the kernel -> differences."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
+from kubeproxy.dataplane.iptables.canonical import canonical
+from kubeproxy.dataplane.iptables.render import JUMPS
+from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules
+from kubeproxy.dataplane.iptables.setup import Setup
+from kubeproxy.table.entries import Entry, ServicePortName
+
+_TARGET: Final = re.compile(r" -[jg] (\S+)")
+
+Chains = dict[str, list[str]]
+"""Chains of a table, each with its rules as lines `-A CHAIN ...`."""
+
+Told = tuple[Change, str, str]
+"""What becomes of a line, in which table, and the line."""
+
+
+def tables_in(text: str) -> dict[str, Chains]:
+    """What `iptables-save` says, or what is meant for `iptables-restore`."""
+    tables: dict[str, Chains] = {}
+    table: Chains = {}
+    for line in text.split("\n"):
+        if line.startswith("-A "):
+            table.setdefault(line.split(" ", 2)[1], []).append(line)
+        elif line.startswith(":"):
+            table[line[1:].split(" ", 1)[0]] = []
+        elif line.startswith("*"):
+            table = tables[line[1:]] = {}
+    return tables
+
+
+def changes(
+    wanted: Mapping[str, Chains], found: Mapping[str, Chains], unused: Collection[str]
+) -> Iterator[Told]:
+    """What would come and go; `unused` are chains of services that nobody has any more."""
+    for table, chains in wanted.items():
+        there = found.get(table, {})
+        for chain, lines in chains.items():
+            if chain not in there:
+                yield Change.ADD, table, f"-N {chain}"
+            for change, line in _rules(there.get(chain, []), lines):
+                yield change, table, line
+            if chain in unused:
+                yield Change.REMOVE, table, f"-N {chain}"
+    yield from _jumps(wanted, found)
+
+
+def _rules(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Change, str]]:
+    """The rules of a chain that go and come, in the order in which they stand there."""
+    old, new = [canonical(line) for line in before], [canonical(line) for line in after]
+    if old == new:
+        return
+    for change, place in ordered_changes(old, new):
+        yield change, (before if change is Change.REMOVE else after)[place]
+
+
+def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterator[Told]:
+    """Jumps that stand nowhere in their chains, and chains that only they need."""
+    for table, target in dict.fromkeys((jump.table, jump.target) for jump in JUMPS):
+        if target not in found.get(table, {}) and target not in wanted[table]:
+            yield Change.ADD, table, f"-N {target}"
+    for jump in JUMPS:
+        rule = shlex.join(jump.words)
+        present = map(canonical, found.get(jump.table, {}).get(jump.chain, ()))
+        if canonical(f"-A {jump.chain} {rule}") not in present:
+            yield Change.ADD, jump.table, f"-I {jump.chain} {rule}"
+
+
+def owners_of(
+    entries: Iterable[Entry], setup: Setup, tops: Mapping[ServicePortName, TopRules]
+) -> dict[str, str]:
+    """The service ports by their chains, and by the lines that they have in other chains."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        name = str(entry.name)
+        top = tops[entry.name]
+        found |= dict.fromkeys(chain_rules(entry, setup), name)
+        found |= dict.fromkeys((top.filter + top.nat).splitlines(), name)
+    return found
+
+
+def differences(told: Iterable[Told], owners: Mapping[str, str]) -> list[Difference]:
+    """Lines for people, each with the service port that it is about as far as one can tell."""
+    return [
+        Difference(change, f"-t {table} {line}", _owner(line, owners))
+        for change, table, line in told
+    ]
+
+
+def _owner(line: str, owners: Mapping[str, str]) -> str:
+    target = _TARGET.search(line)
+    asked = (line.split(" ", 2)[1], line, target[1] if target else "")
+    return next((owners[each] for each in asked if each in owners), "")

@@ -1,0 +1,84 @@
+"""The work of a full sync that nobody does -> differences, in the words of the kernel's tools."""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
+from kubeproxy.dataplane.ipvs.names import Set, set_name
+from kubeproxy.dataplane.ipvs.parse import missing_jumps
+from kubeproxy.dataplane.ipvs.plan import Member
+from kubeproxy.dataplane.ipvs.render import key_text, real_text, server_text
+from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables
+from kubeproxy.dataplane.ipvs.state import State
+from kubeproxy.dataplane.ipvs.work import Work
+from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.inet import Family
+from kubeproxy.netlink.ipvs import (
+    AddReal,
+    AddServer,
+    Command,
+    DeleteReal,
+    DeleteServer,
+    ServerKey,
+    SetReal,
+    SetServer,
+)
+
+Owners = dict[ServerKey | Member, str]
+
+
+def owners_of(state: State) -> Owners:
+    """The service ports by their virtual servers and by their members of sets."""
+    found: Owners = {}
+    for name, part in state.parts.items():
+        found |= dict.fromkeys((*part.server_keys(), *part.members), str(name))
+    return found
+
+
+def differences(work: Work, owners: Owners, family: Family) -> Iterator[Difference]:
+    """What would be done to sets, virtual servers and addresses."""
+    for line in work.created_sets.splitlines():
+        yield Difference(Change.ADD, f"ipset {line.removeprefix('create ')}")
+    for change, members in ((Change.REMOVE, work.removed), (Change.ADD, work.added)):
+        for set_, member in members:
+            owner = owners.get((set_, member), "")
+            yield Difference(change, f"ipset {set_name(set_, family)} {member}", owner)
+    commands = [command for steps in work.servers.values() for command in steps.commands]
+    for command in (*map(DeleteServer, sorted(work.gone)), *commands):
+        yield _of_command(command, owners.get(command.key, ""))
+    for change, addresses in ((Change.REMOVE, work.unbound), (Change.ADD, work.bound)):
+        for address in addresses:
+            owner = owners.get((Set.IPVS_IPS, address), "")
+            yield Difference(change, f"address {address}/{family.bits} dev {DEVICE}", owner)
+
+
+def _of_command(command: Command, owner: str) -> Difference:
+    match command:
+        case AddServer(key, server):
+            text = f"virtual server {server_text(key, server)}"
+            return Difference(Change.ADD, text, owner)
+        case SetServer(key, server):
+            text = f"virtual server {server_text(key, server)}"
+            return Difference(Change.REPLACE, text, owner, "it is set otherwise")
+        case DeleteServer(key):
+            return Difference(Change.REMOVE, f"virtual server {key_text(key)}", owner)
+        case AddReal(key, real):
+            return Difference(Change.ADD, f"real server {real_text(key, real)}", owner)
+        case SetReal(key, real) | DeleteReal(key, real):  # one drains before it goes
+            return Difference(Change.REMOVE, f"real server {real_text(key, real)}", owner)
+        case _:
+            assert_never(command)
+
+
+def rule_differences(wanted: Tables, found: Tables) -> Iterator[Difference]:
+    """What would be done to our chains, and to the jumps to them."""
+    for table, chains in wanted.items():
+        for chain, rules in chains.items():
+            there = found[table].get(chain)
+            if there is None:
+                yield Difference(Change.ADD, f"-t {table} -N {chain}")
+            for change, place in ordered_changes(there or (), rules):
+                rule = ((there or ()) if change is Change.REMOVE else rules)[place]
+                yield Difference(change, f"-t {table} -A {chain} {rule}")
+    for jump in missing_jumps(JUMPS, found):
+        yield Difference(Change.ADD, f"-t {jump.table} -I {jump.chain} {jump.rule}")

@@ -1,0 +1,1 @@
+"""Questions about packets in people's words, and the answers: what `explain` says, live or not."""

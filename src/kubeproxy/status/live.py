@@ -1,0 +1,38 @@
+"""The parts of the running daemon that people may look at. They change while one looks."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.health.server import Health
+from kubeproxy.inet import Family
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.status.history import History
+from kubeproxy.sync import FamilySync
+
+if TYPE_CHECKING:
+    from kubeproxy.traffic.traffic import Traffic
+
+
+class Live(msgspec.Struct, frozen=True):
+    """Everything, for reading only, and in the event loop only; `traffic` in threads only.
+
+    `traffic` is None where the mode counts no connections; one at a time reads it, so that those
+    who look take no more than one of the threads that syncs need too. `eligible` says whether
+    load balancers should use this node, and `started` when the process began, on the wall clock.
+    """
+
+    config: KubeProxyConfiguration
+    config_file: str
+    source: str
+    started: float
+    cluster: Cluster
+    syncs: Mapping[Family, FamilySync]
+    health: Health
+    history: History
+    eligible: Callable[[], bool]
+    traffic: "Traffic | None"
+    one_reader: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)

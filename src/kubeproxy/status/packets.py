@@ -1,0 +1,49 @@
+"""The running daemon -> what happens to packets, and why."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from kubeproxy.errors import OperatorError
+from kubeproxy.explaining.answers import Asked, View, answer
+from kubeproxy.nodefacts import node_ips
+from kubeproxy.serving.pace import unhurried
+from kubeproxy.status.live import Live
+from kubeproxy.table.explain import Explanation
+from kubeproxy.table.node import Mode
+
+NOT_YET: Final = "nothing is programmed yet: ask again when the first sync is over"
+_FLAG: Final = re.compile(r"--(?=from\b|to\b|interface\b)")
+
+
+def is_ready(live: Live) -> bool:
+    """Whether any family is programmed, so that there is something to explain."""
+    return any(sync.node is not None for sync in live.syncs.values())
+
+
+def unanswered(error: OperatorError) -> str:
+    """Why a question has no answer: what flags are for the command are fields here."""
+    return _FLAG.sub("", str(error))
+
+
+async def explanations(
+    live: Live, source: str, destinations: Sequence[str], interface: str = ""
+) -> list[Explanation]:
+    """What happens to packets, as the tables are now."""
+    synced = {
+        family: (sync, sync.node) for family, sync in live.syncs.items() if sync.node is not None
+    }
+    view = View(
+        cluster=live.cluster,
+        mode=Mode(live.config.mode),
+        ips=node_ips(live.cluster.node, live.config.bind_address),
+        tables={family: sync.builder.table for family, (sync, _) in synced.items()},
+        nodes={family: node for family, (_, node) in synced.items()},
+        conflicts={family: sync.builder.conflicts() for family, (sync, _) in synced.items()},
+        pods=None,
+    )
+    return [
+        each
+        async for destination in unhurried(destinations)
+        for each in answer(Asked(source, (destination,), interface), view)
+    ]

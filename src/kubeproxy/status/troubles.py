@@ -1,0 +1,86 @@
+"""What is wrong with a daemon, the worst first, and what somebody can do about it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kubeproxy.status.figures import plural, span
+from kubeproxy.status.wire import FamilyStatus, Status
+
+PATIENCE: Final = 15.0
+"""Seconds that a change may wait for its sync before that is worth a word."""
+_LOG: Final = "The daemon's log says why, and it is tried again by itself."
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is wrong. `cases` names each of what it concerns, with the reason."""
+
+    what: str
+    advice: str
+    cases: tuple[tuple[str, str], ...] = ()
+    severe: bool = True
+
+
+def troubles(status: Status) -> list[Trouble]:
+    """All that is wrong; what keeps traffic from flowing comes first."""
+    found = [trouble for family in status.families for trouble in _of_family(family, status)]
+    found += _of_node(status)
+    return sorted(found, key=lambda trouble: not trouble.severe)
+
+
+def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
+    name = family.ip_family
+    if family.last_sync is None:
+        yield Trouble(
+            f"{name}: nothing is programmed yet by this process",
+            f"It waits until it knows the cluster from {status.source or 'its source'}."
+            " Rules that an earlier process left stay in force.",
+        )
+    elif family.last_sync.outcome == "failed":
+        yield Trouble(f"{name}: the last sync failed", f"{_LOG} What was programmed stays.")
+    if not family.healthy:
+        yield Trouble(
+            f"{name}: not healthy",
+            "Its syncs do not keep up. Load balancers are told to leave this node out. " + _LOG,
+        )
+    if family.waiting_seconds is not None and family.waiting_seconds > PATIENCE:
+        yield Trouble(
+            f"{name}: changes have waited {span(family.waiting_seconds)} to be programmed",
+            "A sync takes longer than it should, or keeps failing: see the syncs below.",
+            severe=False,
+        )
+    yield from _of_services(family)
+
+
+def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
+    name = family.ip_family
+    refused, conflicts = family.not_programmed, family.conflicts
+    if refused:
+        yield Trouble(
+            f"{name}: the kernel does not have {plural(len(refused), 'service port')}",
+            "Others are not affected. Each is tried again by itself; change what the reason names"
+            " if it stays.",
+            tuple((f"{each.service_port} {each.protocol}", each.reason) for each in refused),
+        )
+    if conflicts:
+        claimed = plural(len(conflicts), "address is", "addresses are")
+        yield Trouble(
+            f"{name}: {claimed} claimed twice",
+            "Give one of the two Services another address or node port.",
+            tuple(
+                (each.address, f"served by {each.served_by}, and not by {each.not_served}")
+                for each in conflicts
+            ),
+            severe=False,
+        )
+
+
+def _of_node(status: Status) -> Iterator[Trouble]:
+    if not status.node_eligible:
+        yield Trouble(
+            f"Load balancers are told to leave out node {status.node}",
+            "The Node is being deleted, or has the taint ToBeDeletedByClusterAutoscaler. Nothing"
+            " to do if that is wanted.",
+            severe=False,
+        )

@@ -1,0 +1,165 @@
+"""One Service: its frontends, and its endpoints with the reasons why some are not used."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubeproxy.inet import join
+from kubeproxy.status.figures import connections, plural, rate
+from kubeproxy.status.web.asking import form
+from kubeproxy.status.web.document import document
+from kubeproxy.status.web.markup import NOTHING, Markup, address, element, together, trusted
+from kubeproxy.status.web.overview import badge, heading, traffic
+from kubeproxy.status.web.tables import Column, row, table
+from kubeproxy.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+from kubeproxy.table.explain import duration
+
+_COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))
+_FRONTENDS: Final = (Column("Frontend"), Column("Address", "address"), *_COUNTS)
+_ENDPOINTS: Final = (
+    Column("Endpoint", "address"),
+    Column("Node"),
+    Column("Condition"),
+    Column("Used"),
+    *_COUNTS,
+)
+
+
+def service_page(detail: ServiceDetail) -> Iterator[Markup]:
+    """The page of a Service."""
+    title = f"{detail.namespace}/{detail.service} on {detail.node}"
+    return document(title, heading(detail.node), service(detail))
+
+
+def service(detail: ServiceDetail) -> Iterator[Markup]:
+    """All that is known of a Service."""
+    name = f"{detail.namespace}/{detail.service}"
+    yield together(
+        (
+            trusted('<section id="service" data-refresh="service">'),
+            element("h2", element("span", f"{detail.namespace}/"), detail.service),
+            element(
+                "p",
+                element("a", "The rules", href=address("rules", detail.namespace, detail.service)),
+                " say what was written to the kernel for it.",
+            ),
+            traffic(name, _total(detail), "On this node, over the last two minutes.")
+            if detail.counts_connections
+            else NOTHING,
+        )
+    )
+    for port in detail.ports:
+        yield from _port(port, counted=detail.counts_connections)
+    yield trusted("</section>")
+    yield element("section", element("h2", "Explain a packet to it"), form("", name), id="explain")
+
+
+def _total(detail: ServiceDetail) -> float | None:
+    rates = [
+        frontend.per_second
+        for port in detail.ports
+        for frontend in port.frontends
+        if frontend.per_second is not None
+    ]
+    return sum(rates) if rates else None
+
+
+def _kept(columns: Sequence[Column], *, counted: bool) -> Sequence[Column]:
+    """The columns without those of connections, where none are counted."""
+    return columns if counted else columns[: -len(_COUNTS)]
+
+
+def _port(port: PortDetail, *, counted: bool) -> Iterator[Markup]:
+    title = f"{port.name} {port.protocol}".strip()
+    yield together(
+        (
+            trusted('<article class="card">'),
+            element("h3", title, " ", element("small", port.ip_family)),
+            _troubles(port),
+            element("ul", *(element("li", text) for text in _settings(port)), class_="settings"),
+        )
+    )
+    columns = _kept(_FRONTENDS, counted=counted)
+    frontends = (row(columns, _frontend(each)) for each in port.frontends)
+    yield from table(f"Frontends of {title}, {port.ip_family}", columns, frontends)
+    used = sum(endpoint.used for endpoint in port.endpoints)
+    yield element("p", f"{plural(len(port.endpoints), 'endpoint')}, {used} used")
+    if port.endpoints:
+        each_counted = any(each.connections is not None for each in port.endpoints)
+        columns = _kept(_ENDPOINTS, counted=each_counted)
+        endpoints = (
+            row(columns, _endpoint(each), None if each.used else "unused")
+            for each in port.endpoints
+        )
+        yield from table(f"Endpoints of {title}, {port.ip_family}", columns, endpoints)
+    yield trusted("</article>")
+
+
+def _troubles(port: PortDetail) -> Markup:
+    troubles = [f"The kernel does not have it: {port.not_programmed}"] * bool(port.not_programmed)
+    troubles += [
+        f"{each.address} is served by {each.served_by}, and not by {each.not_served}: give one of"
+        " them another address"
+        for each in port.conflicts
+    ]
+    if not troubles:
+        return NOTHING
+    return element("div", *(element("p", text) for text in troubles), class_="box bad")
+
+
+def _settings(port: PortDetail) -> Iterator[str]:
+    yield f"internalTrafficPolicy {port.internal_traffic_policy}"
+    if port.external_traffic_policy:
+        yield f"externalTrafficPolicy {port.external_traffic_policy}"
+    if port.balance:
+        yield f"balance {port.balance}"
+    if port.affinity_seconds:
+        yield f"session affinity {duration(port.affinity_seconds)}"
+    if port.source_ranges is not None:
+        yield f"only from {', '.join(port.source_ranges) or 'nobody'}"
+    if port.health_check_port:
+        yield f"health check port {port.health_check_port}"
+
+
+def _frontend(frontend: FrontendDetail) -> tuple[Markup | str, ...]:
+    port = frontend.port
+    return (
+        frontend.kind,
+        join(frontend.address, port) if frontend.address else f"port {port} of this node",
+        connections(frontend.connections),
+        rate(frontend.per_second),
+    )
+
+
+def _endpoint(endpoint: EndpointDetail) -> tuple[Markup | str, ...]:
+    return (
+        join(endpoint.address, endpoint.port),
+        "this node" if endpoint.on_this_node else endpoint.node or "not named",
+        _condition(endpoint),
+        _used(endpoint),
+        connections(endpoint.connections),
+        rate(endpoint.per_second),
+    )
+
+
+def _condition(endpoint: EndpointDetail) -> str:
+    if endpoint.terminating:
+        return "terminating, still serving" if endpoint.serving else "terminating"
+    return "ready" if endpoint.ready else "not ready"
+
+
+def _used(endpoint: EndpointDetail) -> Markup:
+    """Whether traffic goes there, and under which policy not and why."""
+    words = badge("used", "good") if endpoint.used else badge("not used", "plain")
+    lines = (element("div", line, class_="faint") for line in _reasons(endpoint))
+    return together((words, *lines))
+
+
+def _reasons(endpoint: EndpointDetail) -> Iterator[str]:
+    """Why traffic is not sent there; the policy is named where it makes a difference."""
+    policies = {"Cluster": endpoint.not_for_cluster, "Local": endpoint.not_for_local}
+    in_force = {name: why for name, why in policies.items() if why is not None}
+    if len(set(in_force.values())) == 1:
+        in_force = {"": next(iter(in_force.values()))}
+    for name, why in in_force.items():
+        if why:
+            yield f"policy {name}: {why}" if name else why

@@ -1,0 +1,206 @@
+"""What the daemon tells of itself, as values: the JSON of `/status` and below.
+
+The terminal commands decode what the daemon encodes, so both sides share these types. Fields are
+only ever added. Times are RFC 3339 in UTC. Connections are None where the mode does not count
+them; rates are None, too, until somebody has looked for a second.
+"""
+
+import msgspec
+
+
+class _Wire(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that goes over the wire."""
+
+
+class Sync(_Wire, frozen=True):
+    """One sync: when it ended, what it cost, and what it changed.
+
+    `outcome` is ok, partly (some service ports were refused) or failed. `added`, `changed` and
+    `removed` count service ports; `written` counts objects of the kernel.
+    """
+
+    ended: str
+    seconds: float
+    full: bool
+    outcome: str
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    written: int = 0
+
+
+class NotProgrammed(_Wire, frozen=True):
+    """A service port that the kernel does not have, and why.
+
+    `service_port` is `NAMESPACE/NAME[:PORT]`.
+    """
+
+    service_port: str
+    protocol: str
+    reason: str
+
+
+class Conflict(_Wire, frozen=True):
+    """An address that two service ports claim: the second is not served there."""
+
+    address: str
+    served_by: str
+    not_served: str
+
+
+class FamilyStatus(_Wire, frozen=True):
+    """One IP family.
+
+    `history` has the latest syncs, the oldest first. `waiting_seconds` is how long something has
+    been waiting to be synced; None when nothing is.
+    """
+
+    ip_family: str
+    healthy: bool
+    services: int
+    service_ports: int
+    frontends: int
+    endpoints: int
+    syncs: int
+    failures: int
+    last_sync: Sync | None
+    last_full_sync: Sync | None
+    waiting_seconds: float | None
+    not_programmed: tuple[NotProgrammed, ...]
+    conflicts: tuple[Conflict, ...]
+    history: tuple[Sync, ...]
+
+
+class Status(_Wire, frozen=True):
+    """The daemon as a whole. `/status`.
+
+    `node_eligible` says whether load balancers should use this node. `source` is where the
+    cluster's state comes from, in words.
+    """
+
+    version: str
+    node: str
+    mode: str
+    pid: int
+    started: str
+    now: str
+    uptime_seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    source: str
+    config_file: str
+    health_address: str
+    metrics_address: str
+    healthy: bool
+    node_eligible: bool
+    counts_connections: bool
+    families: tuple[FamilyStatus, ...]
+
+
+class ServiceSummary(_Wire, frozen=True):
+    """One Service in a list.
+
+    `addresses` are those that clients dial, cluster IPs first. `ports` are `[NAME:]PORT/PROTOCOL`,
+    and `node_ports` their node ports. Endpoints are counted once for each port and family: all
+    that slices name, and those that packets may be sent to.
+    """
+
+    namespace: str
+    service: str
+    addresses: tuple[str, ...]
+    ports: tuple[str, ...]
+    node_ports: tuple[int, ...]
+    endpoints: int
+    endpoints_used: int
+    connections: int | None = None
+    per_second: float | None = None
+    problems: tuple[str, ...] = ()
+
+
+class ServiceList(_Wire, frozen=True):
+    """Services, by name or by connections. `/status/services`.
+
+    `matching` are all that fit the question; `services` may be fewer, because there is a limit.
+    """
+
+    mode: str
+    total: int
+    matching: int
+    counts_connections: bool
+    services: tuple[ServiceSummary, ...]
+
+
+class FrontendDetail(_Wire, frozen=True):
+    """An address of a service port. `kind` is cluster-ip, load-balancer, external-ip, node-port.
+
+    The address is "" for a node port, which every node-port address of the node serves.
+    """
+
+    kind: str
+    address: str
+    port: int
+    connections: int | None = None
+    per_second: float | None = None
+
+
+class EndpointDetail(_Wire, frozen=True):
+    """An endpoint of a service port, used or not.
+
+    `not_for_cluster` and `not_for_local` say why traffic under that policy is not sent to it: ""
+    when it is. A policy that no frontend of the service port follows is None. `used` says whether
+    any policy in force sends traffic there. `node` is "" when its slice does not name one.
+    """
+
+    address: str
+    port: int
+    node: str
+    on_this_node: bool
+    ready: bool
+    serving: bool
+    terminating: bool
+    used: bool
+    not_for_cluster: str | None = None
+    not_for_local: str | None = None
+    connections: int | None = None
+    per_second: float | None = None
+
+
+class PortDetail(_Wire, frozen=True):
+    """One service port in one family. `source_ranges` is None when everybody may come."""
+
+    name: str
+    protocol: str
+    ip_family: str
+    frontends: tuple[FrontendDetail, ...]
+    endpoints: tuple[EndpointDetail, ...]
+    internal_traffic_policy: str
+    external_traffic_policy: str = ""
+    affinity_seconds: int = 0
+    source_ranges: tuple[str, ...] | None = None
+    balance: str = ""
+    health_check_port: int = 0
+    not_programmed: str = ""
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class ServiceDetail(_Wire, frozen=True):
+    """All that is known of a Service. `/status/services/NAMESPACE/NAME`."""
+
+    mode: str
+    node: str
+    namespace: str
+    service: str
+    counts_connections: bool
+    ports: tuple[PortDetail, ...]
+
+
+class Rates(_Wire, frozen=True):
+    """Connections per second, of those Services that have any. `/status/rates`.
+
+    Services are `NAMESPACE/NAME`. `seconds` is the time over which they were counted; 0 when
+    nobody has looked for long enough.
+    """
+
+    now: str
+    seconds: float
+    services: dict[str, float]

@@ -1,0 +1,99 @@
+"""`kube-proxy diff` as people start it, on kestrel: in a terminal or at the end of a pipe.
+
+A daemon repairs at once what others change, and while it is stopped it answers nobody. So it is
+asked before: `remembered` says again what it said.
+"""
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fakes.daemon import FakeDaemon, Page, Query, Reply, serving
+from kubeproxy.commands.client import Client, Way
+from kubeproxy.inet import Family
+from kubeproxy.status.wire import Status
+from lab.namespaces import Namespace
+from lab.programmer import DaemonProcess
+
+PROGRAM = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+SECONDS = 120.0
+
+
+class Ran(NamedTuple):
+    """How it ended, and what it said."""
+
+    code: int
+    out: str
+    err: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the answer."""
+        return self.out.replace("\r\n", "\n").splitlines()
+
+
+EQUAL = Ran(0, "")
+
+
+def run_diff(node: Namespace, *arguments: str, through: Sequence[str] = ()) -> Ran:
+    """At the end of a pipe."""
+    with node.entered():
+        done = subprocess.run(
+            [*through, *PROGRAM, "diff", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+            env=_environment(),
+        )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def run_diff_in_terminal(
+    node: Namespace, *arguments: str, settings: Mapping[str, str] | None = None
+) -> Ran:
+    """In a terminal, narrow as they are."""
+    reading, writing = pty.openpty()
+    with node.entered():
+        process = subprocess.Popen(
+            [*PROGRAM, "diff", *arguments],
+            stdin=writing,
+            stdout=writing,
+            stderr=writing,
+            env={**_environment(), **(settings or {})},
+        )
+    os.close(writing)
+    said = b""
+    with contextlib.suppress(OSError):  # the other end of a terminal that nobody has any more
+        while piece := os.read(reading, 1 << 16):
+            said += piece
+    os.close(reading)
+    return Ran(process.wait(SECONDS), said.decode())
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    return {**kept, "TERM": "xterm", "PYTHONWARNINGS": "error"}
+
+
+@contextlib.contextmanager
+def remembered(daemon: DaemonProcess, directory: Path) -> Iterator[FakeDaemon]:
+    """The running daemon's answers of now, said again by somebody who does not repair."""
+    client = Client([Way(str(daemon.socket))])
+    status = client.get("/status", Status)
+    tables = {
+        family: client.read("/status/table", {"family": family.value}).decode()
+        for family in Family
+    }
+
+    def table(query: Query) -> Reply:
+        return 200, tables[Family(query["family"][0])]
+
+    pages: dict[str, Page] = {"/status": lambda _: status, "/status/table": table}
+    with serving(FakeDaemon(pages), directory / "remembered.sock") as answering:
+        yield answering

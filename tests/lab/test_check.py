@@ -1,0 +1,370 @@
+"""`kube-proxy check` on nodes of all sorts: it finds what is there, and leaves it as it is."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from dataplane.leftover_rules import rules
+from kubeproxy.inet import Family
+from kubeproxy.kernel import tools
+from kubeproxy.kernel.tools import Backend, find
+from kubeproxy.preflight.finding import Finding, Topic, ok
+from kubeproxy.preflight.scratch import Broken, Child, Told
+from lab.namespaces import Namespace
+from lab.xtables import programs
+
+KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+UPSTREAMS = (
+    "table {} kube-proxy {{ set cluster-ips {{ type ipv4_addr; }}; chain services {{ }}; }}\n"
+)
+LEGACY = ("iptables-legacy-save", "ip6tables-legacy-save")
+
+
+@pytest.fixture
+def node() -> Iterator[Namespace]:
+    """A kernel without rules."""
+    namespace = Namespace("check")
+    yield namespace
+    namespace.close()
+
+
+class Answer:
+    """What the check said."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        self._said = json.loads(text)
+        self.ready = {each["mode"]: each["ready"] for each in self._said["verdicts"]}
+        self.conclusions = {each["mode"]: each["conclusion"] for each in self._said["verdicts"]}
+
+    def states(self, topic: str) -> dict[str, str]:
+        """The state of each thing of a topic."""
+        return {
+            each["what"]: each["state"]
+            for each in self._said["findings"]
+            if each["topic"] == topic
+        }
+
+    def of(self, topic: str, what: str) -> list[dict[str, str]]:
+        """The findings about one thing."""
+        findings = self._said["findings"]
+        return [each for each in findings if (each["topic"], each["what"]) == (topic, what)]
+
+
+def check(node: Namespace, *arguments: str, through: Sequence[str] = ()) -> Answer:
+    """Run it on the node, and compare the node with what it was before."""
+    before = everything(node)
+    command = [*through, *KUBE_PROXY, "check", "-o", "json", *arguments]
+    with node.entered():
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert before == everything(node)
+    return Answer(done.returncode, done.stdout)
+
+
+def everything(node: Namespace) -> Mapping[str, str]:
+    """All that a proxy could change, and more."""
+    seen = {
+        "nftables": node.run(["nft", "list", "ruleset"]),
+        "ipset": node.run(["ipset", "save"]),
+        "links": node.run(["ip", "-details", "address"]),
+        "routes": node.run(["ip", "route", "show", "table", "all"]),
+    }
+    with node.entered():
+        has_legacy = Path("/proc/net/ip_tables_names").read_text() != ""
+        for path in sorted(Path("/proc/sys/net").rglob("*")):
+            if path.is_file() and os.access(path, os.R_OK) and path.stat().st_mode & 0o444:
+                seen[str(path)] = _read(path)
+    for program in LEGACY if has_legacy else ():
+        lines = node.run([program]).splitlines()
+        seen[program] = "\n".join(line for line in lines if not line.startswith("#"))
+    return seen
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        return str(error)
+
+
+def restore(node: Namespace, backend: Backend, mode: str = "iptables") -> None:
+    for program, family in (("iptables", Family.IPV4), ("ip6tables", Family.IPV6)):
+        node.run([f"{program}-{backend.value}-restore"], rules(mode, family)[0])
+
+
+# --- a node without a proxy -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_a_fresh_node(node: Namespace, backend: Backend, tmp_path: Path) -> None:
+    with programs(backend, tmp_path / "bin"):
+        answer = check(node)
+    assert answer.code == 0
+    assert answer.ready["nftables"]
+    assert answer.ready["iptables"]
+    rule_sets = {"IPv4 rules": "ok", "IPv6 rules": "ok"}
+    assert answer.states("nftables") == {"kernel": "ok", **rule_sets}
+    assert rule_sets.items() <= answer.states("iptables").items()
+    assert answer.states("rivals") == {"rules of others": "ok"}
+    word = "nf_tables" if backend is Backend.NFT else "legacy"
+    assert f"({word})" in answer.of("programs", "iptables")[0]["detail"]
+
+
+def test_one_mode_is_enough_when_it_is_the_one_that_is_wanted(node: Namespace) -> None:
+    answer = check(node, "--proxy-mode=nftables")
+    assert (answer.code, list(answer.ready)) == (0, ["nftables"])
+    assert answer.states("iptables") == {}
+
+
+def test_people_get_text(node: Namespace) -> None:
+    with node.entered():
+        done = subprocess.run([*KUBE_PROXY, "check"], capture_output=True, text=True, check=True)
+    assert "  ok  IPv4 rules  a whole rule set written" in done.stdout
+    assert "\nnftables: ready" in done.stdout
+
+
+def test_a_match_that_is_missing_is_named(
+    node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All extensions of iptables but one."""
+    ours = tmp_path / "extensions"
+    ours.mkdir()
+    for library in _extensions().iterdir():
+        if library.name != "libxt_recent.so":
+            (ours / library.name).symlink_to(library)
+    monkeypatch.setenv("XTABLES_LIBDIR", str(ours))
+    answer = check(node, "--proxy-mode=iptables")
+    assert answer.code == 1
+    (finding,) = answer.of("iptables", "IPv4 rules")
+    assert finding["state"] == "missing"
+    assert finding["detail"] == "the kernel or the program lacks recent"
+    assert finding["remedy"].startswith("modprobe xt_recent ")
+    assert answer.conclusions["iptables"].startswith(
+        "not possible: the kernel or the program lacks"
+    )
+
+
+def _extensions() -> Path:
+    (found,) = Path("/usr/lib").glob("*/xtables")
+    return found
+
+
+@pytest.fixture
+def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_tools")
+def test_without_any_tools_nftables_mode_works(
+    node: Namespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kubeproxy.commands import check as command  # noqa: PLC0415  # in this process: its PATH
+
+    with node.entered():
+        code = command.main(["-o", "json"])
+    answer = Answer(code, capsys.readouterr().out)
+    assert (answer.code, answer.ready["nftables"], answer.ready["iptables"]) == (0, True, False)
+    assert answer.states("programs") == {"iptables": "missing", "ip6tables": "missing"}
+    assert answer.conclusions["iptables"] == (
+        "not possible: iptables, iptables-save, iptables-restore is not installed, or not in PATH:"
+        " install iptables, or choose nftables (and 1 more)"
+    )
+    assert answer.states("ipvs")["ipset"] == "missing"
+
+
+# --- a node with a proxy ----------------------------------------------------------------------
+
+
+def test_the_table_of_the_go_kube_proxy(node: Namespace) -> None:
+    node.run(["nft", "-f", "-"], UPSTREAMS.format("ip") + UPSTREAMS.format("ip6"))
+    (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "nftables table kube-proxy")
+    assert finding["state"] == "ok"
+    assert finding["detail"] == "another kube-proxy's, ip and ip6; replaced in one transaction"
+
+
+def test_a_table_of_our_own(node: Namespace) -> None:
+    ours = subprocess.run(
+        [*KUBE_PROXY, "render", "--manifests=examples", "--node=kestrel", "--family=IPv4"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    node.run(["nft", "-f", "-"], ours.stdout)
+    (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "nftables table kube-proxy")
+    assert finding["detail"].startswith("this program's, ip; taken over")
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_the_chains_of_iptables_mode(node: Namespace, backend: Backend, tmp_path: Path) -> None:
+    restore(node, backend)
+    what = f"iptables-{backend.value} chains"
+    with programs(backend, tmp_path / "same"):
+        fine, warned = check(node).of("rivals", what)
+    assert (fine["state"], warned["state"]) == ("ok", "warning")
+    assert (
+        "nftables mode: removed after the first sync; iptables mode: taken over" in fine["detail"]
+    )
+    assert "ipvs mode: those that are not used any more stay" in warned["detail"]
+    other = Backend.LEGACY if backend is Backend.NFT else Backend.NFT
+    with programs(other, tmp_path / "other"):
+        (finding,) = check(node, "--proxy-mode=iptables").of("rivals", what)
+    assert finding["state"] == "warning"
+    assert f"they stay beside those of iptables-{other.value}" in finding["detail"]
+
+
+def test_what_ipvs_mode_left(node: Namespace) -> None:
+    node.run(["ipset", "create", "KUBE-IPVS-IPS", "hash:ip"])
+    node.run(["ipset", "create", "blocklist", "hash:ip"])
+    node.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
+    (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "leftovers of ipvs mode")
+    assert finding["detail"] == (
+        "1 ipsets KUBE-*, device kube-ipvs0; removed after the first sync"
+    )
+
+
+def test_other_programs_that_serve_services(node: Namespace) -> None:
+    for device in ("cilium_host", "bpfin.cali", "kube-dummy-if"):
+        node.run(["ip", "link", "add", device, "type", "bridge"])
+    states = check(node, "--proxy-mode=nftables").states("rivals")
+    assert states["Calico's eBPF dataplane"] == "warning"
+    assert states["kube-router"] == "warning"
+    assert "Cilium" in states
+
+
+@pytest.mark.parametrize(
+    ("pin", "what", "state"),
+    [
+        pytest.param("cilium_nodeport_neigh4", "Cilium", "warning", id="cilium-for-kube-proxy"),
+        pytest.param("cilium_lxc", "Cilium", "ok", id="cilium-beside-kube-proxy"),
+        pytest.param("cali_v4_nat_fe3", "Calico's eBPF dataplane", "warning", id="calico"),
+    ],
+)
+def test_programs_are_known_by_their_maps(
+    node: Namespace, pin: str, what: str, state: str
+) -> None:
+    node.run(["ip", "link", "add", "cilium_host", "type", "bridge"])
+    pins = "/sys/fs/bpf"
+    script = f'mount -t tmpfs none {pins} && mkdir -p {pins}/tc/globals/{pin} && exec "$@"'
+    through = ["unshare", "--mount", "sh", "-c", script, "sh"]
+    answer = check(node, "--proxy-mode=nftables", through=through)
+    assert answer.states("rivals")[what] == state
+
+
+def test_a_port_that_is_taken(node: Namespace) -> None:
+    node.run(["ip", "link", "set", "lo", "up"])
+    with node.entered():
+        server = socket.create_server(("127.0.0.1", 0))
+    with server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        flags = (f"--metrics-bind-address={where}", "--proxy-mode=nftables")
+        (finding,) = check(node, *flags).of("ports", f"metrics {where}")
+        assert finding["state"] == "warning"
+        assert f"(pid {os.getpid()})" in finding["detail"]
+        assert check(node, *flags, "--bind-address-hard-fail").code == 1
+
+
+# --- with fewer rights ------------------------------------------------------------------------
+
+
+def test_root_without_the_capability(node: Namespace) -> None:
+    through = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
+    node.run(["nft", "-f", "-"], UPSTREAMS.format("ip"))
+    answer = check(node, "--proxy-mode=nftables", through=through)
+    assert answer.code == 1
+    assert answer.states("node")["CAP_NET_ADMIN"] == "missing"
+    assert "NET_ADMIN" in answer.conclusions["nftables"]
+    (unseen,) = answer.of("rivals", "rules of others")
+    assert unseen["state"] == "unknown"
+    assert "nftables tables" in unseen["detail"]
+    assert unseen["remedy"] == "run this check as root"
+
+
+def test_where_there_can_be_no_scratch_namespace(node: Namespace) -> None:
+    """As in a pod with NET_ADMIN and the usual seccomp profile: rules are only rehearsed."""
+    script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    through = [
+        *("unshare", "--user", "--map-root-user", "--net", "sh", "-c", script, "sh"),
+        *("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", "--"),
+    ]
+    answer = check(node, through=through)
+    assert answer.code == 0
+    (rules_,) = answer.of("nftables", "IPv4 rules")
+    assert "it was only asked" in rules_["detail"]
+    (untried,) = answer.of("iptables", "rules")
+    assert untried["state"] == "unknown"
+    assert "no scratch network namespace" in untried["detail"]
+    assert answer.conclusions["iptables"].startswith("ready as far as can be seen")
+
+
+# --- the child ----------------------------------------------------------------------------------
+
+
+def outcome(trial: object, seconds: float = 20.0) -> Told | Broken:
+    assert callable(trial)
+    return Child(trial).outcome(time.monotonic() + seconds)
+
+
+def test_a_child_is_somewhere_else() -> None:
+    def trial() -> list[Finding]:
+        devices = ", ".join(name for _, name in socket.if_nameindex())
+        return [ok(Topic.NODE, "devices", devices)]
+
+    assert outcome(trial) == Told((ok(Topic.NODE, "devices", "lo"),))
+
+
+def test_a_child_with_much_to_say() -> None:
+    finding = ok(Topic.NODE, "words", "x" * 1000)
+    assert outcome(lambda: [finding] * 500) == Told((finding,) * 500)
+
+
+def test_a_child_that_breaks() -> None:
+    def trial() -> list[Finding]:
+        raise ZeroDivisionError("by nothing")
+
+    assert outcome(trial) == Broken("it broke: ZeroDivisionError: by nothing")
+
+
+def test_a_child_that_dies() -> None:
+    def trial() -> list[Finding]:
+        os._exit(9)
+
+    assert outcome(trial) == Broken("it broke: without a word")
+
+
+def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    sleep = find("sleep")
+    assert sleep is not None
+
+    def trial() -> list[Finding]:
+        started = subprocess.Popen([sleep, "600"])
+        pid.write_text(str(started.pid))
+        started.wait()
+        return []
+
+    child = Child(trial)
+    deadline = time.monotonic() + 20
+    while not pid.exists() or not pid.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert child.outcome(time.monotonic()) == Broken("it did not end in time, and was ended")
+    while _is_alive(int(pid.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except FileNotFoundError:
+        return False

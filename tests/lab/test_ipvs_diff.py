@@ -1,0 +1,97 @@
+"""`kube-proxy diff` in ipvs mode, in a kernel that has it.
+
+The daemon compares everything once in a sync period: with a long one, what others change stays.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab.deploy import Port, deploy, everywhere, mall
+from lab.differ import EQUAL, run_diff, run_diff_in_terminal
+from lab.ipvs import DEVICE, VARIANT
+from lab.network import Network
+from lab.plan import HOSTS, cluster_ip
+from lab.programmer import DaemonProcess
+from lab.stage import Lab
+
+SELDOM = "--ipvs-sync-period=1h"
+IP, L1 = cluster_ip(21), HOSTS["L1"].ipv4
+PORTS = [Port(node_port=31080)]
+CHANGES = f"""
+ipvsadm -d -t {IP}:80 -r {L1}:8080
+ipvsadm -a -t {IP}:80 -r 192.0.2.9:8080 -m -w 1
+ipvsadm -A -t 192.0.2.1:443 -s rr
+ipset add KUBE-CLUSTER-IP 192.0.2.1,tcp:443
+ip address add 192.0.2.99/32 dev {DEVICE}
+ip address del {IP}/32 dev {DEVICE}
+iptables -t nat -A KUBE-MARK-MASQ -j RETURN
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(network: Network, tmp_path_factory: pytest.TempPathFactory) -> DaemonProcess:
+    return DaemonProcess(network.node, tmp_path_factory.mktemp("ipvs"))
+
+
+@pytest.fixture(scope="module")
+def stage(network: Network, daemon: DaemonProcess) -> Iterator[Lab]:
+    """A lab for all tests of this file."""
+    stage = Lab(network, daemon, VARIANT)
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture
+def socket(daemon: DaemonProcess) -> str:
+    """Where the daemon is asked."""
+    return f"--socket={daemon.socket}"
+
+
+def test_nothing_after_a_start_and_after_changes(lab: Lab, socket: str) -> None:
+    lab.run(SELDOM, documents=mall())
+    assert run_diff(lab.network.node, socket) == EQUAL
+    lab.put(*mall(), *deploy("more", everywhere(40), "L1 R1", PORTS))
+    lab.put(*mall(), *deploy("more", everywhere(40), "R1", PORTS))
+    assert run_diff(lab.network.node, socket) == EQUAL
+
+
+def test_nothing_while_a_connection_drains(lab: Lab, socket: str) -> None:
+    lab.run(SELDOM, documents=deploy("cart", everywhere(21), "L1"))
+    connection = lab.connect("P", IP, 80)
+    lab.put(*deploy("cart", everywhere(21), "R1"))
+    assert f"{L1}:8080 -m -w 0" in lab.rules()
+    assert run_diff(lab.network.node, socket) == EQUAL
+    connection.talk()
+
+
+def test_what_others_did_is_told(lab: Lab, socket: str) -> None:
+    lab.run(SELDOM, documents=deploy("cart", everywhere(21), "L1 R1"))
+    node = lab.network.node
+    node.run(["sh", "-ec", CHANGES])
+    before = lab.rules()
+    ran = run_diff(node, socket)
+    assert lab.rules() == before, "it only looks"
+    assert ran.code == 1, ran
+    assert ran.lines == [
+        "--- kernel (IPv4, ipvs)",
+        "+++ desired",
+        "@@ of no service port @@",
+        "- -t nat -A KUBE-MARK-MASQ -j RETURN",
+        "- ipset KUBE-CLUSTER-IP 192.0.2.1,tcp:443",
+        "- virtual server -t 192.0.2.1:443",
+        f"- address 192.0.2.99/32 dev {DEVICE}",
+        "@@ mall/cart:tcp-80 @@",
+        f"+ real server -t {IP}:80 -r {L1}:8080 -m -w 1",
+        f"- real server -t {IP}:80 -r 192.0.2.9:8080 -m -w 1",
+        f"+ address {IP}/32 dev {DEVICE}",
+    ]
+    shown = run_diff_in_terminal(node, socket)
+    assert "\x1b[31m- virtual server -t 192.0.2.1:443\x1b[0m" in shown.lines
+    lab.restart()
+    assert run_diff(node, socket) == EQUAL
+
+
+def test_no_daemon(lab: Lab, socket: str) -> None:
+    lab.stop()
+    assert run_diff(lab.network.node, socket).code == 3

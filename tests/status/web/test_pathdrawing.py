@@ -1,0 +1,88 @@
+"""An explanation as a drawing says what the text says."""
+
+import msgspec
+import pytest
+
+from kubeproxy.status.web.pathdrawing import drawing
+from kubeproxy.table.explain import Candidate, Explanation, NotChosen
+from status.web.parsed import Parsed
+from status.web.samples import EXPLANATION
+
+replace = msgspec.structs.replace
+
+
+def drawn(explanation: Explanation) -> Parsed:
+    return Parsed([drawing(explanation)])
+
+
+def test_every_word_of_the_explanation_is_there() -> None:
+    text = drawn(EXPLANATION).text
+    words = (
+        *("192.0.2.50 (outside) \u2192 203.0.113.20:443/TCP", EXPLANATION.client),
+        *("load-balancer IP of Service shop/web, port https", "forward", EXPLANATION.summary),
+        *("10.64.3.11:844350 %on this node, source kept",),
+        *("10.65.7.21:844350 %on node heron, hairpin, source rewritten",),
+        *("10.65.7.22:8443not chosenit is not ready", EXPLANATION.source_address),
+        *(EXPLANATION.affinity, EXPLANATION.replies, *EXPLANATION.notes),
+    )
+    assert [each for each in words if each not in text] == []
+
+
+def test_a_destination_of_nobody() -> None:
+    explanation = replace(
+        EXPLANATION, verdict="pass", matched=None, endpoints=(), not_chosen=(), affinity=""
+    )
+    found = drawn(explanation)
+    assert "Destination203.0.113.20:443/TCPno frontend of a Service" in found.text
+    assert "fan" not in found.values("class")
+    assert {"path unanswered", "back unanswered"} <= set(found.values("class"))
+    assert "Affinity" not in found.text
+
+
+def test_a_node_port_without_a_name() -> None:
+    assert EXPLANATION.matched is not None
+    matched = replace(EXPLANATION.matched, address="", port=31080, port_name="")
+    assert "31080/TCPload-balancer IP of Service shop/webVerdict" in (
+        drawn(replace(EXPLANATION, matched=matched)).text
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level"),
+    [
+        ("forward", "step good"),
+        ("local proxy", "step good"),
+        ("reject", "step bad"),
+        ("drop", "step bad"),
+        ("pass", "step plain"),
+        ("new", "step plain"),
+    ],
+)
+def test_the_colour_of_a_verdict(verdict: str, level: str) -> None:
+    steps = [
+        name
+        for name in drawn(replace(EXPLANATION, verdict=verdict)).values("class")
+        if name.startswith("step ")
+    ]
+    assert steps == ["step plain", "step plain", level]
+
+
+def test_an_endpoint_whose_node_is_not_known() -> None:
+    lost = Candidate("10.64.3.11:80", 100.0, "", False, False, False)
+    assert "on a node that its slice does not name" in (
+        drawn(replace(EXPLANATION, endpoints=(lost,))).text
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left_out", "hidden"), [(40, 0, 0), (30, 15, 5), (60, 3, 23), (0, 50, 10)]
+)
+def test_of_many_endpoints_the_first_are_drawn(chosen: int, left_out: int, hidden: int) -> None:
+    explanation = replace(
+        EXPLANATION,
+        endpoints=(Candidate("10.64.3.11:80", 1.0, "heron", False, False, False),) * chosen,
+        not_chosen=(NotChosen("10.64.3.12:80", "it is not ready"),) * left_out,
+    )
+    found = drawn(explanation)
+    assert (f"and {hidden} more: see the text below" in found.text) == bool(hidden)
+    assert found.count("path") == chosen + left_out - hidden

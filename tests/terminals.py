@@ -1,0 +1,122 @@
+"""A program in a terminal: typed to, and its screen read, as a person would."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_HOME = "\x1b[H"
+PATIENCE = 30.0
+
+
+def plain(text: str) -> str:
+    """The text without its colours."""
+    return _STYLE.sub("", text)
+
+
+class Terminal:
+    """The other end of a program's terminal."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._ours, self.theirs = pty.openpty()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.said = ""
+        self.resize(columns, rows)
+        self.modes = termios.tcgetattr(self.theirs)
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a program whose terminal this is: the leader of a session of its own."""
+        self.process = subprocess.Popen(
+            command,
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            env=environment,
+            preexec_fn=_take_terminal,  # noqa: PLW1509  # no other threads matter here
+        )
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size; the program is told."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._ours, text.encode())
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Read on until something is true of what was said."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            left = deadline - time.monotonic()
+            assert left > 0, f"never came true; the terminal has:\n{self.said}"
+            self._read(min(left, 0.05))
+
+    def _read(self, seconds: float) -> None:
+        while select.select([self._ours], [], [], seconds)[0]:
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError:  # nobody has the other end any more
+                return
+            self.said += data.decode(errors="replace")
+            seconds = 0.0
+
+    def frame(self) -> list[str]:
+        """The lines of the last whole screen that was drawn."""
+        frames = [each for each in self.said.split(_HOME)[1:] if "\x1b[J" in each]
+        if not frames:
+            return []
+        last = frames[-1].partition("\x1b[J")[0]
+        return [plain(line).replace("\x1b[K", "").rstrip("\r") for line in last.split("\n")]
+
+    def shows(self, text: str) -> bool:
+        """Whether the screen has the text."""
+        return any(text in line for line in self.frame())
+
+    def wait(self) -> int:
+        """The exit code, once it has ended and everything is read."""
+        process = self.process
+        assert process is not None
+        self.until(lambda: process.poll() is not None)
+        self._read(0.0)
+        return process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.theirs)
+        os.close(self._ours)
+
+
+def _take_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@contextmanager
+def in_terminal(
+    command: Sequence[str],
+    columns: int = 100,
+    rows: int = 24,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Terminal]:
+    """A terminal in which the command runs."""
+    terminal = Terminal(columns, rows)
+    try:
+        terminal.start(command, {**os.environ, "TERM": "xterm-256color", **(environment or {})})
+        yield terminal
+    finally:
+        terminal.close()
