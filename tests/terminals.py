@@ -12,6 +12,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _HOME = "\x1b[H"
@@ -92,6 +93,12 @@ class Terminal:
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+
+    def is_stopped(self) -> bool:
+        """Whether the program has been stopped, as by Ctrl-Z."""
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:

@@ -1,8 +1,8 @@
 """`kube-proxy`: finds the subcommand, and turns what goes wrong into a message and an exit code.
 
 Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 when what was asked
-for was done, 1 for any error, 3 when a command needs a running daemon and there is none, 128 plus
-the number of the signal that ended it.
+for was done, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a command needs a
+running daemon and there is none, 128 plus the number of the signal that ended it.
 """
 
 import importlib

@@ -141,7 +141,8 @@ def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
             with caller:
                 if answer is None:
                     done.wait(30)
-                else:
+                elif answer:
+                    caller.recv(65536)
                     caller.sendall(answer)
 
         thread = threading.Thread(target=take)

@@ -6,7 +6,6 @@ import pytest
 
 from commands.manifests import SHOP, node_named, of_kind, pod, write
 from fakes.apiserver import FakeApiServer
-from kubeproxy.explaining.question import Pod
 from kubeproxy.commands.snapshot import (
     Snapshot,
     Wanted,
@@ -15,6 +14,7 @@ from kubeproxy.commands.snapshot import (
     from_manifests,
 )
 from kubeproxy.errors import ApiServerError, OperatorError
+from kubeproxy.explaining.question import Pod
 from kubeproxy.inet import Family
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind

@@ -438,7 +438,7 @@ def test_a_mistake_of_ours_leaves_the_terminal_as_it_was(daemon: FakeDaemon, mis
 
 def test_it_goes_to_the_background_and_comes_back(top: Terminal) -> None:
     top.type("\x1a")
-    top.until(lambda: top.said.endswith("\x1b[?1049l"))
+    top.until(lambda: top.is_stopped() and "\x1b[?1049l" in top.said)
     assert is_restored(top)
     before = len(top.said)
     top.signal(signal.SIGCONT)

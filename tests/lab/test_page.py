@@ -236,7 +236,7 @@ def test_hostile_names_are_text(browser: Browser, lab: Lab) -> None:
         assert HOSTILE[1] in browser.text("#answer")
         browser.evaluate(f"{element('#found .service')}.click()")
         browser.wait("document.querySelector('#service') !== null")
-        assert name.removeprefix("mall/") in browser.text("#service h2")
+        assert name.removeprefix("mall/") in browser.text("#about h2")
         assert HOSTILE[2] in browser.text("#service")
         browser.open(
             f"{HOME}?q={'%22%3E%3Cscript%3Ealert(1)%3C/script%3E'}&from=%3Cb%3E&to=%3Cb%3E"
@@ -279,6 +279,34 @@ def test_a_phone_shows_it_without_scrolling_sideways(
     width = browser.evaluate("document.documentElement.scrollWidth")
     assert (browser.evaluate("innerWidth"), width) == (360, 360)
     assert_nothing_else_happened(browser)
+
+
+def test_a_service_that_goes_while_one_looks_is_told(browser: Browser, lab: Lab) -> None:
+    lab.put(*shop(), *deploy("novel", Address(61), "L1 R1"))
+    browser.open(f"{HOME}/services/mall/novel")
+    assert "10.112.0.61:80" in browser.text("#service")
+    lab.put(*shop())
+    browser.wait("document.body.innerText.includes('no service ports for mall/novel')")
+
+
+HIDDEN = """
+let hidden = true;
+Object.defineProperty(document, "hidden", { get: () => hidden });
+window.show = () => { hidden = false; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+def test_a_tab_that_nobody_looks_at_asks_for_nothing(browser: Browser) -> None:
+    added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=HIDDEN)
+    try:
+        browser.open(HOME)
+        # A script that asks does so before the page counts as loaded.
+        assert browser.requests == [HOME]
+        browser.evaluate("show()")
+        browser.wait("document.querySelectorAll('[data-chart] polyline').length === 1")
+        assert f"{HOME}/rates" in browser.requests
+    finally:
+        browser.call("Page.removeScriptToEvaluateOnNewDocument", **added)
 
 
 def test_a_daemon_that_ends_is_noticed(browser: Browser, lab: Lab) -> None:
@@ -348,7 +376,7 @@ def test_the_pictures_of_the_documents(browser: Browser, lab: Lab, tmp_path: Pat
     browser.picture(directory / "status.png", 1010)
     browser.open(f"{HOME}/services/mall/media")
     trade(browser, lab, LOOKS[1])
-    browser.picture(directory / "status-service.png", 880)
+    browser.picture(directory / "status-service.png", 990)
     lab.put(*shop(), *mall())
     browser.open(f"{HOME}?from={HOSTS['L2'].ipv4}&to={cluster_ip(41)}:80")
     browser.evaluate(f"{element('#explain')}.scrollIntoView({{behavior: 'instant'}})")

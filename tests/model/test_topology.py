@@ -58,7 +58,7 @@ def test_a_port_that_never_looks_at_a_list_has_none() -> None:
     found = merged("R1")
     usable = usable_endpoints(only_local, found, HERE)
     assert (usable.cluster, usable.local, usable.any) == (None, (), True)
-    assert [LeftOut.NOT_LOCAL] == why_left_out(found, usable, local_policy=True)
+    assert why_left_out(found, usable, local_policy=True) == [LeftOut.NOT_LOCAL]
 
 
 def test_endpoints_are_in_upstream_order() -> None:

@@ -7,7 +7,7 @@ from kubeproxy.happenings import LoopStarted, SyncBegan, SyncEnded
 from kubeproxy.inet import Family
 from kubeproxy.schedule import Outcome
 from kubeproxy.status.history import LATEST, History, Past
-from kubeproxy.table.diff import NO_CHANGES, Changes
+from kubeproxy.table.diff import Changes
 from world import service, table_of
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -63,4 +63,3 @@ def test_a_sync_runs_from_its_beginning_to_its_end() -> None:
         history.hear(happening)
         states.append(history.of(V4).running)
     assert states == [False, True, True, True, False]
-    assert Changes() == NO_CHANGES

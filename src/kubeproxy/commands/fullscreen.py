@@ -65,6 +65,7 @@ class Fullscreen:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._modes = termios.tcgetattr(self._input)
         self._woken, self._wake = socket.socketpair()
+        self._is_to_stop = False
         self._restores = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -99,6 +100,8 @@ class Fullscreen:
         ready, _, _ = select.select([self._input, self._woken], [], [], max(0.0, seconds))
         if self._woken in ready:
             self._woken.recv(4096)
+        if self._is_to_stop:
+            self._stop()
         return keys(self._read()) if self._input in ready else []
 
     def _read(self) -> str:
@@ -126,9 +129,13 @@ class Fullscreen:
         yield signal.SIGWINCH, _nothing
         yield signal.SIGTERM, _end
         yield signal.SIGHUP, _end
-        yield signal.SIGTSTP, self._stop
+        yield signal.SIGTSTP, self._note_stop
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _note_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_to_stop = True  # in `wait`: here, a screen may be half drawn
+
+    def _stop(self) -> None:
+        self._is_to_stop = False
         self._release()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
@@ -153,6 +160,6 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def _write(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.buffer.write(text.encode(encoding, "replace"))
-    sys.stdout.buffer.flush()
+    data = text.encode(sys.stdout.encoding or "utf-8", "replace")
+    while data:
+        data = data[os.write(sys.stdout.fileno(), data) :]

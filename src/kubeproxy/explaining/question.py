@@ -119,10 +119,10 @@ def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list
     text = asked.text
     namespace, slash, service = asked.service.rpartition("/")
     of_service = [
-        entry
+        table.entries[name]
         for table in tables.values()
-        for entry in table.entries.values()
-        if entry.name.service == service and (not slash or entry.name.namespace == namespace)
+        for name in table.entries
+        if name.service == service and (not slash or name.namespace == namespace)
     ]
     if not of_service:
         raise OperatorError(

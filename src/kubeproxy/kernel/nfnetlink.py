@@ -8,11 +8,13 @@ import errno
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Self
 
 import msgspec
 
 from kubeproxy.errors import KernelError
+from kubeproxy.kernel.datagrams import Datagrams
 from kubeproxy.kernel.netlink import open_netlink
 from kubeproxy.netlink.message import (
     NLM_F_DUMP,
@@ -39,7 +41,6 @@ from kubeproxy.netlink.nfnetlink import (
 _NETLINK_NETFILTER = 12  # linux/netlink.h; Python's socket module lacks it
 _DATAGRAM = 1 << 16  # the kernel never puts more than 32 KB into one
 _DUMP_ATTEMPTS = 5
-_SMALL_DATAGRAM = 1 << 13
 _ANSWER_COST = 1 << 13
 _ERROR_TYPE = NLMSG_ERROR.to_bytes(2, "little")
 # What the kernel keeps of the send buffer for itself (netlink_sendmsg).
@@ -166,20 +167,20 @@ class Nfnetlink:
         what = f"cannot read nfnetlink objects {message_type:#x}"
         body = NFGENMSG.pack(family, 0, 0) + payload
         self._send(encode(Message(message_type, NLM_F_REQUEST, 0, body)), what)
-        answers: list[bytes] = []
-        while True:
-            try:
-                answers.append(self._socket.recv(_SMALL_DATAGRAM))
-            except BlockingIOError:
-                break
-            except OSError as error:
-                raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
+        try:
+            answers = self._datagrams.read(self._socket)
+        except OSError as error:
+            raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
         for answer in answers:
             if answer[4:6] == _ERROR_TYPE:
                 error_message = refusal(next(decode(answer)))
                 if error_message is not None:
                     raise Refused(what, error_message)
         return answers
+
+    @cached_property
+    def _datagrams(self) -> Datagrams:
+        return Datagrams()
 
     def _ask(self, kind: int, flags: int, body: bytes) -> list[Message]:
         """Send a request; its answers, of which there is at least one."""

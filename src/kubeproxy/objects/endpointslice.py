@@ -1,11 +1,15 @@
-"""EndpointSlice (discovery.k8s.io/v1)."""
+"""EndpointSlice (discovery.k8s.io/v1).
+
+What there is many of in a slice is kept from the garbage collector: it refers to nothing that
+could refer back to it.
+"""
 
 import msgspec
 
 from kubeproxy.objects.meta import ObjectMeta
 
 
-class EndpointPort(msgspec.Struct, frozen=True):
+class EndpointPort(msgspec.Struct, frozen=True, gc=False):
     """A port that every endpoint of the slice serves."""
 
     name: str | None = None
@@ -13,7 +17,7 @@ class EndpointPort(msgspec.Struct, frozen=True):
     protocol: str | None = None
 
 
-class Conditions(msgspec.Struct, frozen=True):
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """The three conditions; what None means is the model's business."""
 
     ready: bool | None = None
@@ -21,20 +25,20 @@ class Conditions(msgspec.Struct, frozen=True):
     terminating: bool | None = None
 
 
-class Hint(msgspec.Struct, frozen=True):
+class Hint(msgspec.Struct, frozen=True, gc=False):
     """A zone or a node that should use the endpoint."""
 
     name: str = ""
 
 
-class Hints(msgspec.Struct, frozen=True, rename="camel"):
+class Hints(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Who should use the endpoint, according to the control plane."""
 
     for_zones: tuple[Hint, ...] | None = None
     for_nodes: tuple[Hint, ...] | None = None
 
 
-class Endpoint(msgspec.Struct, frozen=True, rename="camel"):
+class Endpoint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One endpoint; only its first address is used."""
 
     addresses: tuple[str, ...] | None = None

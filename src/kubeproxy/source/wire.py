@@ -50,7 +50,10 @@ class _Told(msgspec.Struct, Generic[_Object]):
 
 
 _event_decoder = msgspec.json.Decoder(WatchEvent)
-_told_decoders = {kind: msgspec.json.Decoder(_Told[of]) for kind, of in TYPE_OF_KIND.items()}
+_told_decoders: dict[Kind, msgspec.json.Decoder[_Told[KubeObject]]] = {
+    kind: msgspec.json.Decoder(_Told[of])  # type: ignore[valid-type]  # a value of a table
+    for kind, of in TYPE_OF_KIND.items()
+}
 _page_decoder = msgspec.json.Decoder(ListPage)
 _name_decoder = msgspec.json.Decoder(_Named)
 

@@ -21,10 +21,10 @@ from kubeproxy.status.packets import NOT_YET, explanations, is_ready, unanswered
 from kubeproxy.status.report import report
 from kubeproxy.status.services import Sort
 from kubeproxy.status.web.asking import Asking, answer
-from kubeproxy.status.web.detail import service, service_page
+from kubeproxy.status.web.detail import ports, service_page
 from kubeproxy.status.web.document import headers
 from kubeproxy.status.web.home import Home, home, not_found, state_parts
-from kubeproxy.status.web.markup import Markup
+from kubeproxy.status.web.markup import Markup, address
 from kubeproxy.status.web.servicetable import service_table
 
 ROWS: Final = 200
@@ -66,13 +66,13 @@ async def _service(request: Request, live: Live, part: str) -> Answer:
     if len(wanted) == 1:
         namespaces = namespaces_of(live, wanted[0])
         if len(namespaces) != 1:
-            return await _home(msgspec.structs.replace(request, query={"q": wanted[0]}), live)
+            return Answer(303, (("Location", address("status", q=wanted[0])),))
         wanted = [*namespaces, *wanted]
     detail = await service_detail(live, *wanted) if len(wanted) == 2 else None
     if detail is None:
         said = unknown("service ports", wanted, all_services(live), "/status")
         return _html(not_found(live.cluster.node_name, said), 404)
-    return _html(service(detail) if part == "service" else service_page(detail))
+    return _html(ports(detail) if part == "service" else service_page(detail))
 
 
 def _search(request: Request) -> Search:

@@ -51,8 +51,9 @@ class Conflict(_Wire, frozen=True):
 class FamilyStatus(_Wire, frozen=True):
     """One IP family.
 
-    `history` has the latest syncs, the oldest first. `waiting_seconds` is how long something has
-    been waiting to be synced; None when nothing is.
+    `endpoints` counts those of every service port, whatever their state. `history` has the latest
+    syncs, the oldest first. `waiting_seconds` is how long something has been waiting to be synced;
+    None when nothing is.
     """
 
     ip_family: str

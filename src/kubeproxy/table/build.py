@@ -49,7 +49,7 @@ class Builder:
         family = self.table.family
         if vantage != self._vantage:
             self._vantage = vantage
-            touched = {*self._ports, *cluster.services(family)}
+            touched = dict.fromkeys((*self._ports, *cluster.services(family)))
         affected: dict[ServicePortName, None] = {}
         checks: dict[ServiceName, HealthCheck | None] = {}
         for service in touched:

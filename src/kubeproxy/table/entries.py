@@ -206,7 +206,7 @@ class Table:
         """All that leads to services at an address, in order."""
         if address not in self._service_ips:
             return []
-        return sorted(key for key in self._names if key[0] == address)
+        return sorted([key for key in self._names if key.address == address])
 
     def is_cluster_ip(self, address: str) -> bool:
         """Whether some service port, with or without endpoints, has this cluster IP."""

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dataplane.nftables.generated import clusters, events, families, last_table, nodes
 from dataplane.nftables.plane import HERE, service
 from dataplane.nftables.programming import Rig, filled, table_with, with_node
 from fakes.ruleset import KernelTable
@@ -17,7 +20,7 @@ from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.expressions import expression
 from kubeproxy.dataplane.nftables.language import DROP, Chain, Hook, IsNew, Masquerade, goto
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.inet import Prefix, pack
+from kubeproxy.inet import Family, Prefix, pack
 from kubeproxy.netlink.attribute import nested, u32
 from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
@@ -178,6 +181,23 @@ def test_source_ranges() -> None:
     assert told(there, entry) == [
         f"+ element ip kube-proxy firewall-allow {{ {element} }} | shop/a:http"
     ]
+
+
+@settings(max_examples=30)
+@given(st.data(), families)
+def test_every_element_that_would_be_written_is_told_and_afterwards_none(
+    data: st.DataObject, family: Family
+) -> None:
+    first = data.draw(clusters(family))
+    there = filled(last_table(first, family), data.draw(nodes(family)))
+    table = last_table(first + data.draw(events(family)), family)
+    wanted = Wanted(there.program, table, there.node)
+    found = [each.object for each in drift(there.kernel, wanted)]
+    batch = there.fill(table, prune=False)
+    written = [*batch.deleted.values(), *batch.added.values()]
+    assert len({each for each in found if each.startswith("element ")}) == sum(map(len, written))
+    assert len([each for each in found if each.startswith("chain ")]) == len(batch.chains)
+    assert drift(there.kernel, wanted) == []
 
 
 # --- the node ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.status.web.detail import service
+from kubeproxy.status.web.detail import service_page
 from kubeproxy.status.wire import EndpointDetail, PortDetail, ServiceDetail
 from status.web.parsed import Parsed
 from status.web.samples import CLAIMED, DETAIL, DRAINING, FAR, PORT, STOPPED, UNREADY, USED
@@ -12,7 +12,7 @@ replace = msgspec.structs.replace
 
 
 def shown(port: PortDetail, detail: ServiceDetail = DETAIL) -> Parsed:
-    return Parsed(service(replace(detail, ports=(port,))))
+    return Parsed(service_page(replace(detail, ports=(port,))))
 
 
 def test_everything_is_there() -> None:
@@ -68,6 +68,13 @@ def test_columns_of_connections(
     ]
     frontends = len(PORT.frontends)
     assert columns == expected[:2] * frontends + expected[2:]
+
+
+def test_of_many_endpoints_the_first_are_shown() -> None:
+    found = shown(replace(PORT, endpoints=(UNREADY,) * 1300))
+    assert found.values("class").count("unused") == 200
+    assert "1,300 endpoints, 0 used" in found.text
+    assert "1,100 more: the JSON (?format=json) has all" in found.text
 
 
 def test_a_port_with_troubles() -> None:

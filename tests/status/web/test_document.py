@@ -4,11 +4,13 @@ import base64
 import hashlib
 import re
 
+import msgspec
 import pytest
 
-from kubeproxy.status.web.document import asset, document, headers
+from kubeproxy.status.web.document import asset, document, footer, headers
 from kubeproxy.status.web.markup import element
 from status.web.parsed import Parsed
+from status.web.samples import STATUS
 
 
 @pytest.mark.parametrize("tag", ["script", "style"])
@@ -59,3 +61,13 @@ def test_the_script_never_makes_html() -> None:
 
 def test_the_style_loads_nothing() -> None:
     assert not re.search(r"url\(|@import|@font-face", asset("page.css").markup.text)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"), [("", "flags only"), ("/etc/kube-proxy.conf", "/etc/kube-proxy.conf")]
+)
+def test_the_footer(file: str, expected: str) -> None:
+    found = Parsed([footer(msgspec.structs.replace(STATUS, config_file=file))])
+    assert expected in found.text
+    assert "API server https://192.0.2.1:6443" in found.text
+    assert found.values("href") == ["/status?format=json", "/rules", "/metrics"]

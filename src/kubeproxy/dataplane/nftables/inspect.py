@@ -1,6 +1,7 @@
 """Reads our table from the kernel, and says whether it is the program that it should be."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -128,7 +129,7 @@ def _read_list(
     heads = [
         each
         for head, tail in elements[verdicts].items()
-        for each in list_heads(head[_KEY_AT:], counts_in(chain_in(tail))[local])
+        for each in list_heads(head[_KEY_AT:], _lengths(tail)[local])
     ]
     if len(heads) != set_.count:
         return _dump(kernel, program, set_)
@@ -136,6 +137,12 @@ def _read_list(
         return _get_each(kernel, program, set_.name, heads)
     except Refused:
         return _dump(kernel, program, set_)
+
+
+@lru_cache(maxsize=1024)
+def _lengths(tail: bytes) -> tuple[int, int]:
+    """How long the lists are to which a verdict leads: many frontends have the same verdict."""
+    return counts_in(chain_in(tail))
 
 
 def _get_each(
@@ -151,6 +158,6 @@ def _get_each(
         answers = kernel.get_each(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
         # All answers have the same shape; a counter may stand behind the data.
         data_at = answers[0].index(asked[0]) + len(asked[0])
-        for head, answer in zip(asked, answers, strict=True):
-            found[head] = answer[data_at : data_at + size]
+        tails = [answer[data_at : data_at + size] for answer in answers]
+        found.update(zip(asked, tails, strict=True))
     return found

@@ -4,15 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.inet import join
-from kubeproxy.status.figures import connections, plural, rate
+from kubeproxy.status.figures import connections, count, plural, rate
 from kubeproxy.status.web.asking import form
-from kubeproxy.status.web.document import document
+from kubeproxy.status.web.document import document, heading
 from kubeproxy.status.web.markup import NOTHING, Markup, address, element, together, trusted
-from kubeproxy.status.web.overview import badge, heading, traffic
+from kubeproxy.status.web.overview import traffic
+from kubeproxy.status.web.pieces import badge
 from kubeproxy.status.web.tables import Column, row, table
 from kubeproxy.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
 from kubeproxy.table.explain import duration
 
+_ROWS: Final = 200
 _COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))
 _FRONTENDS: Final = (Column("Frontend"), Column("Address", "address"), *_COUNTS)
 _ENDPOINTS: Final = (
@@ -26,31 +28,49 @@ _ENDPOINTS: Final = (
 
 def service_page(detail: ServiceDetail) -> Iterator[Markup]:
     """The page of a Service."""
+
+    def main() -> Iterator[Markup]:
+        yield _about(detail)
+        yield from ports(detail)
+
     title = f"{detail.namespace}/{detail.service} on {detail.node}"
-    return document(title, heading(detail.node), service(detail))
+    return document(title, heading(detail.node), main())
 
 
-def service(detail: ServiceDetail) -> Iterator[Markup]:
-    """All that is known of a Service."""
-    name = f"{detail.namespace}/{detail.service}"
-    yield together(
-        (
-            trusted('<section id="service" data-refresh="service">'),
-            element("h2", element("span", f"{detail.namespace}/"), detail.service),
-            element(
-                "p",
-                element("a", "The rules", href=address("rules", detail.namespace, detail.service)),
-                " say what was written to the kernel for it.",
-            ),
-            traffic(name, _total(detail), "On this node, over the last two minutes.")
-            if detail.counts_connections
-            else NOTHING,
-        )
-    )
+def ports(detail: ServiceDetail) -> Iterator[Markup]:
+    """The service ports, for which the script asks again."""
+    yield trusted('<section id="service" data-refresh="service">')
     for port in detail.ports:
         yield from _port(port, counted=detail.counts_connections)
     yield trusted("</section>")
-    yield element("section", element("h2", "Explain a packet to it"), form("", name), id="explain")
+
+
+def _about(detail: ServiceDetail) -> Markup:
+    """What stands still above the ports: the name, the chart, a question."""
+    name = f"{detail.namespace}/{detail.service}"
+    rules = address("rules", detail.namespace, detail.service)
+    words = "On this node, over the last two minutes."
+    return element(
+        "section",
+        element("h2", element("span", f"{detail.namespace}/"), detail.service),
+        element(
+            "div",
+            traffic(name, _total(detail), words) if detail.counts_connections else NOTHING,
+            element(
+                "article",
+                element("h2", "Explain a packet to it"),
+                form("", name),
+                element(
+                    "p",
+                    element("a", "The rules", href=rules),
+                    " show what was written to the kernel for it.",
+                ),
+                class_="card",
+            ),
+            class_="cards",
+        ),
+        id="about",
+    )
 
 
 def _total(detail: ServiceDetail) -> float | None:
@@ -88,22 +108,24 @@ def _port(port: PortDetail, *, counted: bool) -> Iterator[Markup]:
         columns = _kept(_ENDPOINTS, counted=each_counted)
         endpoints = (
             row(columns, _endpoint(each), None if each.used else "unused")
-            for each in port.endpoints
+            for each in port.endpoints[:_ROWS]
         )
         yield from table(f"Endpoints of {title}, {port.ip_family}", columns, endpoints)
+    more = len(port.endpoints) - _ROWS
+    if more > 0:
+        yield element("p", f"{count(more)} more: the JSON (?format=json) has all")
     yield trusted("</article>")
 
 
 def _troubles(port: PortDetail) -> Markup:
-    troubles = [f"The kernel does not have it: {port.not_programmed}"] * bool(port.not_programmed)
-    troubles += [
+    claims = [
         f"{each.address} is served by {each.served_by}, and not by {each.not_served}: give one of"
         " them another address"
         for each in port.conflicts
     ]
-    if not troubles:
-        return NOTHING
-    return element("div", *(element("p", text) for text in troubles), class_="box bad")
+    refused = f"The kernel does not have it: {port.not_programmed}" if port.not_programmed else ""
+    lines = [element("p", text) for text in (refused, *claims) if text]
+    return element("div", *lines, class_="box bad") if lines else NOTHING
 
 
 def _settings(port: PortDetail) -> Iterator[str]:

@@ -14,7 +14,10 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.status.web.markup import NOTHING, Markup, element, together, trusted
+from kubeproxy.status.figures import span
+from kubeproxy.status.web.markup import NOTHING, Markup, address, element, together, trusted
+from kubeproxy.status.web.pieces import fact
+from kubeproxy.status.wire import Status
 
 _ICON: Final = trusted(
     "<link rel=icon href=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'"
@@ -83,3 +86,41 @@ def document(
     yield footer
     yield element("script", asset("page.js").markup)
     yield trusted("</body></html>\n")
+
+
+def heading(node: str) -> Markup:
+    """What stands above every page."""
+    return element(
+        "header",
+        element("h1", element("a", "kube-proxy", href="/status"), " on ", element("b", node)),
+        element(
+            "nav",
+            element("a", "Explain", href="/status#explain"),
+            element("a", "Services", href="/status#services"),
+            element("a", "Syncs", href="/status#syncs"),
+            aria_label="Parts of this page",
+        ),
+        element("p", class_="silent", role="status", hidden=True),
+    )
+
+
+def footer(status: Status) -> Markup:
+    """Where everything comes from, and where else to look."""
+    facts = (
+        ("Source", status.source),
+        ("Configuration", status.config_file or "flags only"),
+        ("Health", status.health_address),
+        ("Metrics", status.metrics_address),
+        ("Process", f"{status.pid}, {span(status.cpu_seconds)} of processor time"),
+        ("Started", status.started),
+    )
+    return element(
+        "footer",
+        element("dl", *(each for label, text in facts for each in fact(label, text))),
+        element(
+            "p",
+            element("a", "JSON", href=address("status", format="json")),
+            element("a", "Rules", href="/rules"),
+            element("a", "Metrics", href="/metrics"),
+        ),
+    )

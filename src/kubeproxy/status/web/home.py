@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import msgspec
 
 from kubeproxy.status.web.asking import Asking, explain
-from kubeproxy.status.web.document import document
+from kubeproxy.status.web.document import document, footer, heading
 from kubeproxy.status.web.markup import Markup, element
-from kubeproxy.status.web.overview import footer, heading, state, syncs
+from kubeproxy.status.web.overview import state
 from kubeproxy.status.web.servicetable import services
+from kubeproxy.status.web.synctable import syncs
 from kubeproxy.status.wire import Rates, ServiceList, Status
 
 

@@ -14,6 +14,7 @@
 
   const rates = [];        // the latest looks at the rates, each by the name of the service
   const asked = {};        // how often each part was asked for: an answer that comes late is old
+  let looked = 0;
   let turn = 0;
   let timer = 0;
   let typing = 0;
@@ -57,7 +58,8 @@
     const page = await load(`${location.pathname}?${new URLSearchParams({ ...query, part })}`, "document");
     if (number !== asked[part]) return;
     for (const old of document.querySelectorAll(`[data-refresh=${part}]`)) {
-      const fresh = page.getElementById(old.id);
+      // What is gone has no such part: the page then says so in another.
+      const fresh = page.getElementById(old.id) || page.querySelector("main > section");
       if (fresh && (wanted || !isSelected(old))) put(old, fresh);
     }
     draw();
@@ -121,6 +123,9 @@
     if (!document.querySelector("[data-rate]")) return;
     const answer = await load("/status/rates", "json");
     if (!answer.seconds) return;
+    const now = performance.now();
+    if (now - looked > 5 * EVERY) rates.length = 0;
+    looked = now;
     rates.push(answer.services);
     rates.splice(0, rates.length - KEPT);
     draw();
