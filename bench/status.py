@@ -45,6 +45,8 @@ PATHS = (
     "/status/explain?to={namespace}/{name}",
     "/status/table?family=IPv4",
     "/status",
+    "/status?part=state",
+    "/status?part=services",
 )
 PAUSE = 0.5
 """Seconds between two questions, as of two people whose pages ask every second."""

@@ -170,7 +170,7 @@ def test_hostile_names(call: Called, daemon: FakeDaemon) -> None:
 DETAIL = """\
 shop/cart   on node kestrel, nftables mode
 
-http TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local, random
+http TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local, balance random
   FRONTEND    ADDRESS         CONNECTIONS  PER SECOND
   cluster-ip  10.112.0.21:80        1,100        12.0
   node-port   *:31080                 100         0.5
@@ -241,12 +241,12 @@ def test_every_setting() -> None:
         health_check_port=32100,
     )
     assert one(port)[0] == (
-        "TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local, random,"
-        " affinity 3 h, only from 192.0.2.0/25, health check port 32100"
+        "TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local, balance random,"
+        " session affinity 3 h, only from 192.0.2.0/25, health check port 32100"
     )
     assert "only from nobody" in one(replace(port, source_ranges=(), balance=""))[0]
     inside = replace(told.port(), external_traffic_policy="")
-    assert one(inside)[0] == "http TCP, IPv4, internalTrafficPolicy Cluster, random"
+    assert one(inside)[0] == "http TCP, IPv4, internalTrafficPolicy Cluster, balance random"
 
 
 def test_what_is_wrong_with_a_port() -> None:

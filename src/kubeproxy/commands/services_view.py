@@ -6,6 +6,7 @@ from typing import Final
 from kubeproxy.commands.terminal import Column, Line, Span, Style, line, prose, table
 from kubeproxy.inet import join
 from kubeproxy.status.figures import connections, plural, rate
+from kubeproxy.status.policies import settings
 from kubeproxy.status.wire import (
     EndpointDetail,
     FrontendDetail,
@@ -14,7 +15,6 @@ from kubeproxy.status.wire import (
     ServiceList,
     ServiceSummary,
 )
-from kubeproxy.table.explain import duration
 
 _INDENT: Final = "  "
 _TRAFFIC: Final = (Column("CONNECTIONS", right=True), Column("PER SECOND", right=True))
@@ -107,21 +107,7 @@ def detail(found: ServiceDetail, width: int | None) -> list[Line]:
 
 def _title(port: PortDetail) -> str:
     name = f"{port.name} " if port.name else ""
-    return f"{name}{port.protocol}, {', '.join((port.ip_family, *_settings(port)))}"
-
-
-def _settings(port: PortDetail) -> Iterator[str]:
-    yield f"internalTrafficPolicy {port.internal_traffic_policy}"
-    if port.external_traffic_policy:
-        yield f"externalTrafficPolicy {port.external_traffic_policy}"
-    if port.balance:
-        yield port.balance
-    if port.affinity_seconds:
-        yield f"affinity {duration(port.affinity_seconds)}"
-    if port.source_ranges is not None:
-        yield f"only from {' '.join(port.source_ranges) or 'nobody'}"
-    if port.health_check_port:
-        yield f"health check port {port.health_check_port}"
+    return f"{name}{port.protocol}, {', '.join((port.ip_family, *settings(port)))}"
 
 
 def _problems(port: PortDetail) -> Iterator[str]:

@@ -28,6 +28,7 @@ import msgspec
 
 from kubeproxy.objects.decode import KubeObject, UndecodableObject, decode
 from kubeproxy.objects.meta import ObjectMeta
+from kubeproxy.source import wire
 from kubeproxy.source.backoff import Backoff
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.source.ledger import Ledger
@@ -42,14 +43,6 @@ from kubeproxy.source.resources import (
 )
 from kubeproxy.source.setbacks import Reason, Saying, Setback, Skipped
 from kubeproxy.source.status import Status, decode_status
-from kubeproxy.source.wire import (
-    NotTheProtocol,
-    decode_event,
-    decode_metadata,
-    decode_page,
-    decode_told,
-    version_in,
-)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORTEST_WATCH = 1.0
@@ -243,8 +236,8 @@ class ListWatch:
         The iterator must be read to its end: the machine moves while it is read.
         """
         try:
-            page = decode_page(body)
-        except NotTheProtocol as error:
+            page = wire.decode_page(body)
+        except wire.NotTheProtocol as error:
             yield self._tell_anew(Reason.GARBAGE, detail=str(error))
             return
         if not self._token:
@@ -294,7 +287,7 @@ class ListWatch:
                 yield from self._event(stream, line)
                 if self._stream is None:
                     return
-        except (LineTooLong, NotTheProtocol) as error:
+        except (LineTooLong, wire.NotTheProtocol) as error:
             if self._step is _Step.WATCH_LIST:
                 yield self._list_instead(Reason.GARBAGE, str(error))
             else:
@@ -342,20 +335,19 @@ class ListWatch:
         return [self._list_instead(Reason.NEVER_COMPLETE)]
 
     def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
-        told = decode_told(self._kind, line)
+        stream.heard += 1
+        told = wire.decode_told(self._kind, line)
         if told is not None:
-            stream.heard += 1
             yield self._upserted(told)
             return
-        event = decode_event(line)
-        stream.heard += 1
+        event = wire.decode_event(line)
         match event.type:
             case "ADDED" | "MODIFIED":
                 yield self._upsert(event.object)
             case "DELETED":
-                yield self._delete(decode_metadata(event.object))
+                yield self._delete(wire.decode_metadata(event.object))
             case "BOOKMARK":
-                yield from self._bookmark(stream, decode_metadata(event.object))
+                yield from self._bookmark(stream, wire.decode_metadata(event.object))
             case "ERROR":
                 yield from self._error_event(decode_status(event.object))
             case _:
@@ -365,7 +357,7 @@ class ListWatch:
         try:
             found = decode(self._kind, raw)
         except UndecodableObject as error:
-            version = version_in(raw)
+            version = wire.version_in(raw)
             self._advance(version)
             self._ledger.unreadable(error.key)
             return Skipped(error, version)
@@ -394,7 +386,9 @@ class ListWatch:
         if not ends or not self._ledger.telling:
             return []
         if not metadata.resource_version:
-            raise NotTheProtocol("the last initial event has no resourceVersion to watch from")
+            raise wire.NotTheProtocol(
+                "the last initial event has no resourceVersion to watch from"
+            )
         return self._complete(metadata.resource_version)
 
     def _error_event(self, status: Status) -> list[Setback]:

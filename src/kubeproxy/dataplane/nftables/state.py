@@ -6,7 +6,6 @@ places and its number. Only elements that entries share are counted.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import count
 from struct import Struct
 
 import msgspec
@@ -184,11 +183,8 @@ def _list(
     if not elements:
         return ()
     tails = list(map(elements.get, list_heads(key, length)))
-    for index in count(length):
-        tail = elements.get(list_head(key, index))
-        if tail is None:
-            break
-        tails.append(tail)
+    while (further := elements.get(list_head(key, len(tails)))) is not None:
+        tails.append(further)
     return tuple([_NOBODY if tail is None else known.get(tail, _NOBODY) for tail in tails])
 
 

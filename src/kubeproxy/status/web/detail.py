@@ -5,6 +5,7 @@ from typing import Final
 
 from kubeproxy.inet import join
 from kubeproxy.status.figures import connections, count, plural, rate
+from kubeproxy.status.policies import settings
 from kubeproxy.status.web.asking import form
 from kubeproxy.status.web.document import document, heading
 from kubeproxy.status.web.markup import NOTHING, Markup, address, element, together, trusted
@@ -12,7 +13,6 @@ from kubeproxy.status.web.overview import traffic
 from kubeproxy.status.web.pieces import badge
 from kubeproxy.status.web.tables import Column, row, table
 from kubeproxy.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
-from kubeproxy.table.explain import duration
 
 _ROWS: Final = 200
 _COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))
@@ -95,7 +95,7 @@ def _port(port: PortDetail, *, counted: bool) -> Iterator[Markup]:
             trusted('<article class="card">'),
             element("h3", title, " ", element("small", port.ip_family)),
             _troubles(port),
-            element("ul", *(element("li", text) for text in _settings(port)), class_="settings"),
+            element("ul", *(element("li", text) for text in settings(port)), class_="settings"),
         )
     )
     columns = _kept(_FRONTENDS, counted=counted)
@@ -126,20 +126,6 @@ def _troubles(port: PortDetail) -> Markup:
     refused = f"The kernel does not have it: {port.not_programmed}" if port.not_programmed else ""
     lines = [element("p", text) for text in (refused, *claims) if text]
     return element("div", *lines, class_="box bad") if lines else NOTHING
-
-
-def _settings(port: PortDetail) -> Iterator[str]:
-    yield f"internalTrafficPolicy {port.internal_traffic_policy}"
-    if port.external_traffic_policy:
-        yield f"externalTrafficPolicy {port.external_traffic_policy}"
-    if port.balance:
-        yield f"balance {port.balance}"
-    if port.affinity_seconds:
-        yield f"session affinity {duration(port.affinity_seconds)}"
-    if port.source_ranges is not None:
-        yield f"only from {', '.join(port.source_ranges) or 'nobody'}"
-    if port.health_check_port:
-        yield f"health check port {port.health_check_port}"
 
 
 def _frontend(frontend: FrontendDetail) -> tuple[Markup | str, ...]:
