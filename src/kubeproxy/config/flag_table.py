@@ -350,8 +350,7 @@ _OWN: Final = (
         "status-socket",
         STRING,
         "/run/kube-proxy/status.sock",
-        "The Unix socket on which the tools ask this daemon, for root and its own user only; none"
-        " when empty.",
+        "The Unix socket on which root and our own user may ask this daemon; empty: none.",
     ),
 )
 
