@@ -68,10 +68,15 @@ class Lab:
         self._open: list[Connection | Flow] = []
 
     @property
-    def socket(self) -> Path:
-        """Where the daemon answers questions about itself."""
+    def daemon(self) -> DaemonProcess:
+        """The process that programs the kernel, where it is one."""
         assert isinstance(self._programmer, DaemonProcess)
-        return self._programmer.socket
+        return self._programmer
+
+    @property
+    def socket(self) -> Path:
+        """Where the daemon answers questions."""
+        return self.daemon.socket
 
     def run(self, *flags: str, documents: Iterable[Document] = (), cidr: bool = True) -> None:
         """Have the proxy run with these flags and documents, as it is if it runs with them.

@@ -18,9 +18,7 @@ from lab.deploy import Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.listing import KEYWORD
 from lab.namespaces import Namespace
-from lab.network import Network
 from lab.plan import cluster_ip
-from lab.programmer import DaemonProcess
 from lab.stage import NFTABLES, Lab
 
 GREEN, RED = "\x1b[32m", "\x1b[31m"
@@ -33,31 +31,22 @@ ASLEEP = "table ip kube-proxy  # it is switched off (flags dormant): no service 
 HOOK = "it should be: type filter hook input priority filter; policy accept;"
 
 
-@pytest.fixture(scope="module")
-def daemon(network: Network, tmp_path_factory: pytest.TempPathFactory) -> DaemonProcess:
-    return DaemonProcess(network.node, tmp_path_factory.mktemp("diff"))
-
-
-@pytest.fixture(scope="module")
-def stage(network: Network, daemon: DaemonProcess) -> Iterator[Lab]:
-    stage = Lab(network, daemon, NFTABLES)
-    yield stage
-    stage.stop()
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 
 @pytest.fixture
-def paused(lab: Lab, daemon: DaemonProcess, tmp_path: Path) -> Iterator[FakeDaemon]:
+def paused(lab: Lab, tmp_path: Path) -> Iterator[FakeDaemon]:
     """The mall is programmed, and what is changed now is put right only afterwards."""
     lab.run(documents=mall())
-    with remembered(daemon, tmp_path) as answering, daemon.paused():
+    with remembered(lab.daemon, tmp_path) as answering, lab.daemon.paused():
         yield answering
-    wait_equal(lab, f"--socket={daemon.socket}")
+    wait_equal(lab, f"--socket={lab.socket}")
 
 
 @pytest.fixture
-def socket(daemon: DaemonProcess) -> str:
+def socket(lab: Lab) -> str:
     """Where the daemon is asked."""
-    return f"--socket={daemon.socket}"
+    return f"--socket={lab.socket}"
 
 
 def wait_equal(lab: Lab, socket: str) -> None:
@@ -313,11 +302,11 @@ def test_a_cluster_that_never_rests_raises_no_alarm(lab: Lab, socket: str) -> No
     assert changes > 5
 
 
-def test_no_daemon(lab: Lab, daemon: DaemonProcess, socket: str) -> None:
+def test_no_daemon(lab: Lab, socket: str) -> None:
     lab.stop()
     ran = run_diff(lab.network.node, socket)
     assert (ran.code, ran.out) == (3, "")
-    assert f"{daemon.socket}: there is no such socket" in ran.err
+    assert f"{lab.socket}: there is no such socket" in ran.err
     assert "Is it running on this node?" in ran.err
     assert run_diff_in_terminal(lab.network.node, socket).code == 3
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,6 +100,17 @@ def call(lab: Lab, times: int) -> None:
         assert lab.dial("P", cluster_ip(21), 80).who
 
 
+def call_counted(lab: Lab, shell: Shell, name: str, times: int) -> None:
+    """Call, and wait for a reading that knows of it: each serves for a second."""
+    call(lab, times)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = json.loads(shell.said("services", "--no-rates", f"--search={name}", "-o=json"))
+        if [each["connections"] >= times for each in found["services"]] == [True]:
+            return
+        assert time.monotonic() < deadline, found
+
+
 def while_dialling(lab: Lab, shell: Shell, *arguments: str) -> list[str]:
     """The lines that a command prints while connections are made all the time."""
     with shell.begun(*arguments) as process:
@@ -182,6 +194,7 @@ def test_a_service_that_was_just_put_is_listed(lab: Lab, shell: Shell) -> None:
 @nftables
 def test_connections_and_their_rate(lab: Lab, shell: Shell) -> None:
     begin(lab, *deploy("busy", everywhere(21), "L1 R1"), *deploy("idle", Address(22), "L1"))
+    call_counted(lab, shell, "mall/busy", 1)
     _, first, *_ = while_dialling(lab, shell, "services", "--sort=rate")
     name, *_, connections, rate = first.split()
     assert (name, number(connections) > 0, number(rate) > 0) == ("mall/busy", True, True)
@@ -190,7 +203,7 @@ def test_connections_and_their_rate(lab: Lab, shell: Shell) -> None:
 @nftables
 def test_one_service_in_detail(lab: Lab, shell: Shell) -> None:
     begin(lab, *deploy("saga", everywhere(21), "L1 L2:unready R1", PORTS, LOCAL))
-    call(lab, 3)
+    call_counted(lab, shell, "mall/saga", 3)
     for name in ("mall/saga", "saga"):
         lines = shell.said("services", name).splitlines()
         assert lines[0] == f"mall/saga   on node {NODE_NAME}, nftables mode"
@@ -259,6 +272,7 @@ def test_top_outlives_the_daemon(lab: Lab, shell: Shell) -> None:
 @nftables
 def test_top_piped(lab: Lab, shell: Shell) -> None:
     begin(lab, *deploy("busy", everywhere(21), "L1 R1"))
+    call_counted(lab, shell, "mall/busy", 1)
     _, first, *_ = while_dialling(lab, shell, "top", "--interval=1")
     name, rate, connections, endpoints = first.split()
     assert (name, endpoints) == ("mall/busy", "4/4")
