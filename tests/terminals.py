@@ -109,6 +109,7 @@ class Terminal:
 
 
 def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored, where the tests run in the background
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
