@@ -103,7 +103,7 @@ bench: venv packages  ## figures; PEER=/path/to/kube-proxy SIZES=8000x30 SERVICE
 bench-ipvs: venv packages  ## the data path of ipvs mode, in the test kernel; PEER= SERVICES= RUNS=
 	PYTHONPATH=tests $(BIN)/python -m uml --seconds 3600 --memory 2048 -- $(BIN)/python -m bench \
 		--sizes= --modes ipvs --output bench/results/ipvs.json $(if $(PEER),--peer $(PEER)) \
-		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3)
+		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3) $(if $(QUICK),--quick)
 
 .PHONY: stress
 stress: venv  ## the quick tests 50 times in random order
