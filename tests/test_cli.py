@@ -11,6 +11,7 @@ import pytest
 from commands.manifests import SHOP, write
 from kubeproxy import cli
 from kubeproxy.commands import explain, run
+from kubeproxy.commands.tools import TOOLS
 from kubeproxy.config.errors import UsageError
 from kubeproxy.errors import ApiServerError, KernelError, KubeProxyError, OperatorError
 
@@ -41,7 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         pytest.param(["-v=2"], ("run", ["-v=2"]), id="flags-are-the-daemons"),
         pytest.param(["explain", "--to=a"], ("explain", ["--to=a"]), id="a-subcommand"),
         pytest.param(["-v=2", "explain"], ("run", ["-v=2", "explain"]), id="only-in-front"),
-        pytest.param(["explains"], ("run", ["explains"]), id="no-subcommand"),
+        pytest.param(["kestrel"], ("run", ["kestrel"]), id="no-subcommand"),
     ],
 )
 def test_which_command_is_meant(
@@ -49,6 +50,26 @@ def test_which_command_is_meant(
 ) -> None:
     assert cli.main(arguments) == 0
     assert [expected] == calls
+
+
+def test_a_mistyped_command_is_no_daemon(
+    calls: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["statuss"]) == 1
+    assert (
+        capsys.readouterr().err == "Error: there is no command 'statuss': did you mean status?\n"
+    )
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_tool_is_there_and_the_help_of_the_daemon_names_it(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage:\n  kube-proxy {name} ")
+    assert cli.main(["--help"]) == 0
+    assert f"\n  {name} " in capsys.readouterr().out
 
 
 def test_the_arguments_of_the_process_are_taken(

@@ -10,14 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from difflib import get_close_matches
 
 from kubeproxy import klog
+from kubeproxy.commands.tools import TOOLS
 from kubeproxy.config.errors import UsageError
 from kubeproxy.errors import KubeProxyError
-
-TOOLS: Final = ("check", "diff", "explain", "render", "services", "status", "top", "trace")
-"""The subcommands; each is a module of `commands`, imported when it is called."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,9 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and given[0] in TOOLS:
         tool = importlib.import_module(f"kubeproxy.commands.{given[0]}")
         return _guarded(tool.main, tool.usage_text, _tell_people, given[1:])
+    if given and (meant := _meant(given[0])):
+        _tell_people(UsageError(f"there is no command {given[0]!r}: did you mean {meant}?"))
+        return 1
     from kubeproxy.commands import run  # noqa: PLC0415  # the tools do not need the daemon
 
     return _guarded(run.main, run.usage_text, _tell_log, given)
+
+
+def _meant(word: str) -> str:
+    """The subcommand that somebody has mistyped, if it looks like one."""
+    if word.startswith("-"):
+        return ""
+    return next(iter(get_close_matches(word, TOOLS, 1)), "")
 
 
 def _tell_people(error: Exception) -> None:

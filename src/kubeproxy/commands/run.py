@@ -12,7 +12,9 @@ from pathlib import Path
 
 from kubeproxy import klog
 from kubeproxy.cleanup import clean_up, remove_other_modes
-from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
+from kubeproxy.commands.tools import tools_text
+from kubeproxy.config import flags
+from kubeproxy.config.flags import FLAGS, parse_flags
 from kubeproxy.config.flagset import Parsed, rendered
 from kubeproxy.config.load import Loaded, load, node_name, write_config
 from kubeproxy.config.log_settings import log_settings
@@ -37,11 +39,14 @@ from kubeproxy.source.contract import Source
 from kubeproxy.source.observed import Observe
 from kubeproxy.table.node import Mode, Node
 
-__all__ = ["main", "usage_text"]
-
 # Python's default, 700, is made for programs that throw most of their objects away. At the start
 # we keep nearly all, and a tenth of the time went into looking for garbage among them.
 _ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
+
+
+def usage_text() -> str:
+    """How to call the daemon, and what there is beside it."""
+    return f"{flags.usage_text()}\n{tools_text()}"
 
 
 def main(arguments: Sequence[str]) -> int:
