@@ -55,9 +55,9 @@ def test_which_command_is_meant(
 def test_a_mistyped_command_is_no_daemon(
     calls: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["statuss"]) == 1
+    assert cli.main(["stats"]) == 1
     assert (
-        capsys.readouterr().err == "Error: there is no command 'statuss': did you mean status?\n"
+        capsys.readouterr().err == "Error: there is no command 'stats': did you mean status?\n"
     )
     assert calls == []
 

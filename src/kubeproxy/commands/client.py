@@ -18,6 +18,7 @@ from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.errors import KubeProxyError, NoDaemonError, OperatorError
+from kubeproxy.status.wire import ServiceDetail
 
 SOCKET: Final = KubeProxyConfiguration().status_socket
 ADDRESS: Final = "http://127.0.0.1:10249"
@@ -42,6 +43,8 @@ FLAGS: Final = (
         "Daemon",
     ),
 )
+
+SERVICES: Final = "/status/services"
 
 T = TypeVar("T")
 Query = Mapping[str, str | Sequence[str]]
@@ -130,6 +133,14 @@ class Client:
     def read(self, path: str, query: Query | None = None) -> bytes:
         """What the daemon says at a path, as it is."""
         return self._ask(path, query or {}, bytes)
+
+    def service(self, name: str) -> ServiceDetail:
+        """A Service, by [NAMESPACE/]NAME; what is said of one that is not there is for people."""
+        try:
+            return self.get(f"{SERVICES}/{name}", ServiceDetail)
+        except Refusal as error:
+            text = str(error).replace(f"{SERVICES}?q=", "kube-proxy services --search ")
+            raise OperatorError(text.replace(SERVICES, "kube-proxy services")) from error
 
     def _ask(self, path: str, query: Query, read: Callable[[bytes], T]) -> T:
         target = quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")

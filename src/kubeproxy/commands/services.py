@@ -14,10 +14,8 @@ from kubeproxy.commands.terminal import OUTPUT, look_of, note, show, show_json, 
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, usage
 from kubeproxy.config.kinds import BOOL, INT32, STRING
-from kubeproxy.errors import OperatorError
 from kubeproxy.status.wire import ServiceDetail, ServiceList
 
-_SERVICES: Final = "/status/services"
 SORTS: Final = ("name", "connections", "rate")
 _OWN: Final = (
     Flag("search", STRING, "", "Only those with this text in their name or addresses.", "List"),
@@ -77,9 +75,9 @@ def _found(daemon: client.Client, parsed: Parsed) -> ServiceList | ServiceDetail
     name = "".join(parsed.positionals)
     if not name:
         query = _query(parsed)
-        found = _asked(lambda: daemon.get(_SERVICES, ServiceList, query), once=once)
+        found = _asked(lambda: daemon.get(client.SERVICES, ServiceList, query), once=once)
         return _inside(found, parsed)
-    return _asked(lambda: _one(daemon, _path(name, parsed)), once=once)
+    return _asked(lambda: daemon.service(_full_name(name, parsed)), once=once)
 
 
 def _asked(ask: Callable[[], Found], *, once: bool) -> Found:
@@ -91,19 +89,10 @@ def _asked(ask: Callable[[], Found], *, once: bool) -> Found:
     return ask()
 
 
-def _path(name: str, parsed: Parsed) -> str:
-    """Where the daemon tells of a Service; it finds the namespace if none is named."""
+def _full_name(name: str, parsed: Parsed) -> str:
+    """A Service with its namespace; the daemon finds it if none is named."""
     namespace = parsed.value("namespace", str)
-    inside = f"{namespace}/" if namespace and "/" not in name else ""
-    return f"{_SERVICES}/{inside}{name}"
-
-
-def _one(daemon: client.Client, path: str) -> ServiceDetail:
-    try:
-        return daemon.get(path, ServiceDetail)
-    except client.Refusal as error:
-        here = str(error).replace(f"{_SERVICES}?q=", "kube-proxy services --search ")
-        raise OperatorError(here.replace(_SERVICES, "kube-proxy services")) from error
+    return f"{namespace}/{name}" if namespace and "/" not in name else name
 
 
 def _query(parsed: Parsed) -> dict[str, str]:

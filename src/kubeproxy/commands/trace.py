@@ -137,11 +137,9 @@ def _look(daemon: Client, wanted: Iterable[Watched | Destination]) -> list[Watch
 
 def _service(daemon: Client, to: Destination) -> ServiceDetail:
     try:
-        return daemon.get(f"/status/services/{to.service}", ServiceDetail)
-    except client.Refusal as error:
-        advice = str(error).replace("/status/services?q=", "kube-proxy services --search ")
-        advice = advice.replace("/status/services", "kube-proxy services")
-        raise OperatorError(f"--to {to.text}: {advice}") from error
+        return daemon.service(to.service)
+    except OperatorError as error:
+        raise OperatorError(f"--to {to.text}: {error}") from error
 
 
 def _own_addresses() -> Iterator[str]:
