@@ -56,9 +56,7 @@ def test_a_mistyped_command_is_no_daemon(
     calls: list[tuple[str, list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["stats"]) == 1
-    assert (
-        capsys.readouterr().err == "Error: there is no command 'stats': did you mean status?\n"
-    )
+    assert capsys.readouterr().err == "Error: there is no command 'stats': did you mean status?\n"
     assert calls == []
 
 
