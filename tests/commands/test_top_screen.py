@@ -1,7 +1,5 @@
 """The live view without a terminal: keys and news to a state, the state to lines."""
 
-import sys
-
 import pytest
 from msgspec.structs import replace
 
