@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -111,6 +112,16 @@ async def test_living_objects_by_type() -> None:
     assert int(size) > 0
     assert int(count) > 1000
     assert "." in kind
+
+
+async def test_frozen_objects_count_and_stay_frozen() -> None:
+    gc.freeze()  # as a daemon does after its first sync
+    try:
+        _, first, *_ = (await text("/debug/pprof/heap")).splitlines()
+        assert int(first.split()[1]) > 1000
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
 
 
 async def test_a_profile_is_of_the_seconds_asked_for() -> None:

@@ -195,12 +195,23 @@ def count_objects() -> str:
     """The types of which there are most objects, with their number and bytes."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    for each in gc.get_objects():
+    for each in _living():
         kind = f"{type(each).__module__}.{type(each).__qualname__}"
         counts[kind] += 1
         sizes[kind] += sys.getsizeof(each, 0)
     lines = (f"{sizes[k]:12d} {count:9d} {k}\n" for k, count in counts.most_common(_MOST_LINES))
     return "       bytes   objects type (only what the collector knows)\n" + "".join(lines)
+
+
+def _living() -> list[object]:
+    """All objects that the collector knows, with the frozen ones: most of a daemon's are."""
+    gc.collect()  # or the garbage of now would be frozen, and stay
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    living = gc.get_objects()
+    if frozen:
+        gc.freeze()
+    return living
 
 
 def _tasks() -> Iterator[str]:
