@@ -10,9 +10,9 @@ from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable, Ruleset
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_messages
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
-from kubeproxy.dataplane.nftables.elements import choices
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.placed import choices
 from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.inet import Family

@@ -1,16 +1,17 @@
 """One entry of the table, and the elements that it becomes, as nft text."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataplane.nftables.programming import MARK, with_node
 from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.batch import Batch
 from kubeproxy.dataplane.nftables.choices import Choice, External, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.describe import element_text
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
-    Placed,
     allowed_sources,
-    choice_of,
     entry_elements,
     head,
     joined,
@@ -18,16 +19,20 @@ from kubeproxy.dataplane.nftables.elements import (
     list_heads,
     list_tail,
     list_tails,
-    nobody_of,
     node_elements,
-    remember_of,
-    served,
     shared_elements,
     tail,
     together,
     without_data,
 )
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.placed import (
+    Placed,
+    choice_of,
+    nobody_of,
+    remember_of,
+    served,
+)
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.inet import Family, Protocol, unpack
@@ -313,6 +318,50 @@ def test_of_elements_that_stand_in_two_parts_the_later_count() -> None:
         {"a": {b"2": b"y"}, "b": {b"1": b""}},
     ]
     assert together(parts) == {"a": {b"1": b"x", b"2": b"y"}, "b": {b"1": b""}}
+
+
+# --- beside another state of the entry --------------------------------------------------------
+
+
+BACKENDS = [Backend(f"10.64.3.{last}", 8080, local=last % 2 == 0) for last in range(11, 19)]
+
+
+@st.composite
+def states(draw: st.DrawFn) -> Placed:
+    frontends = draw(st.lists(st.sampled_from([CLUSTER, BALANCER, EXTERNAL, PORT]), unique=True))
+    chosen = tuple(draw(st.lists(st.sampled_from(BACKENDS), unique=True)))
+    return placed(
+        *frontends,
+        cluster=chosen,
+        local=tuple(backend for backend in chosen if backend.local),
+        internal_local=draw(st.booleans()),
+        external_local=draw(st.booleans()),
+        affinity_seconds=draw(st.sampled_from([0, 60])),
+    )
+
+
+@given(states(), states())
+def test_what_is_left_out_beside_another_state_makes_no_difference(
+    before: Placed, after: Placed
+) -> None:
+    assert changed(entry_elements(before, HERE), entry_elements(after, HERE)) == changed(
+        entry_elements(before, HERE, after), entry_elements(after, HERE, before)
+    )
+
+
+def changed(before: Elements, after: Elements) -> tuple[dict[str, set[bytes]], ...]:
+    batch = Batch()
+    for name in {*before, *after}:
+        batch.change(name, before.get(name, {}), after.get(name, {}))
+    return tuple({n: {*each} for n, each in of.items()} for of in (batch.deleted, batch.added))
+
+
+def test_of_a_long_list_only_the_places_that_changed_become_elements() -> None:
+    before = placed(CLUSTER, cluster=tuple(BACKENDS))
+    after = placed(CLUSTER, cluster=(*BACKENDS[:-2], R1, BACKENDS[-1]))
+    assert texts(entry_elements(after, HERE, before))[names.SERVICE_ENDPOINTS] == [
+        f"{CLUSTER_IP} . tcp . 80 . 6 : 10.65.7.21 . 8080"
+    ]
 
 
 # --- bytes ------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
-from kubeproxy.dataplane.nftables.elements import Placed, choices
 from kubeproxy.dataplane.nftables.inspect import Found, inspect
 from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Entry

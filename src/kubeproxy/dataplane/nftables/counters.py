@@ -5,28 +5,24 @@ goes meanwhile. It never waits for a sync, and no sync waits for it.
 """
 
 import errno
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
-from kubeproxy.dataplane.nftables.choices import Pick
 from kubeproxy.dataplane.nftables.dump import counts_in, elements_in, table_handle
 from kubeproxy.dataplane.nftables.elements import (
-    Placed,
     backend_data,
-    choice_of,
     frontend_key,
     head,
     index_bytes,
     list_name,
-    lists_of,
-    served,
 )
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.slots import Slots
+from kubeproxy.dataplane.nftables.placed import Placed, lists, served
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.netlink.attribute import nested, text
 from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
@@ -80,18 +76,12 @@ def _frontends(entry: Entry) -> dict[bytes, Frontend]:
 
 def _endpoint_counts(placed: Placed, values: Values) -> Iterator[Count]:
     """A counter belongs to a place, and to the endpoint that has the place."""
-    for pick, key, slots in _lists(placed):
+    for (frontend, local), slots in lists(placed).items():
+        key = frontend_key(frontend, placed.entry.protocol)
         for index, backend in enumerate(slots):
             counter = key + index_bytes(index) + backend_data(backend)
-            value = values.get(_of_list(counter, local=pick.local))
-            yield Count(backend, (pick.local, counter), value)
-
-
-def _lists(placed: Placed) -> Iterator[tuple[Pick, bytes, Slots]]:
-    for frontend in served(placed.entry):
-        choice = choice_of(placed, frontend)
-        for pick, slots in lists_of(placed, choice) if choice else ():
-            yield pick, frontend_key(frontend, placed.entry.protocol), slots
+            value = values.get(_of_list(counter, local=local))
+            yield Count(backend, (local, counter), value)
 
 
 def _of_list(counter: bytes, *, local: bool) -> bytes:
@@ -118,16 +108,14 @@ def _frontend_keys(placed: Sequence[Placed], *, node_ports: bool) -> list[bytes]
 
 
 def _endpoint_values(kernel: Nfnetlink, program: Program, placed: Sequence[Placed]) -> Values:
-    keys: dict[tuple[bool, bool], list[bytes]] = {
-        (node_port, local): [] for node_port in (False, True) for local in (False, True)
-    }
+    keys: dict[tuple[str, bool], list[bytes]] = defaultdict(list)
     for each in placed:
-        for pick, key, slots in _lists(each):
+        for (frontend, local), slots in lists(each).items():
+            key = frontend_key(frontend, each.entry.protocol)
             places = (key + index_bytes(index) for index in range(len(slots)))
-            keys[pick.node_port, pick.local] += places
+            keys[list_name(frontend, local=local), local] += places
     found: Values = {}
-    for (node_port, local), known in keys.items():
-        name = list_name(node_port=node_port, local=local)
+    for (name, local), known in keys.items():
         values = _read_set(kernel, program, name, len(known), partial(list, known))
         found |= {_of_list(key, local=local): value for key, value in values.items()}
     return found

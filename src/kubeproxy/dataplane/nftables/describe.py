@@ -12,8 +12,6 @@ from kubeproxy.dataplane.nftables.elements import (
     NFTA_SET_ELEM_KEY,
     NFTA_SET_ELEM_KEY_END,
     Elements,
-    Placed,
-    choices,
     entry_elements,
     joined_cidrs,
     node_elements,
@@ -31,6 +29,7 @@ from kubeproxy.dataplane.nftables.language import (
     Program,
     Set,
 )
+from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.render import chain_lines, render
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.inet import Protocol, unpack

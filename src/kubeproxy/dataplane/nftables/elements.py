@@ -5,27 +5,26 @@ An element is named by its set and its `head` (the key, as the kernel dumps it) 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from struct import Struct
 
-import msgspec
-
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import (
-    Choice,
-    External,
-    Pick,
-    Remember,
-    Split,
-)
 from kubeproxy.dataplane.nftables.expressions import verdict_data
-from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.language import Verdict, goto
+from kubeproxy.dataplane.nftables.placed import (
+    Placed,
+    choice_of,
+    lists,
+    nobody_of,
+    remember_of,
+    served,
+)
 from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.netlink.attribute import attribute, nested, u32
-from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
+from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 
 ElementKey = tuple[str, bytes]
@@ -42,15 +41,6 @@ _PROTOCOL_PORT = Struct("!B3xH2x")
 _PORT = Struct("!H2x")
 _NUMBER = Struct("=I")
 _INDEX = [_NUMBER.pack(index) for index in range(4096)]
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """An entry, where its backends stand, and its number if it keeps its clients."""
-
-    entry: Entry
-    cluster: Slots
-    local: Slots
-    number: int = 0
 
 
 # --- keys and data ----------------------------------------------------------------------------
@@ -121,74 +111,19 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
     ]
 
 
-# --- choices ----------------------------------------------------------------------------------
-
-
-def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:
-    """How a frontend chooses; None when there is nobody for anybody."""
-    entry = placed.entry
-    node_port = frontend.kind is FrontendKind.NODE_PORT
-    sticky = entry.affinity_seconds > 0
-    everywhere = Pick(node_port, False, len(entry.cluster), sticky, entry.balance)
-    here = Pick(node_port, True, len(entry.local), sticky, entry.balance)
-    if frontend.kind is FrontendKind.CLUSTER_IP:
-        pick = here if entry.internal_local else everywhere
-        return pick if pick.count else None
-    if not entry.cluster:
-        return None
-    if not entry.external_local:
-        return External(everywhere)
-    return Split(everywhere, here if here.count else None)
-
-
-def nobody_of(placed: Placed, frontend: Frontend) -> Verdict | None:
-    """What happens to those for whom there is nobody; None when there is somebody for all."""
-    entry = placed.entry
-    local = entry.external_local if frontend.kind.external else entry.internal_local
-    if entry.local if local else entry.cluster:
-        return None
-    return DROP if entry.any else goto(names.REJECT_CHAIN)
-
-
-def remember_of(placed: Placed, frontend: Frontend) -> Remember | None:
-    """How the choice is remembered; None without affinity."""
-    entry = placed.entry
-    if not entry.affinity_seconds:
-        return None
-    node_port = frontend.kind is FrontendKind.NODE_PORT
-    local: bool | None = entry.internal_local
-    if frontend.kind.external:
-        local = None if entry.external_local else False
-    return Remember(node_port, local, entry.affinity_seconds)
-
-
-def served(entry: Entry) -> Iterable[Frontend]:
-    """The frontends, one for each destination: the strictest, as `Entry.find` has it."""
-    found: dict[tuple[str, int], Frontend] = {}
-    for frontend in sorted(entry.frontends, key=lambda each: PRECEDENCE[each.kind]):
-        found.setdefault((frontend.address, frontend.port), frontend)
-    return found.values()
-
-
-def choices(placed: Placed) -> Iterator[Choice]:
-    """The choices that an entry's frontends lead to."""
-    for frontend in served(placed.entry):
-        choice = choice_of(placed, frontend)
-        if choice is not None:
-            yield choice
-            remember = remember_of(placed, frontend)
-            if remember is not None:
-                yield remember
-
-
 # --- the elements of an entry -----------------------------------------------------------------
 
 
-def entry_elements(placed: Placed, node: Node) -> Elements:
-    """All elements that belong to one entry alone."""
+def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> Elements:
+    """All elements that belong to one entry alone.
+
+    Lists are long, so with another state of the entry `beside`, the elements of lists that it has
+    too are left out.
+    """
     found: Elements = defaultdict(dict)
     for frontend in served(placed.entry):
         _frontend_elements(placed, frontend, found)
+    _list_elements(placed, lists(beside) if beside else {}, found)
     if node.localhost_gate:
         found[names.LOCALHOST_NODEPORTS] = _localhost(placed.entry, node)
     return found
@@ -205,7 +140,6 @@ def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> N
     if choice is not None:
         chosen = names.SERVICE_NODEPORTS if node_port else names.SERVICE_IPS
         found[chosen][at] = verdict_tail(goto(choice.chain))
-        _lists(placed, choice, key, found)
         remember = remember_of(placed, frontend)
         if remember is not None:
             numbers = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
@@ -222,35 +156,34 @@ def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> N
             found[names.FIREWALL_ALLOW][_range_head(key + first, key + last)] = b""
 
 
-def _lists(placed: Placed, choice: Choice, key: bytes, found: Elements) -> None:
-    """The elements of the lists that a choice draws from."""
-    for pick, slots in lists_of(placed, choice):
-        name = list_name(node_port=pick.node_port, local=pick.local)
-        found[name].update(zip(list_heads(key, len(slots)), list_tails(slots), strict=True))
+def _list_elements(
+    placed: Placed, others: Mapping[tuple[Frontend, bool], Slots], found: Elements
+) -> None:
+    """The elements of the lists, where others have not the same backend in the same place."""
+    for (frontend, local), slots in lists(placed).items():
+        key = frontend_key(frontend, placed.entry.protocol)
+        elements = found[list_name(frontend, local=local)]
+        other = others.get((frontend, local), ())
+        if not other:
+            elements.update(zip(list_heads(key, len(slots)), list_tails(slots), strict=True))
+            continue
+        for place in _places_that_differ(slots, other):
+            elements[list_head(key, place)] = list_tail(slots[place])
 
 
-def lists_of(placed: Placed, choice: Choice) -> list[tuple[Pick, Slots]]:
-    """The lists that a choice draws from."""
-    match choice:
-        case Pick():
-            return [(choice, placed.local if choice.local else placed.cluster)]
-        case External(pick):
-            return [(pick, placed.cluster)]
-        case Split(everywhere, here):
-            local = [(here, placed.local)] if here else []
-            return [(everywhere, placed.cluster), *local]
-        case Remember():  # pragma: no cover  # never leads to a list
-            return []
+def _places_that_differ(slots: Slots, other: Slots) -> list[int]:
+    shared = enumerate(zip(slots, other, strict=False))
+    return [
+        *(place for place, (one, two) in shared if one is not two and one != two),
+        *range(len(other), len(slots)),
+    ]
 
 
-def list_name(*, node_port: bool, local: bool) -> str:
+def list_name(frontend: Frontend, *, local: bool) -> str:
     """The map with the lists of a kind."""
-    return {
-        (False, False): names.SERVICE_ENDPOINTS,
-        (False, True): names.SERVICE_LOCAL_ENDPOINTS,
-        (True, False): names.NODEPORT_ENDPOINTS,
-        (True, True): names.NODEPORT_LOCAL_ENDPOINTS,
-    }[node_port, local]
+    if frontend.kind is FrontendKind.NODE_PORT:
+        return names.NODEPORT_LOCAL_ENDPOINTS if local else names.NODEPORT_ENDPOINTS
+    return names.SERVICE_LOCAL_ENDPOINTS if local else names.SERVICE_ENDPOINTS
 
 
 def _range_head(first: bytes, last: bytes) -> bytes:

@@ -6,9 +6,10 @@ from struct import Struct
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
-from kubeproxy.dataplane.nftables.elements import Placed, backend_data
+from kubeproxy.dataplane.nftables.elements import backend_data
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
+from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.netlink.attribute import text
 from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM

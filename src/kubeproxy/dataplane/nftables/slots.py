@@ -16,16 +16,15 @@ def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
     """Places for the wanted backends that move as few as possible."""
     if not before or before == wanted:  # at a start: nothing is there, or all of it
         return tuple(wanted)
-    missing = dict.fromkeys(wanted)
-    places: list[Backend | None] = [None] * len(missing)
-    homeless: list[Backend] = []
-    for index, backend in enumerate(before):
-        if backend not in missing:
-            continue
-        del missing[backend]  # a list from the kernel may name one twice: the first counts
-        if index < len(places):
-            places[index] = backend
-        else:
-            homeless.append(backend)
-    newcomers = iter([*homeless, *missing])
-    return tuple(backend if backend is not None else next(newcomers) for backend in places)
+    missing = set(wanted)
+    length = len(missing)
+    places: list[Backend | None] = list(before)
+    for place, backend in enumerate(before):
+        if backend in missing:
+            missing.remove(backend)
+        else:  # not wanted, or here for the second time: a list from the kernel may be anything
+            places[place] = None
+    homeless = [backend for backend in places[length:] if backend is not None]
+    newcomers = iter([*homeless, *sorted(missing)])
+    places = places[:length] + [None] * (length - len(places))
+    return tuple([next(newcomers) if backend is None else backend for backend in places])

@@ -16,8 +16,6 @@ from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
-    Placed,
-    choices,
     entry_elements,
     frontend_key,
     head,
@@ -31,6 +29,7 @@ from kubeproxy.dataplane.nftables.elements import (
     without_data,
 )
 from kubeproxy.dataplane.nftables.language import Program
+from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.slots import Slots, rearrange
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
@@ -75,27 +74,26 @@ def place(entry: Entry, before: Placed | None, number: int) -> Placed:
 
 def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
     """The transaction that takes entries out and puts others in (an entry may be in both)."""
-    old: list[Elements] = []
-    new: list[Elements] = []
     shared: Counter[ElementKey] = Counter()
     placed: dict[ServicePortName, Placed | None] = {}
+    taken: dict[ServicePortName, Placed] = {}
+    given: dict[ServicePortName, Placed] = {}
     number = state.last_number
     for entry in gone:
         known = state.placed.get(entry.name)
         placed[entry.name] = None
         if known is not None:
-            old.append(entry_elements(known, state.node))
+            taken[entry.name] = known
             shared.subtract(shared_elements(known.entry))
     for entry in wanted:
         known = state.placed.get(entry.name)
-        if entry.affinity_seconds and (known is None or not known.number):
-            number += 1
-            fresh = place(entry, known, number)
-        else:
-            fresh = place(entry, known, known.number if known else 0)
-        placed[entry.name] = fresh
-        new.append(entry_elements(fresh, node))
+        own = known.number if known else 0
+        if entry.affinity_seconds and not own:
+            own = number = number + 1
+        placed[entry.name] = given[entry.name] = place(entry, known, own)
         shared.update(shared_elements(entry))
+    old = [entry_elements(each, state.node, given.get(name)) for name, each in taken.items()]
+    new = [entry_elements(each, node, taken.get(name)) for name, each in given.items()]
     batch = Batch()
     _add_chains(batch, placed.values(), state.chains, node)
     held = {each: state.shared[each] for each in shared}
@@ -158,12 +156,11 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
     known = dict(zip(list_tails(backends), backends, strict=True))
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
-        node_port = frontend.kind is FrontendKind.NODE_PORT
         if _known(cluster) < len(entry.cluster):
-            lists = kernel.get(list_name(node_port=node_port, local=False), {})
+            lists = kernel.get(list_name(frontend, local=False), {})
             cluster = max(cluster, _list(lists, key, known, len(entry.cluster)), key=_known)
         if _known(local) < len(entry.local):
-            lists = kernel.get(list_name(node_port=node_port, local=True), {})
+            lists = kernel.get(list_name(frontend, local=True), {})
             local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
         number = number or _number(kernel, frontend, key)
     return Placed(entry, cluster, local, number)
