@@ -5,18 +5,20 @@ An element is named by its set and its `head` (the key, as the kernel dumps it) 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from struct import Struct
 
 from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.choices import Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
 from kubeproxy.dataplane.nftables.language import Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
     lists,
+    lists_of,
     nobody_of,
     remember_of,
     served,
@@ -121,20 +123,26 @@ def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> 
     too are left out.
     """
     found: Elements = defaultdict(dict)
+    others = lists(beside) if beside else {}
     for frontend in served(placed.entry):
-        _frontend_elements(placed, frontend, found)
-    _list_elements(placed, lists(beside) if beside else {}, found)
+        choice = choice_of(placed, frontend)
+        _frontend_elements(placed, frontend, choice, found)
+        for local, slots in lists_of(placed, choice):
+            elements = found[list_name(frontend, local=local)]
+            key = frontend_key(frontend, placed.entry.protocol)
+            elements.update(_list_elements(key, slots, others.get((frontend, local), ())))
     if node.localhost_gate:
         found[names.LOCALHOST_NODEPORTS] = _localhost(placed.entry, node)
     return found
 
 
-def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> None:
+def _frontend_elements(
+    placed: Placed, frontend: Frontend, choice: Choice | None, found: Elements
+) -> None:
     entry = placed.entry
     node_port = frontend.kind is FrontendKind.NODE_PORT
     key = frontend_key(frontend, entry.protocol)
     at = head(key)
-    choice = choice_of(placed, frontend)
     counted = names.NODEPORT_CONNECTIONS if node_port else names.SERVICE_CONNECTIONS
     found[counted][at] = b""
     if choice is not None:
@@ -156,27 +164,14 @@ def _frontend_elements(placed: Placed, frontend: Frontend, found: Elements) -> N
             found[names.FIREWALL_ALLOW][_range_head(key + first, key + last)] = b""
 
 
-def _list_elements(
-    placed: Placed, others: Mapping[tuple[Frontend, bool], Slots], found: Elements
-) -> None:
-    """The elements of the lists, where others have not the same backend in the same place."""
-    for (frontend, local), slots in lists(placed).items():
-        key = frontend_key(frontend, placed.entry.protocol)
-        elements = found[list_name(frontend, local=local)]
-        other = others.get((frontend, local), ())
-        if not other:
-            elements.update(zip(list_heads(key, len(slots)), list_tails(slots), strict=True))
-            continue
-        for place in _places_that_differ(slots, other):
-            elements[list_head(key, place)] = list_tail(slots[place])
-
-
-def _places_that_differ(slots: Slots, other: Slots) -> list[int]:
-    shared = enumerate(zip(slots, other, strict=False))
-    return [
-        *(place for place, (one, two) in shared if one is not two and one != two),
-        *range(len(other), len(slots)),
-    ]
+def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
+    """The elements of a list, where others have not the same backend in the same place."""
+    if not others:
+        return zip(list_heads(key, len(slots)), list_tails(slots), strict=True)
+    both = enumerate(zip(slots, others, strict=False))
+    differ = [place for place, (one, other) in both if one is not other and one != other]
+    differ += range(len(others), len(slots))
+    return [(list_head(key, place), list_tail(slots[place])) for place in differ]
 
 
 def list_name(frontend: Frontend, *, local: bool) -> str:

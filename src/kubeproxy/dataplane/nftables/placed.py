@@ -84,21 +84,22 @@ def choices(placed: Placed) -> Iterator[Choice]:
 
 
 def lists(placed: Placed) -> dict[tuple[Frontend, bool], Slots]:
-    """The lists that its frontends draw from, and whether it is that of this node's endpoints."""
-    found = {}
-    for frontend in served(placed.entry):
-        for pick in _picks(choice_of(placed, frontend)):
-            found[frontend, pick.local] = placed.local if pick.local else placed.cluster
-    return found
+    """The lists that its frontends draw from; True is for those of this node's endpoints."""
+    return {
+        (frontend, local): slots
+        for frontend in served(placed.entry)
+        for local, slots in lists_of(placed, choice_of(placed, frontend))
+    }
 
 
-def _picks(choice: Choice | None) -> list[Pick]:
+def lists_of(placed: Placed, choice: Choice | None) -> list[tuple[bool, Slots]]:
+    """The lists that one choice draws from."""
     match choice:
-        case Pick():
-            return [choice]
-        case External(pick):
-            return [pick]
-        case Split(everywhere, here):
-            return [everywhere, here] if here else [everywhere]
+        case Pick(local=local):
+            return [(local, placed.local if local else placed.cluster)]
+        case Split(local=Pick()):
+            return [(False, placed.cluster), (True, placed.local)]
+        case External() | Split():
+            return [(False, placed.cluster)]
         case _:
             return []
