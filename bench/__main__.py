@@ -85,9 +85,8 @@ def _daemons(asked: argparse.Namespace, proxies: list[Proxy]) -> Iterator[Run]:
         for number in range(1, asked.runs + 1):
             for proxy in proxies:
                 measure = partial(phases.measure, proxy, size, effort, seed=number)
-                for run in _tried(measure, Run(proxy.title, str(size), number)):
-                    found.append(run)
-                    yield run
+                found.append(_tried(measure, Run(proxy.title, str(size), number)))
+                yield found[-1]
         shown = tables.rows(figures.METRICS, results.columns(found, str(size)))
         print(f"\n{size} endpoints\n{tables.plain(shown)}\n", flush=True)
 
@@ -100,25 +99,24 @@ def _paths(asked: argparse.Namespace, ways: list[Proxy | Limit]) -> Iterator[Run
         for number in range(1, asked.runs + 1):
             for way in ways:
                 measure = partial(path.measure, way, services, seconds, seed=number)
-                for run in _tried(measure, Run(way.title, size, number)):
-                    found.append(run)
-                    yield run
+                found.append(_tried(measure, Run(way.title, size, number)))
+                yield found[-1]
         shown = tables.rows(figures.PATH_METRICS, results.columns(found, size))
         print(f"\n{size}, {path.ENDPOINTS} endpoints each\n{tables.plain(shown)}\n", flush=True)
 
 
-def _tried(measure: Callable[[], dict[str, float]], run: Run) -> Iterator[Run]:
-    """The run with its figures; without any, a word and nothing: others may do better."""
+def _tried(measure: Callable[[], dict[str, float]], run: Run) -> Run:
+    """The run with its figures, or with what went wrong: others may do better."""
     load, began = os.getloadavg()[0], time.monotonic()
     title = f"run {run.number}: {run.proxy} at {run.size} (load {load:.1f})"
     try:
         measured = measure()
     except (TimeoutError, RuntimeError) as error:
         print(f"{title}: no figures: {error}", flush=True)
-        return
+        return msgspec.structs.replace(run, load=load, problem=str(error))
     shown = ", ".join(f"{key} {value:.4g}" for key, value in measured.items())
     print(f"{title}, {time.monotonic() - began:.0f} s: {shown}", flush=True)
-    yield msgspec.structs.replace(run, load=load, figures=measured)
+    return msgspec.structs.replace(run, load=load, figures=measured)
 
 
 def _command(asked: argparse.Namespace) -> str:

@@ -51,13 +51,17 @@ PATH_METRICS = (
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one run of one proxy on one cluster gave; `load` is the machine's before it."""
+    """What one run of one proxy on one cluster gave; `load` is the machine's before it.
+
+    A run that came to no end has a `problem`, and no figures.
+    """
 
     proxy: str
     size: str
     number: int
     load: float = 0.0
     figures: dict[str, float] = {}
+    problem: str = ""
 
 
 def quantile(values: Sequence[float], percent: int) -> float:

@@ -1,12 +1,11 @@
 """docs/performance.md and its picture out of docs/performance.json: `python -m bench.page`.
 
-Files of results that are its arguments become docs/performance.json first, or, when taken
-in the test kernel, docs/performance-ipvs.json. The page says of which commit the figures are, and
-that they are old when the code has changed since: `make check` fails until the page of old figures
-says so, or has new ones.
+Files of results that are its arguments become docs/performance.json first: all together, or, when
+taken in the test kernel, docs/performance-ipvs.json. The page says of which commit the figures
+are, and that they are old when the code has changed since: `make check` fails until the page of
+old figures says so, or has new ones.
 """
 
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from bench.figures import METRICS, PATH_METRICS, Metric, Run
 from bench.machine import ROOT, Machine, fingerprint
 from bench.picture import Bar, Panel, picture
-from bench.results import Column, Results, columns, read, sizes
+from bench.results import Column, Results, columns, joined, problems, read, sizes, write
 from bench.tables import markdown, rows
 
 DOCS = ROOT / "docs"
@@ -39,9 +38,12 @@ DRAWN = ("cold", "change_p50", "rolling", "resident")
 
 def main(arguments: Sequence[str]) -> None:
     """Write page and picture."""
-    for argument in arguments:
-        in_test_kernel = read(Path(argument)).machine.processor == TEST_KERNEL
-        shutil.copyfile(argument, IPVS_FIGURES if in_test_kernel else FIGURES)
+    given: dict[Path, list[Results]] = {}
+    for found in map(read, map(Path, arguments)):
+        in_test_kernel = found.machine.processor == TEST_KERNEL
+        given.setdefault(IPVS_FIGURES if in_test_kernel else FIGURES, []).append(found)
+    for path, parts in given.items():
+        write(joined(parts), path)
     results = read(FIGURES)
     PAGE.write_text(page(results, read(IPVS_FIGURES), fingerprint(ROOT / "src")))
     PICTURE.write_text(drawn(results))
@@ -78,6 +80,7 @@ def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
     for size in sizes(results.runs):
         yield f"### {size} endpoints\n"
         yield markdown(rows(METRICS, columns(results.runs, size))) + "\n"
+        yield from _problems(results.runs, size)
     if results.path:
         yield "## The data path\n"
         yield from _data_path(results.path)
@@ -114,6 +117,13 @@ def _data_path(runs: Sequence[Run]) -> Iterator[str]:
         head = ("", *found)
         body = [(way, *(_cell(way, metric, each) for each in found.values())) for way in ways]
         yield markdown([head, *body]) + "\n"
+    for size in sizes(runs):
+        yield from _problems(runs, size)
+
+
+def _problems(runs: Sequence[Run], size: str) -> Iterator[str]:
+    for problem in problems(runs, size):
+        yield f"{size}: {problem}.\n"
 
 
 def _cell(way: str, metric: Metric, found: Sequence[Column]) -> str:
@@ -132,4 +142,7 @@ def _machine(machine: Machine) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))

@@ -35,8 +35,8 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def columns(runs: Sequence[Run], size: str) -> list[Column]:
-    """A column for each proxy at a size, in the order in which they ran."""
-    here = [run for run in runs if run.size == size]
+    """A column for each proxy that has figures at a size, in the order in which they ran."""
+    here = [run for run in runs if run.size == size and run.figures]
     names = dict.fromkeys(run.proxy for run in here)
     return [_column(name, size, (run for run in here if run.proxy == name)) for name in names]
 
@@ -49,6 +49,33 @@ def _column(name: str, size: str, runs: Iterable[Run]) -> Column:
 def sizes(runs: Sequence[Run]) -> list[str]:
     """The sizes that were measured, in order."""
     return list(dict.fromkeys(run.size for run in runs))
+
+
+def problems(runs: Sequence[Run], size: str) -> list[str]:
+    """What kept runs at a size from having figures."""
+    return [
+        f"{run.proxy}, run {run.number}: no figures, {run.problem}"
+        for run in runs
+        if run.size == size and run.problem
+    ]
+
+
+def joined(parts: Sequence[Results]) -> Results:
+    """One of several that were measured one after the other: the same code, and all their runs."""
+    first = parts[0]
+    for part in parts:
+        if part.code.fingerprint != first.code.fingerprint:
+            raise ValueError(
+                f"`{part.command}` measured commit {part.code.commit} and `{first.command}` "
+                f"commit {first.code.commit}: measure both with the same code"
+            )
+    return msgspec.structs.replace(
+        first,
+        command="`, `".join(dict.fromkeys(part.command for part in parts)),
+        proxies={name: version for part in parts for name, version in part.proxies.items()},
+        runs=[run for part in parts for run in part.runs],
+        path=[run for part in parts for run in part.path],
+    )
 
 
 def read(path: Path) -> Results:

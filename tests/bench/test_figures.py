@@ -3,7 +3,7 @@ from bench.figures import Metric, Run, medians, quantile, ratio
 from bench.processes import parse_cpu, parse_kilobytes
 from bench.programmed import marks
 from bench.proxies import environment
-from bench.results import Column, columns, sizes
+from bench.results import Column, columns, problems, sizes
 from bench.tables import markdown, plain, rows
 
 
@@ -38,6 +38,15 @@ def test_runs_of_one_proxy_and_size_become_one_column_of_medians() -> None:
         Column("peer", "1 x 1", 1, {"cold": 12.0}),
     ] == columns(runs(), "1 x 1")
     assert medians([]) == {}
+
+
+def test_a_run_that_came_to_no_end_is_no_column_but_a_line() -> None:
+    late = Run("peer", "2 x 2", 1, problem="peer did not program it in 900 s")
+    assert columns([*runs(), late], "2 x 2") == columns(runs(), "2 x 2")
+    assert problems([*runs(), late], "2 x 2") == [
+        "peer, run 1: no figures, peer did not program it in 900 s"
+    ]
+    assert problems([*runs(), late], "1 x 1") == []
 
 
 @pytest.mark.parametrize(

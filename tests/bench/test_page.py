@@ -3,11 +3,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bench.figures import Metric
+from bench.figures import Metric, Run
 from bench.machine import ROOT, fingerprint
 from bench.page import FIGURES, IPVS_FIGURES, PAGE, PICTURE, drawn, page
 from bench.picture import Bar, Panel, picture
-from bench.results import read, write
+from bench.results import joined, read, write
 
 ADVICE = "run `.venv/bin/python -m bench.page`"
 OLD = "These figures are older than the code."
@@ -32,6 +32,33 @@ def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:
     results = read(FIGURES)
     write(results, tmp_path / "new" / "results.json")
     assert results == read(tmp_path / "new" / "results.json")
+
+
+def test_sittings_with_the_same_code_are_one() -> None:
+    first = read(FIGURES)
+    second = msgspec.structs.replace(first, command="make bench SIZES=1x1", runs=first.runs[:1])
+    both = joined([first, second])
+    assert both.runs == [*first.runs, first.runs[0]]
+    assert both.path == [*first.path, *first.path]
+    assert both.command == f"{first.command}`, `make bench SIZES=1x1"
+    assert joined([first]) == first
+
+
+def test_figures_of_different_code_are_not_put_together() -> None:
+    first = read(FIGURES)
+    other = msgspec.structs.replace(first.code, fingerprint="another")
+    with pytest.raises(ValueError, match="measure both with the same code"):
+        joined([first, msgspec.structs.replace(first, code=other)])
+
+
+def test_the_page_says_who_came_to_no_end() -> None:
+    results = read(FIGURES)
+    late = Run("peer nftables", "8,000 x 30", 9, problem="it took too long")
+    runs, path = [*results.runs, late], [*results.path, msgspec.structs.replace(late, size="10")]
+    changed = msgspec.structs.replace(results, runs=runs, path=path)
+    shown = page(changed, read(IPVS_FIGURES), "code")
+    for size in ("8,000 x 30", "10"):
+        assert f"{size}: peer nftables, run 9: no figures, it took too long.\n" in shown
 
 
 def test_code_is_known_by_names_and_content(tmp_path: Path) -> None:
