@@ -120,7 +120,7 @@ def _parse_sloppily(text: str) -> str | None:
     octets = tail.split(".")
     if len(octets) != 4 or not all(octet.isascii() and octet.isdigit() for octet in octets):
         return None
-    stripped = head + colon + ".".join(str(int(octet)) for octet in octets)
+    stripped = head + colon + ".".join(octet.lstrip("0") or "0" for octet in octets)
     try:
         parsed = IPv6Address(stripped) if colon else IPv4Address(stripped)
     except AddressValueError:
@@ -132,9 +132,10 @@ def parse_prefix(text: str) -> Prefix | None:
     """The prefix that the text names, host bits cleared, or None when it names none."""
     head, slash, tail = text.partition("/")
     address = parse_address(head)
-    if not slash or address is None or not (tail.isascii() and tail.isdigit()):
+    digits = tail.lstrip("0")  # however many: Python reads no more than some thousand digits
+    if not slash or address is None or not (tail.isascii() and tail.isdigit()) or len(digits) > 3:
         return None
-    length = int(tail)
+    length = int(digits or "0")
     family = family_of(address)
     if ":" in head and family is Family.IPV4:  # an IPv4-mapped network counts as IPv4
         length -= 96

@@ -78,6 +78,14 @@ def test_who_may_look(access: Access, peer: str, host: str) -> None:
         pytest.param(
             Access.LOCAL,
             HERE,
+            "127.0.0.1:10249, evil.example",
+            "403 the status is shown under the name of this host only (localhost or an address):"
+            " ask for http://localhost/status, or set statusPage: all (--status-page=all)\n",
+            id="under-two-names",
+        ),
+        pytest.param(
+            Access.LOCAL,
+            HERE,
             "evil.example:10249",
             "403 the status is shown under the name of this host only (localhost or an address):"
             " ask for http://localhost/status, or set statusPage: all (--status-page=all)\n",

@@ -116,6 +116,11 @@ def test_who_wants_json(format_: str, headers: Mapping[str, str], expected: bool
             "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, id="negative-length"
         ),
         pytest.param(
+            f"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: {'9' * 5000}\r\n\r\n",
+            400,
+            id="a-length-of-more-digits-than-python-reads",
+        ),
+        pytest.param(
             "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
             400,
             id="two-lengths",

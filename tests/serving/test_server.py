@@ -169,6 +169,24 @@ async def test_a_page_that_fails_is_a_500_and_the_next_one_is_answered(
     assert "Failed to answer a request" in capsys.readouterr().err
 
 
+async def test_a_body_that_fails_ends_its_connection_and_no_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError("body")
+
+    def page(request: Request) -> Answer:
+        return Answer(body=broken()) if request.path == "/bad" else text("fine")
+
+    async with rig(page) as made:
+        reader, writer = await made.connect()
+        assert (await made.say(get("/bad"))).endswith(b"4\r\nhalf\r\n")
+        writer.write(get("/good"))
+        assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"fine")
+    assert "Hung up on a client" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [

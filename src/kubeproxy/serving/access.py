@@ -57,5 +57,7 @@ def is_loopback(peer: str) -> bool:
 
 def _names_this_host(host: str) -> bool:
     """Whether a Host header is an address or localhost: those nobody else can point here."""
+    if "," in host:  # two headers: who knows which of them was meant
+        return False
     name = host[: host.rindex("]") + 1] if "]" in host else host.partition(":")[0]
     return name.lower() in {"", "localhost"} or parse_address(name.strip("[]")) is not None

@@ -49,16 +49,23 @@ class Conversation:
         self._read = bytearray()
 
     async def run(self) -> None:
-        """Talk until one of the two has had enough."""
-        # A client that is gone, or out of time: its own loss.
-        with contextlib.suppress(OSError):
-            async with self._deadline:
-                self._allow(self._limits.request_seconds)
-                while await self._exchange():
-                    waits = (
-                        self._limits.request_seconds if self._read else self._limits.idle_seconds
-                    )
-                    self._allow(waits)
+        """Talk until one of the two has had enough.
+
+        What goes wrong ends this conversation and nothing else: its task is one of the daemon's.
+        """
+        try:
+            await self._talk()
+        except OSError:  # a client that is gone, or out of time: its own loss
+            pass
+        except Exception as error:  # noqa: BLE001  # no request may end the proxying
+            klog.error("Hung up on a client", err=repr(error), peer=_peer(self._client))
+
+    async def _talk(self) -> None:
+        async with self._deadline:
+            self._allow(self._limits.request_seconds)
+            while await self._exchange():
+                waits = self._limits.request_seconds if self._read else self._limits.idle_seconds
+                self._allow(waits)
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""

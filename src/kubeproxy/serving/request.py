@@ -15,6 +15,7 @@ from kubeproxy.errors import KubeProxyError
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(r"HTTP/(\d)\.(\d)")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LONGEST_END = 4
 
@@ -122,7 +123,7 @@ def _length(headers: Mapping[str, str]) -> int:
     if "transfer-encoding" in headers:
         raise BadRequest(411, "a body must come with its Content-Length")
     text = headers.get("content-length", "0")
-    if not (text.isascii() and text.isdigit()):
+    if not _LENGTH.fullmatch(text):
         raise BadRequest(400)
     return int(text)
 
