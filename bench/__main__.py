@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -170,5 +171,5 @@ def _numbers(text: str) -> list[int]:
 if __name__ == "__main__":
     try:
         main()
-    except (RuntimeError, TimeoutError) as error:
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         sys.exit(str(error))

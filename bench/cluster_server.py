@@ -72,7 +72,7 @@ class ClusterServer:
         return self._answer(Sent)
 
     def wait_left(self) -> None:
-        """Wait until nobody watches."""
+        """Wait until nobody watches, and all is ready for who comes next."""
         self._ask(Command(wait=Wait.NOBODY))
 
     def wait_told(self) -> None:

@@ -1,6 +1,6 @@
 """Table to kernel: first fill, one endpoint changed, restart with nothing to do.
 
-Runs in a network namespace of its own: `python -m bench` sees to that.
+Runs in a network namespace of its own: `python -m bench.stages` sees to that.
 """
 
 import asyncio

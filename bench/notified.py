@@ -39,7 +39,7 @@ class Notified:
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                raise OverflowError("the kernel told more than the buffer holds") from error
+                raise RuntimeError("the kernel told more than the buffer holds") from error
             end = time.monotonic() + quiet
             told = (each for each in decode(data) if each.type != NFT_MSG_NEWGEN)
             total += sum(HEADER.size + len(each.payload) for each in told)

@@ -14,7 +14,7 @@ from bench.figures import METRICS, PATH_METRICS, Metric, Run
 from bench.machine import ROOT, Machine, fingerprint
 from bench.picture import Bar, Panel, picture
 from bench.results import Column, Results, columns, joined, problems, read, sizes, write
-from bench.tables import markdown, rows
+from bench.tables import markdown, rows, runs
 
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "performance.json"
@@ -108,21 +108,22 @@ def _age(results: Results, code: str) -> Iterator[str]:
         )
 
 
-def _data_path(runs: Sequence[Run]) -> Iterator[str]:
+def _data_path(measured: Sequence[Run]) -> Iterator[str]:
     """One table a figure: ways down, sizes across."""
+    found = {size: columns(measured, size) for size in sizes(measured)}
+    ways = dict.fromkeys(column.proxy for each in found.values() for column in each)
+    counts = {size: min((way.count for way in found[size]), default=0) for size in found}
+    head = ("", *(f"{size} ({runs(counts[size])})" for size in found))
     for metric in PATH_METRICS:
         yield f"### {metric.label[0].upper()}{metric.label[1:]}, in {metric.unit}\n"
-        found = {size: columns(runs, size) for size in sizes(runs)}
-        ways = dict.fromkeys(column.proxy for each in found.values() for column in each)
-        head = ("", *found)
         body = [(way, *(_cell(way, metric, each) for each in found.values())) for way in ways]
         yield markdown([head, *body]) + "\n"
-    for size in sizes(runs):
-        yield from _problems(runs, size)
+    for size in found:
+        yield from _problems(measured, size)
 
 
-def _problems(runs: Sequence[Run], size: str) -> Iterator[str]:
-    for problem in problems(runs, size):
+def _problems(measured: Sequence[Run], size: str) -> Iterator[str]:
+    for problem in problems(measured, size):
         yield f"{size}: {problem}.\n"
 
 

@@ -145,9 +145,12 @@ def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> d
         together = _dial(row, "connect", asked, CLIENTS)
     with _serving(row.server, "stream"):
         (streamed,) = _dial(row, "receive", asked, 1)
+    failed = alone.failed + sum(each.failed for each in together)
+    if failed:
+        made = alone.count + sum(each.count for each in together)
+        raise RuntimeError(f"{failed:,} of {failed + made:,} connections failed")
     return {
         "rate": sum(each.count / each.seconds for each in together),
-        "failed": alone.failed + sum(each.failed for each in together),
         "first_p50": quantile(alone.times, 50),
         "first_p99": quantile(alone.times, 99),
         "stream": streamed.count / streamed.seconds / 1e6,

@@ -63,9 +63,14 @@ class Scene:
 
         return self.kernel.wait(checks, since, every, go_on)
 
+    def stop(self) -> None:
+        """End the proxy, and remember the most memory that it or a program of its had."""
+        self.note_peak()
+        self.largest = max(self.largest, self.peak, self.running.stop())
+
     def restart(self) -> None:
         """End the proxy and start it again."""
-        self.largest = self.running.stop()
+        self.stop()
         self.server.wait_left()
         self.since = self.kernel.generation()
         self.running = Running(self.proxy, self.namespace, self.server)
@@ -216,7 +221,6 @@ def _many(scene: Scene, plan: Plan, size: Size) -> dict[str, float]:
 
 def _restart(scene: Scene, fleet: Fleet, dice: random.Random) -> dict[str, float]:
     """Until it is at rest; a change then shows whether it really is, or was out of breath."""
-    scene.note_peak()
     scene.restart()
     scene.server.wait_told()
     at = scene.running.wait_settled(QUIET)
@@ -227,7 +231,7 @@ def _restart(scene: Scene, fleet: Fleet, dice: random.Random) -> dict[str, float
         transactions = scene.kernel.generation() - scene.since - 1
         scene.running.wait_settled(QUIET)
         used = scene.running.cpu()
-    scene.note_peak()
+    scene.stop()
     return {
         "restart": at - scene.running.started,
         "restart_cpu": used,

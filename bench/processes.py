@@ -10,7 +10,7 @@ _UTIME = 11  # the place behind the name in /proc/PID/stat; then stime, cutime, 
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """In megabytes: resident now and at most, and what would be freed if it ended."""
+    """In megabytes: resident now and at most, and now with its share of what others have too."""
 
     resident: float
     peak: float

@@ -11,10 +11,12 @@ import msgspec
 
 from bench.cluster_server import ClusterServer
 from bench.clusters import NODE, POD_RANGE
+from bench.memory import peak
 from bench.processes import Memory, cpu_seconds, memory
 from lab.namespaces import Namespace
 
 PATIENCE = 60.0
+SETTLE_PATIENCE = 600.0
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ class Running:
         config = server.directory / f"{proxy.mode}.conf"
         config.write_bytes(msgspec.json.encode(configuration(server.kubeconfig, proxy.mode)))
         self.log = server.directory / f"{proxy.name}.log"
+        self._inherited = peak()
         with namespace.entered(), self.log.open("ab") as log:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
@@ -99,7 +102,7 @@ class Running:
         Or when we lost patience, with one that is never quiet.
         """
         last, at = self.cpu(), time.monotonic()
-        deadline = at + PATIENCE
+        deadline = at + SETTLE_PATIENCE
         while time.monotonic() < min(at + quiet, deadline):
             time.sleep(0.02)
             now = self.cpu()
@@ -110,8 +113,9 @@ class Running:
     def stop(self) -> float:
         """End it as a node does: with SIGTERM, and SIGKILL for who does not listen.
 
-        The most memory, in megabytes, that it or any program that it ran has had; 0 when it has
-        been stopped before.
+        The most memory, in megabytes, that it or any program that it ran has had; 0 when that is
+        not known, because it was no more than ours, which a new process begins with, or because
+        it has been stopped before.
         """
         if self._process.returncode is not None:
             return 0.0
@@ -122,4 +126,5 @@ class Running:
                 os.killpg(self.pid, signal.SIGKILL)  # and the programs that keep it
             time.sleep(0.01)
         self._process.returncode = os.waitstatus_to_exitcode(ended[1])
-        return ended[2].ru_maxrss / 1024
+        most = ended[2].ru_maxrss / 1024
+        return most if most > self._inherited else 0.0

@@ -2,6 +2,7 @@
 
 500 probes at once every second, 100 slow readers of a large page, 200 connections that say
 nothing, 50 that say garbage. Quiet and loud rounds take turns, so that a busy machine spoils both.
+The time runs from when the event is due: that the event loop is late is part of it.
 Runs in a network namespace of its own: `unshare --user --map-root-user --net python -m
 bench.serving 1000 10`.
 """
@@ -16,24 +17,17 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.clusters import Size, endpoint_slice
-from bench.nftables import THIS_NODE, compiled
-from kubeproxy.dataplane.contract import Update
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
-from kubeproxy.dataplane.nftables.guard import Guard
+from bench.clusters import Size
+from bench.traffic import Rig
 from kubeproxy.happenings import LoopStarted
 from kubeproxy.health.server import Health
 from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
 from kubeproxy.serving.answer import Answer, by_path
 from kubeproxy.serving.listening import allow_many, listen
 from kubeproxy.serving.room import Room
 from kubeproxy.serving.server import Port
-from kubeproxy.table.diff import NO_CHANGES
 
-ROUNDS, SYNCS, PAUSE = 6, 100, 0.02
+ROUNDS, SYNCS = 6, 100
 PROBES, SLOW, SILENT, RUDE = 500, 100, 200, 50
 LARGE = Answer(body=bytes(4 << 20))
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -41,24 +35,10 @@ PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 async def main(size: Size) -> None:
     allow_many()
-    cluster, builder, vantage = compiled(size)
-    dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
-    await dataplane.apply(Update(builder.table, THIS_NODE, NO_CHANGES, full=True))
+    rig = Rig(size)
+    await rig.fill()
     health = Health(60.0, lambda: True)
     health.hear(LoopStarted(Family.IPV4))
-    version = 0
-
-    async def sync() -> float:
-        nonlocal version
-        version += 1
-        data = endpoint_slice(version % size.services, size.endpoints, version=version)
-        begun = time.perf_counter()
-        await asyncio.sleep(0)  # the event comes when the loop has a moment for it
-        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
-        await dataplane.apply(Update(builder.table, THIS_NODE, difference, full=False))
-        return (time.perf_counter() - begun) * 1000
-
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
@@ -71,9 +51,7 @@ async def main(size: Size) -> None:
             with crowd(number) if loud else contextlib.nullcontext():
                 while loud and room.connections < SLOW + SILENT:  # noqa: ASYNC110  # it gathers
                     await asyncio.sleep(0.05)
-                for _ in range(SYNCS):
-                    times[loud].append(await sync())
-                    await asyncio.sleep(PAUSE)
+                times[loud] += [await rig.change() for _ in range(SYNCS)]
         port.close()
     report(size, times, health.answered["/healthz", 200])
 

@@ -20,6 +20,8 @@ def once(directory: str) -> float:
         for line in process.stderr:
             if "Caches populated" in line:
                 break
+        else:
+            raise RuntimeError(f"the daemon ended with code {process.wait()} before it was ready")
         seconds = time.perf_counter() - started
         process.terminate()
         process.stderr.read()

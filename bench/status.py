@@ -9,18 +9,17 @@ PYTHONPATH=tests python -m lab.enter -- python -m bench.status 8000 30
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
-from bench.clusters import Size, endpoint_slice
+from bench.clusters import Size
 from bench.nftables import THIS_NODE
-from bench.traffic import PERIOD, Rig, compare
+from bench.traffic import Rig, compare
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.happenings import Happening
 from kubeproxy.health.server import Health
 from kubeproxy.inet import Family
 from kubeproxy.metrics.server import find_page
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
+from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.schedule import Schedule
 from kubeproxy.serving.access import Access
 from kubeproxy.serving.answer import Answer
@@ -76,6 +75,8 @@ class Observed(Rig):
             health=self._health,
             history=self._history,
             eligible=lambda: True,
+            gaps=tuple,
+            ignored=tuple,
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 
@@ -87,18 +88,9 @@ class Observed(Rig):
         await self.sync.sync()
         gc.freeze()  # as the daemon does after its first sync
 
-    async def change(self) -> float:
-        self.version += 1
-        loop = asyncio.get_running_loop()
-        due = loop.time() + PERIOD
-        data = endpoint_slice(
-            self.version % self.size.services, self.size.endpoints, version=self.version
-        )
-        await asyncio.sleep(PERIOD)
-        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        self.sync.touch(key for _, key in touched.services)
+    async def program(self, services: Iterable[ObjectKey]) -> None:
+        self.sync.touch(services)
         await self.sync.sync()
-        return (loop.time() - due) * 1000
 
 
 async def main(size: Size, only: str) -> None:

@@ -10,8 +10,8 @@ Row = tuple[str, ...]
 
 def rows(metrics: Sequence[Metric], columns: Sequence[Column]) -> list[Row]:
     """A row for each figure; with two columns, how many times the first the second is."""
-    head = ("", *(f"{column.proxy} ({_runs(column.count)})" for column in columns))
-    compared = len(columns) == 2
+    head = ("", *(f"{column.proxy} ({runs(column.count)})" for column in columns))
+    compared = len(columns) == 2 and any(metric.compared for metric in metrics)
     found = [(*head, "ratio") if compared else head]
     for metric in metrics:
         values = [column.figures.get(metric.key) for column in columns]
@@ -45,7 +45,8 @@ def _indented(label: str) -> str:
     return "&nbsp;" * (len(label) - len(text)) + text
 
 
-def _runs(count: int) -> str:
+def runs(count: int) -> str:
+    """Of how many runs a figure is."""
     return f"{count} run" + ("s" if count != 1 else "")
 
 

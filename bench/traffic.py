@@ -4,15 +4,17 @@ Each service has a cluster IP, a load balancer's address and a node port: three 
 in a process of its own asks again and again; syncs of one changed endpoint each go on meanwhile.
 Rounds with and without the client take turns, so that both meet the same machine.
 
-Runs in a network namespace of its own: `python -m bench` sees to that.
+Runs in a network namespace of its own: `unshare --user --map-root-user --net python -m
+bench.traffic 1000 10`; `python -m bench.stages` sees to that.
 """
 
 import asyncio
 import json
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -27,7 +29,7 @@ from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.metrics.registry import Registry
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
+from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.rulespage.page import rules
 from kubeproxy.rulespage.view import Programmed
 from kubeproxy.serving.access import Access
@@ -99,11 +101,13 @@ class Rig:
         )
         await asyncio.sleep(PERIOD)
         touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        keys = [key for _, key in touched.services]
-        difference = self.builder.update(self.cluster, keys, self.vantage)
-        update = Update(self.builder.table, THIS_NODE, difference, full=False)
-        await self.dataplane.apply(update)
+        await self.program(key for _, key in touched.services)
         return (loop.time() - due) * 1000
+
+    async def program(self, services: Iterable[ObjectKey]) -> None:
+        """Have the kernel know of changed Services."""
+        difference = self.builder.update(self.cluster, services, self.vantage)
+        await self.dataplane.apply(Update(self.builder.table, THIS_NODE, difference, full=False))
 
 
 async def idle_stall(seconds: float) -> float:
@@ -134,7 +138,9 @@ async def asking(path: str, port: int, pause: float) -> AsyncIterator[list[tuple
             seen.append((seconds, size))
 
     reading = asyncio.create_task(read())
-    while not seen:  # noqa: ASYNC110  # it starts
+    while not seen:
+        if client.returncode is not None:
+            raise RuntimeError("the client ended without an answer; its error stands above")
         await asyncio.sleep(0.01)
     try:
         yield seen
@@ -218,4 +224,5 @@ async def main(size: Size) -> None:
 
 
 if __name__ == "__main__":
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     asyncio.run(main(Size(*map(int, sys.argv[1:3]))))

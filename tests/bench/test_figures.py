@@ -1,5 +1,5 @@
 import pytest
-from bench.figures import Metric, Run, medians, quantile, ratio
+from bench.figures import PATH_METRICS, Metric, Run, medians, quantile, ratio
 from bench.processes import parse_cpu, parse_kilobytes
 from bench.programmed import marks
 from bench.proxies import environment
@@ -84,6 +84,14 @@ def test_tables_show_two_columns_with_their_ratio() -> None:
 def test_one_column_has_no_ratio_and_unknown_figures_no_row() -> None:
     metrics = (Metric("cold", "start", "s"), Metric("other", "never measured", ""))
     assert rows(metrics, columns(runs(), "2 x 2")) == [("", "ours (1 run)"), ("start", "9.0 s")]
+
+
+def test_the_data_path_has_no_ratio_because_more_of_some_is_better() -> None:
+    ways = [Column(name, "10 services", 1, {"rate": 5.0}) for name in ("no proxy", "ours")]
+    assert rows(PATH_METRICS, ways) == [
+        ("", "no proxy (1 run)", "ours (1 run)"),
+        ("new connections a second, two clients", "5 1/s", "5 1/s"),
+    ]
 
 
 def test_cpu_time_counts_children_that_were_waited_for() -> None:
