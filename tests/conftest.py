@@ -1,7 +1,12 @@
 """The address plan of all tests is in `world.py`."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from kubeproxy import klog
 
 # Deterministic runs: a property that fails here fails everywhere; `make stress` explores.
 settings.register_profile(
@@ -11,6 +16,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True)
+def _process_as_it_was() -> Iterator[None]:
+    """What a daemon or a command changes of its process, the next test does not meet."""
+    log, threshold = klog.settings(), gc.get_threshold()
+    yield
+    klog.configure(log)
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,12 +14,6 @@ from kubeproxy.table.node import Mode
 from world import cluster_of, endpoint_slice, node, service, table_of
 
 NFT = Mode.NFTABLES
-
-
-@pytest.fixture(autouse=True)
-def _default_log() -> Iterator[None]:
-    yield
-    klog.configure(klog.Settings())
 
 
 def update(table: Table, changes: Changes, *, full: bool = False) -> Update:

@@ -160,7 +160,6 @@ async def test_without_a_sink_events_are_logged_only(capsys: pytest.CaptureFixtu
     async with recording(None) as recorder, asyncio.timeout(5):
         await recorder.record_last(EVENT)
         await recorder.run()
-    klog.configure(klog.Settings())
     said = capsys.readouterr().err
     assert '"Event occurred" object="kestrel" kind="Node" type="Normal" reason="Starting"' in said
 

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from kubeproxy.inet import Family
+from kubeproxy.table.node import Mode
 from lab.enter import is_entered
+from lab.farm import Farm
 from lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, private_mounts, unshare
 from lab.network import Network
+from lab.plane import Plane, plane
 from lab.programmer import DaemonProcess
 from lab.responders import Responders
+from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab, Variant
+from world import node
 
 VARIANTS = (NFTABLES,)
 HERE = Path(__file__).parent
@@ -73,3 +79,36 @@ def lab(stage: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
         stage.stop()  # the next test shall not suffer from what went wrong in this one
     else:
         stage.forget_connections()
+
+
+# --- nftables without a daemon ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def farm(network: Network) -> Iterator[Farm]:
+    """Endpoints by the thousand."""
+    opened = Farm(network)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def salvo(network: Network, farm: Farm) -> Salvo:
+    """New flows by the thousand, which the farm answers."""
+    del farm  # answers
+    return Salvo(network)
+
+
+@pytest.fixture(params=Family, ids=lambda family: family.value)
+def family(request: pytest.FixtureRequest) -> Family:
+    """Each of both, where a test asks for it."""
+    wanted: Family = request.param
+    return wanted
+
+
+@pytest.fixture
+def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
+    """A dataplane of one family on the node, and no daemon."""
+    lab.stop()
+    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
+        yield opened

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -11,46 +11,17 @@ from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode
 from lab.entries import exposed, served
-from lab.farm import PORT, Farm, crop
+from lab.farm import PORT, crop
 from lab.listing import KEYWORD, list_table
-from lab.network import Network
 from lab.plan import cluster_ip, vip
-from lab.plane import Plane, plane
+from lab.plane import Plane
 from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab
-from world import node
 
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CLIENTS = 60
-
-
-@pytest.fixture(scope="module")
-def farm(network: Network) -> Iterator[Farm]:
-    opened = Farm(network)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def salvo(network: Network, farm: Farm) -> Salvo:
-    del farm  # answers
-    return Salvo(network)
-
-
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def family(request: pytest.FixtureRequest) -> Family:
-    wanted: Family = request.param
-    return wanted
-
-
-@pytest.fixture
-def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
-    lab.stop()
-    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
-        yield opened
 
 
 def sticky(numbers: Sequence[int], family: Family, seconds: int = 10800) -> Entry:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import sqrt
 
 import msgspec
@@ -10,42 +10,18 @@ import pytest
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import Backend, Balance, Entry
-from kubeproxy.table.node import Mode
 from lab.entries import served
-from lab.farm import PORT, Farm, crop
-from lab.network import Network
+from lab.farm import PORT, crop
 from lab.plan import cluster_ip
-from lab.plane import Plane, plane
+from lab.plane import Plane
 from lab.salvo import Hit, Salvo
-from lab.stage import NFTABLES, Lab
-from world import node
+from lab.stage import NFTABLES
 
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 DRAWS = 6_000
 ONE_IN_A_MILLION = 4.7534
 """So many standard deviations are exceeded by chance once in a million times."""
-
-
-@pytest.fixture(scope="module")
-def farm(network: Network) -> Iterator[Farm]:
-    opened = Farm(network)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def salvo(network: Network, farm: Farm) -> Salvo:
-    del farm  # answers
-    return Salvo(network)
-
-
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def kestrel(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Plane]:
-    family: Family = request.param
-    lab.stop()
-    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
-        yield opened
 
 
 def service(numbers: Sequence[int], family: Family, balance: Balance = Balance.RANDOM) -> Entry:
@@ -79,7 +55,7 @@ def assert_even(hits: Sequence[Hit], backends: Sequence[Backend]) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 100])
-@pytest.mark.parametrize("kestrel", [Family.IPV4], indirect=True, ids=["IPv4"])
+@pytest.mark.parametrize("family", [Family.IPV4], indirect=True, ids=["IPv4"])
 def test_endpoints_share_evenly(kestrel: Plane, salvo: Salvo, count: int) -> None:
     kestrel.put([service(range(count), Family.IPV4)])
     assert_even(draw(salvo, Family.IPV4, DRAWS), kestrel.entry.cluster)

@@ -6,25 +6,23 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kubeproxy.inet import Family
-from kubeproxy.table.node import Mode
 from lab.calls import Calls
 from lab.deploy import Address, Port, deploy, everywhere
 from lab.entries import exposed, served
-from lab.farm import Farm, crop
+from lab.farm import crop
 from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plan import HOSTS, cluster_ip, external_ip, vip
-from lab.plane import Plane, plane
+from lab.plane import Plane
 from lab.restless import SERVICES, entries
 from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab
-from world import NODE_IP, node
+from world import NODE_IP
 
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
@@ -33,21 +31,6 @@ RESTARTS = 8
 LIFETIMES = (4, 8, 9, 1, 10, 11, 2, 12, 30, 3)
 """After how many transactions a process dies; the longer ones have to begin with a first fill."""
 TESTS = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def farm(network: Network) -> Iterator[Farm]:
-    opened = Farm(network)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def kestrel(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Plane]:
-    family: Family = request.param
-    lab.stop()
-    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
-        yield opened
 
 
 @pytest.mark.usefixtures("farm")

@@ -27,12 +27,6 @@ pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["n
 SERVICES = 30
 
 
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def family(request: pytest.FixtureRequest) -> Family:
-    wanted: Family = request.param
-    return wanted
-
-
 @pytest.fixture
 def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
     """Thirty services of four frontends and three endpoints; two counters say something."""

@@ -5,52 +5,29 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from kubeproxy.inet import Family, Protocol
-from kubeproxy.table.node import Mode
 from lab.deploy import TCP, Address, Port, deploy, everywhere
 from lab.entries import exposed, served
-from lab.farm import Farm, crop
+from lab.farm import crop
 from lab.listing import KEYWORD
 from lab.network import Network
 from lab.outcome import Fate
 from lab.pairs import pair
 from lab.plan import cluster_ip, external_ip, vip
-from lab.plane import Plane, plane
+from lab.plane import Plane
 from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab
-from world import NODE_IP, Document, node
+from world import NODE_IP, Document
 
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 TESTS = Path(__file__).parents[1]
 LONGEST_NAME = "a" + 61 * "-" + "z"
-
-
-@pytest.fixture(scope="module")
-def farm(network: Network) -> Iterator[Farm]:
-    opened = Farm(network)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def salvo(network: Network, farm: Farm) -> Salvo:
-    del farm  # answers
-    return Salvo(network)
-
-
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def kestrel(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Plane]:
-    family: Family = request.param
-    lab.stop()
-    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
-        yield opened
 
 
 def test_the_longest_names(lab: Lab) -> None:

@@ -1,7 +1,5 @@
 """What a process finds in the kernel when it starts: its own rules, older ones, or others'."""
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 
@@ -12,7 +10,7 @@ from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
 from lab.calls import Answers, Calls
 from lab.entries import Chance, exposed, served, service_ip
-from lab.farm import PORT, Farm, crop
+from lab.farm import PORT, crop
 from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plan import cluster_ip
@@ -23,26 +21,6 @@ from world import node, prefix
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CHANGES = 200
-
-
-@pytest.fixture(scope="module")
-def farm(network: Network) -> Iterator[Farm]:
-    opened = Farm(network)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(params=Family, ids=lambda family: family.value)
-def family(request: pytest.FixtureRequest) -> Family:
-    wanted: Family = request.param
-    return wanted
-
-
-@pytest.fixture
-def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
-    lab.stop()
-    with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
-        yield opened
 
 
 def test_a_restart_after_any_changes_writes_nothing(kestrel: Plane, family: Family) -> None:

@@ -56,11 +56,8 @@ def test_what_is_set_already_is_not_mentioned(capsys: pytest.CaptureFixture[str]
     kernel = FakeKernel()
     kernel.sysctls = dict(ALWAYS)
     klog.configure(klog.Settings(verbosity=1))
-    try:
-        with kernel.installed():
-            prepare(kernel.servers, Settings(strict_arp=True), "6.1.0")
-    finally:
-        klog.configure(klog.Settings())
+    with kernel.installed():
+        prepare(kernel.servers, Settings(strict_arp=True), "6.1.0")
     said = capsys.readouterr().err
     assert said.count("Set sysctl") == 2
     assert "arp_ignore" in said
