@@ -70,6 +70,22 @@ def test_every_tool_is_there_and_the_help_of_the_daemon_names_it(
     assert f"\n  {name} " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["explain", "--manifests=examples", f"--to=cart:{'9' * 5000}"], id="a-tool"),
+        pytest.param([f"--healthz-port={'9' * 5000}"], id="the-daemon"),
+    ],
+)
+def test_a_number_of_any_length_is_only_too_large(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 1
+    assert f"Error: {'invalid argument' if len(arguments) == 1 else '--to cart'}" in (
+        capsys.readouterr().err
+    )
+
+
 def test_the_arguments_of_the_process_are_taken(
     calls: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +112,14 @@ def test_a_tool_tells_errors_to_people(
     monkeypatch.setattr(explain, "main", failing(error))
     assert cli.main(["explain"]) == 1
     assert capsys.readouterr() == ("", "Error: it broke\n")
+
+
+def test_names_in_an_error_do_nothing_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explain, "main", failing(OperatorError("no cart\nbut \x1b[2Jtill")))
+    assert cli.main(["explain"]) == 1
+    assert capsys.readouterr().err == "Error: no cart\nbut \ufffd[2Jtill\n"
 
 
 @pytest.mark.parametrize(

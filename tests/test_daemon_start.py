@@ -3,16 +3,19 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from fakes.apiserver import FakeApiServer
+from kubeproxy.commands.client import Client, Way
 from kubeproxy.errors import KernelError, KubeProxyError
 from kubeproxy.events.recorder import Recorder
 from kubeproxy.inet import Family
 from kubeproxy.serving.listening import ListenError
 from kubeproxy.source.apiserver import ApiServer
+from kubeproxy.status.wire import Status
 from kubeproxy.table.node import Node
 from test_daemon import Rig
 from waiting import until
@@ -63,6 +66,35 @@ async def test_a_server_that_does_not_tell_of_nodes_is_waited_for(
         assert rig.kernels[Family.IPV4].updates == []
         await until(lambda: rig.backends() == ["10.64.3.11"])
     assert "Timed out" not in capsys.readouterr().err
+
+
+async def test_the_status_socket_says_what_is_waited_for(
+    server: FakeApiServer, tmp_path: Path
+) -> None:
+    server.faults.status("nodes", 503, times=None)
+    rig = Rig(server, f"--status-socket={tmp_path}/status.sock")
+    ask = Client((Way(f"{tmp_path}/status.sock"),))
+
+    async def gaps(*expected: str) -> Status:
+        """The status once it has these gaps."""
+        async with asyncio.timeout(10):
+            while True:
+                status = await asyncio.to_thread(ask.get, "/status", Status)
+                if expected == tuple(gap.what for gap in status.gaps):
+                    return status
+
+    async with rig.running():
+        await until((tmp_path / "status.sock").exists)
+        waiting = await gaps("everything")
+        assert waiting.families[0].last_sync is None
+        assert "503" in waiting.gaps[0].reason
+        server.faults.clear()
+        await until(lambda: rig.backends() == ["10.64.3.11"])
+        await gaps()
+        await server.pause()
+        await gaps("everything")
+        assert rig.backends() == ["10.64.3.11"]
+    assert not (tmp_path / "status.sock").exists()
 
 
 async def test_a_node_that_comes_late_ends_the_wait(server: FakeApiServer) -> None:

@@ -90,8 +90,11 @@ def test_what_makes_no_sense_is_said_once_until_it_changes(
     said = capsys.readouterr().err
     assert said.count("the cluster IP 'x' is not an IP address") == 1
     assert 'object="shop/cart"' in said
+    [problem] = rig.follower.problems
+    assert (problem.kind, problem.key) == (Kind.SERVICE, CART)
+    assert problem.text in said
     rig.follower.deliver(upsert(Kind.SERVICE, service()))
     rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     assert "not an IP address" in capsys.readouterr().err
     rig.follower.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
-    assert rig.follower._problems == {}
+    assert rig.follower.problems == []

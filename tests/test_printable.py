@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.printable import printable
+from kubeproxy.printable import printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,7 @@ from kubeproxy.printable import printable
 )
 def test_printable(text: str, expected: str) -> None:
     assert expected == printable(text)
+
+
+def test_lines_stay_lines() -> None:
+    assert printable_lines("a\x1b[2J\n\nb\r\n") == "a\ufffd[2J\n\nb\ufffd\n"

@@ -80,8 +80,10 @@ async def test_a_failed_sync_is_followed_by_a_full_one(
     rig.change("R1")
     await rig.sync.sync()
     assert "Sync failed, will try again" in capsys.readouterr().err
+    assert rig.sync.failure == "no buffer space"
     rig.change("R1 R2")
     await rig.sync.sync()
+    assert rig.sync.failure == ""
     assert [update.full for update in rig.kernel.updates] == [True, False, True]
     assert rig.backends == ["10.65.7.21", "10.66.9.31"]
 

@@ -16,10 +16,12 @@ from kubeproxy import klog
 from kubeproxy.commands.tools import TOOLS
 from kubeproxy.config.errors import UsageError
 from kubeproxy.errors import KubeProxyError
+from kubeproxy.printable import printable_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code comes back."""
+    sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in TOOLS:
         tool = importlib.import_module(f"kubeproxy.commands.{given[0]}")
@@ -40,7 +42,8 @@ def _meant(word: str) -> str:
 
 
 def _tell_people(error: Exception) -> None:
-    print(f"Error: {error}", file=sys.stderr)  # noqa: T201  # the command line speaks to people
+    text = printable_lines(str(error))
+    print(f"Error: {text}", file=sys.stderr)  # noqa: T201  # the command line speaks to people
 
 
 def _tell_log(error: Exception) -> None:

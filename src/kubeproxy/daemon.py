@@ -140,10 +140,10 @@ class Daemon:
         }
         self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
         show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
-        show_status(self.metrics, self._live(history, facts.started))
         self._follower = Follower(
             self._cluster, tuple(self.syncs.values()), self._node.told, self._tell
         )
+        show_status(self.metrics, self._live(history, facts.started))
 
     def _tell(self, happening: Happening) -> None:
         for listener in self._listeners:
@@ -161,30 +161,35 @@ class Daemon:
             health=self.health,
             history=history,
             eligible=self._is_eligible,
+            gaps=setup.source.gaps,
+            ignored=lambda: self._follower.problems,
             traffic=self.traffic,
         )
 
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
+        setup = self._setup
         try:
             async with asyncio.TaskGroup() as tasks:
-                source = self._setup.source
-                tasks.create_task(source.run(self._follower.deliver), name="source")
-                if self._setup.config_file:
+                following = setup.source.run(self._follower.deliver)
+                tasks.create_task(following, name="source")
+                if setup.config_file:
                     tasks.create_task(self._watch_config(), name="config file")
+                if setup.serves and not setup.init_only and setup.config.status_socket:
+                    # From the start: who waits for an API server can be asked why.
+                    answering = serve_socket(self.metrics, setup.config.status_socket)
+                    tasks.create_task(answering, name="status socket")
                 changes = watch_addresses(self._addresses_changed, self._besides)
                 tasks.create_task(changes, name="addresses")
                 await self._wait_surroundings()
                 await self._prepare()
-                if self._setup.init_only:
+                if setup.init_only:
                     raise _Initialised  # noqa: TRY301  # the way to end a task group
-                tasks.create_task(self._setup.recorder.run(), name="events")
-                if self._setup.serves:
+                tasks.create_task(setup.recorder.run(), name="events")
+                if setup.serves:
                     self._serve_health(tasks)
                     serving = self._or_tell(self.metrics.serve(), metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
-                    if path := self._setup.config.status_socket:
-                        tasks.create_task(serve_socket(self.metrics, path), name="status socket")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
                     dataplane = self._dataplanes[family]
@@ -193,7 +198,7 @@ class Daemon:
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
                 self._follower.ready()
-                self._setup.recorder.record(starting(self._setup.node_name))
+                setup.recorder.record(starting(setup.node_name))
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
         except* KubeProxyError as group:

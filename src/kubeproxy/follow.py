@@ -54,6 +54,11 @@ class Follower:
             klog.info("Caches populated", v=2, type=event.kind.value)
             self._open_when_known()
 
+    @property
+    def problems(self) -> list[Problem]:
+        """The parts of objects that make no sense and are ignored."""
+        return [problem for problems in self._problems.values() for problem in problems]
+
     def ready(self) -> None:
         """This node is known well enough: syncs may begin when the cluster is known too."""
         self._is_ready = True

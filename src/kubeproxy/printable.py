@@ -6,5 +6,10 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
+def printable_lines(text: str) -> str:
+    """The same of several lines, which stay lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def _shown(char: str) -> str:
     return char if char.isprintable() else "\ufffd"

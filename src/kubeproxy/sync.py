@@ -75,6 +75,8 @@ class FamilySync:
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
+        self.failure = ""
+        """Why the last sync failed altogether; nothing when it did not."""
         self._cluster = cluster
         self._dataplane, self._flows, self._tell = outlet
         self._schedule = schedule
@@ -181,9 +183,11 @@ class FamilySync:
 
     async def _apply(self, update: Update) -> SyncReport | None:
         """Have the update programmed; None when that failed altogether."""
+        self.failure = ""
         try:
             report = await self._dataplane.apply(update)
         except KernelError as error:
+            self.failure = str(error)
             klog.error("Sync failed, will try again", err=error, ipFamily=self.family.value)
             return None
         for name, reason in report.failed.items():

@@ -106,6 +106,7 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     check.main(["-o", "json"])
     answer = json.loads(capsys.readouterr().out)
+    assert list(answer) == ["node", "kernel", "checkedAs", "verdicts", "findings"]
     assert answer["verdicts"][0] == {"mode": "nftables", "ready": True, "conclusion": "ready"}
     assert answer["findings"][1] == {
         "topic": "ipvs",

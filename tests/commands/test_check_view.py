@@ -59,7 +59,13 @@ def test_topics_stand_in_their_order_and_columns_are_aligned() -> None:
 
 def test_on_a_terminal_lines_are_wrapped_and_nothing_is_lost() -> None:
     narrow = shown(EVERYTHING, 45).splitlines()
-    assert narrow[13:16] == [
+    assert narrow[5:9] == [
+        "this node",
+        "  ok  IP families",
+        "        IPv4 and IPv6",
+        "  !   net.ipv4.ip_forward",
+    ]
+    assert narrow[16:19] == [
         "  !!  ip_vs  the kernel has no ip_vs",
         "             -> modprobe ip_vs ip_vs_rr on",
         "                the node",
@@ -67,6 +73,18 @@ def test_on_a_terminal_lines_are_wrapped_and_nothing_is_lost() -> None:
     assert narrow[-2:] == [
         "ipvs:     not possible: the kernel has no",
         "          ip_vs",
+    ]
+
+
+def test_remedies_can_be_read_on_a_phone() -> None:
+    narrow = shown(EVERYTHING, 30).splitlines()
+    assert narrow[narrow.index("ipvs mode") + 1 :][:6] == [
+        "  !!  ip_vs",
+        "        the kernel has no",
+        "        ip_vs",
+        "        -> modprobe ip_vs",
+        "           ip_vs_rr on the",
+        "           node",
     ]
 
 

@@ -197,6 +197,7 @@ def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "http://127.0.0.1:99999",
         "http://[::1:10249",
         "http://",
+        "http://this node:10249",
     ],
 )
 def test_an_address_that_is_none(place: str) -> None:
@@ -218,6 +219,29 @@ def test_an_address_that_is_none(place: str) -> None:
 def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
     connection = Way(place).open()
     assert expected == (connection.host, connection.port)
+
+
+def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name server is asked here, so its answer is given by hand."""
+
+    def unknown(_: Way) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(Way, "open", unknown)
+    assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_cannot_be(host: str) -> None:
+    assert reasons(nobody(host)) == [f"{host}: that is not the name of a host"]
+
+
+@pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
+def test_a_name_that_no_service_has(daemon: FakeDaemon, name: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        Client([Way(daemon.socket)]).service(name)
+    assert f"no Service has the name {name}: give [NAMESPACE/]NAME" == str(raised.value)
+    assert daemon.asked == []
 
 
 def test_a_path_that_is_none() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from commands.manifests import SHOP, write
 from fakes.daemon import FakeDaemon, always, serving
@@ -66,6 +67,14 @@ def test_everything_is_asked_at_once(
     assert capsys.readouterr().out == f"{TEXT}\n{TEXT}"
     asked = {"from": ["host"], "to": ["a", "b", "c"], "interface": ["cni0"]}
     assert daemon.queries(PATH) == [asked]
+
+
+def test_names_do_nothing_to_a_terminal(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.pages[PATH] = always([replace(ANSWER, notes=("a \x1b[2Jnote",))])
+    assert main(["explain", "--to=cart"]) == 0
+    assert capsys.readouterr().out == TEXT.replace("a note", "a \ufffd[2Jnote")
 
 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,8 +144,8 @@ def test_live_and_something_else_do_not_go_together(
         ),
         pytest.param(
             "fd40::1",
-            "from fd40::1: it is IPv6, but to is IPv4",
-            "--from fd40::1: it is IPv6, but to is IPv4",
+            "from fd40::1: it is IPv6, but the destination is IPv4",
+            "--from fd40::1: it is IPv6, but the destination is IPv4",
             id="an-address-that-does-not-fit",
         ),
         pytest.param(

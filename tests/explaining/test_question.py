@@ -222,6 +222,7 @@ FAR = "10.65.7.99 is Pod shop/far, whose packets are handled on node heron (--no
         ),
         pytest.param("192.0.2.9", V4, ORIGIN, ("192.0.2.9",), id="address"),
         pytest.param("FD00::09", V6, ORIGIN, ("fd00::9",), id="address-in-other-words"),
+        pytest.param("[fd40::9]", V6, ORIGIN, ("fd40::9",), id="ipv6-in-brackets"),
         pytest.param(
             "client", V4, ORIGIN, ("10.64.3.50", "10.64.3.50 is Pod shop/client"), id="pod"
         ),
@@ -251,7 +252,10 @@ def test_source_address(
     ("text", "family", "expected"),
     [
         pytest.param(
-            "192.0.2.9", V6, "--from 192.0.2.9: it is IPv4, but --to is IPv6", id="mixed-families"
+            "192.0.2.9",
+            V6,
+            "--from 192.0.2.9: it is IPv4, but the destination is IPv6",
+            id="mixed-families",
         ),
         pytest.param(
             "shop/nobody",
@@ -316,7 +320,7 @@ def test_families_that_they_do_not_share_are_left_out() -> None:
 def test_no_family_in_common() -> None:
     with pytest.raises(OperatorError) as caught:
         questions("10.64.3.50", "[fd12::10]:53", WORLD, ORIGIN)
-    assert str(caught.value) == "--from 10.64.3.50: it is IPv4, but --to is IPv6"
+    assert str(caught.value) == "--from 10.64.3.50: it is IPv4, but the destination is IPv6"
 
 
 def test_the_node_sends_without_entering_through_an_interface() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from fakes.apiserver import FakeApiServer
 from kubeproxy.objects.decode import KubeObject
@@ -10,6 +10,7 @@ from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access, Tls, User
 from kubeproxy.source.apiserver import ApiServer, Settings
 from kubeproxy.source.connection import Limits
+from kubeproxy.source.contract import Gap
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.source.observed import Attempt, Exchange
 
@@ -26,6 +27,7 @@ class Heard:
         self._objects: dict[Kind, dict[str, KubeObject]] = {kind: {} for kind in Kind}
         self._untold: dict[Kind, set[str]] = {}
         self._changed = asyncio.Event()
+        self.gaps: Callable[[], Sequence[Gap]] = tuple
 
     def deliver(self, event: Event) -> None:
         self.events.append(event)
@@ -90,6 +92,7 @@ async def following(
     settings = Settings(NODE, kinds or (Kind.SERVICE,), watch_list, limits or Limits(-1))
     heard = Heard()
     source = ApiServer(access, settings, environ={}, observe=heard.observed)
+    heard.gaps = source.gaps
     task = asyncio.create_task(source.run(heard.deliver))
     try:
         yield heard

@@ -13,6 +13,7 @@ from kubeproxy.errors import OperatorError
 from kubeproxy.objects.meta import Kind
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.source.manifests import Library, Manifests, load, refresh
+from waiting import until
 
 
 def service(name: str, port: int = 80) -> str:
@@ -174,6 +175,26 @@ async def test_a_broken_file_keeps_its_last_good_content(
         (folder / "a.yaml").write_text(service("a", 81))
         assert await consumer.told("+a")
         assert "Manifest is good again" in capsys.readouterr().err
+
+
+async def test_what_is_broken_or_out_of_reach_can_be_asked_for(folder: Path) -> None:
+    source = Manifests([str(folder)])
+    task = asyncio.create_task(source.run(lambda _: None))
+    try:
+        (folder / "a.yaml").write_text("kind: [")
+        await until(lambda: len(source.gaps()) == 1)
+        [gap] = source.gaps()
+        assert gap.what == f"{folder / 'a.yaml'}:2:1"
+        assert "did not find expected node content" in gap.reason
+        assert gap.seconds is None
+        os.rename(folder, f"{folder}-elsewhere")  # noqa: PTH104  # as others do, at once
+        await until(lambda: str(folder) in {gap.what for gap in source.gaps()})
+        os.rename(f"{folder}-elsewhere", folder)  # noqa: PTH104
+        (folder / "a.yaml").write_text(service("a"))
+        await until(lambda: source.gaps() == [])
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_an_object_that_is_not_understood_leaves_the_rest_of_its_file(

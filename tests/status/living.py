@@ -77,6 +77,8 @@ class Rig:
             health=self.health,
             history=self.history,
             eligible=lambda: True,
+            gaps=tuple,
+            ignored=tuple,
             traffic=self.traffic,
         )
 

@@ -7,8 +7,11 @@ import msgspec
 import pytest
 
 from kubeproxy.inet import Family, Protocol
+from kubeproxy.model.cluster import Problem
+from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.serving.access import SOCKET_PEER, Access
 from kubeproxy.serving.request import Request
+from kubeproxy.source.contract import Gap
 from kubeproxy.status import wire
 from kubeproxy.status.pages import status
 from kubeproxy.status.tablewire import read_table
@@ -29,6 +32,7 @@ OTHER: Document = {
     "metadata": {"namespace": "other", "name": "cart"},
     "spec": {"clusterIP": "10.112.0.99", "ports": [{"port": 80}]},
 }
+NO_LIMIT = "must be a number of up to 10 digits, 0 for all\n"
 
 
 async def answered(
@@ -142,6 +146,22 @@ async def test_what_is_wrong_with_it() -> None:
     assert six.last_sync is not None
     assert (four.last_sync.outcome, six.last_sync.outcome) == ("partly", "failed")
     assert (four.failures, six.failures, found.counts_connections) == (0, 1, False)
+    assert (four.failure, six.failure) == ("", "no buffer space")
+
+
+async def test_what_its_source_has_not_told_or_has_told_wrongly() -> None:
+    rig = await programmed(*SHOP)
+    rig.live = msgspec.structs.replace(
+        rig.live,
+        gaps=lambda: [Gap("everything", "connection refused", 3.0)],
+        ignored=lambda: [Problem(Kind.SERVICE, ObjectKey("shop", "till"), "no such address")],
+    )
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.Status)
+    assert found.gaps == (wire.Gap("everything", "connection refused", 3.0),)
+    assert found.ignored == (wire.Ignored("Service shop/till", "no such address"),)
+    page = (await asked(rig, "/status?format=html")).decode()
+    assert "everything, for 3 s" in page
+    assert "Service shop/till" in page
 
 
 async def test_before_the_first_sync() -> None:
@@ -152,12 +172,30 @@ async def test_before_the_first_sync() -> None:
     ] * 2
     assert (await services(rig)).total == 0
     assert b"it waits for the next sync" in await asked(rig, "/status/services/shop/cart")
-    for path in ("/status/explain?to=cart", "/status/table?family=IPv4"):
-        code, body = await answered(rig, path)
-        assert (code, body.decode()) == (
-            503,
-            "nothing is programmed yet: ask again when the first sync is over\n",
-        )
+    expected = "nothing is programmed yet: ask again when the first sync is over\n"
+    code, body = await answered(rig, "/status/explain?to=cart")
+    assert (code, body.decode()) == (503, expected)
+    code, body = await answered(rig, "/status/table?family=IPv4")
+    assert (code, body.decode()) == (503, f"IPv4: {expected}")
+
+
+async def test_a_family_whose_first_sync_failed_is_named_where_it_is_missed() -> None:
+    rig = Rig(*SHOP)
+    rig.kernels[V4].fail = 1
+    await rig.sync()
+    code, body = await answered(rig, f"/status/explain?to={CLUSTER_IP}:80")
+    assert (code, body.decode()) == (
+        400,
+        f"to {CLUSTER_IP}:80: IPv4 is not proxied here (nothing of IPv4 is programmed yet)\n",
+    )
+
+
+async def test_questions_are_of_some_destinations_at_once() -> None:
+    rig = await programmed(*SHOP)
+    many = "&".join(["to=cart"] * 50)
+    assert len(json.loads(await asked(rig, f"/status/explain?{many}"))) >= 50
+    code, body = await answered(rig, f"/status/explain?{many}&to=cart")
+    assert (code, body) == (400, b"to: ask for no more than 50 destinations at once\n")
 
 
 # --- services ---------------------------------------------------------------------------------
@@ -224,8 +262,10 @@ async def test_where_the_mode_does_not_count() -> None:
     ("query", "expected"),
     [
         ("?sort=size", "sort=size: must be one of name, connections, rate\n"),
-        ("?limit=many", "limit=many: must be a number, 0 for all\n"),
-        ("?limit=-1", "limit=-1: must be a number, 0 for all\n"),
+        ("?limit=many", f"limit=many: {NO_LIMIT}"),
+        ("?limit=-1", f"limit=-1: {NO_LIMIT}"),
+        ("?limit=99999999999", f"limit=99999999999: {NO_LIMIT}"),
+        (f"?limit={'9' * 5000}", f"limit={'9' * 40}: {NO_LIMIT}"),
     ],
 )
 async def test_lists_that_nobody_can_make(query: str, expected: str) -> None:
@@ -306,6 +346,11 @@ async def test_packets_are_explained() -> None:
             id="nowhere",
         ),
         pytest.param(
+            "?from=10.64.3.50&to=",
+            "to is missing: say where the packet goes, such as ?to=SERVICE:PORT\n",
+            id="an-empty-field",
+        ),
+        pytest.param(
             "?to=cart&from=web-1",
             "from web-1: it is no address, and the daemon knows no Pods; give the Pod's address"
             " (kubectl get pods -o wide), outside or host\n",
@@ -319,7 +364,7 @@ async def test_packets_are_explained() -> None:
         ),
         pytest.param(
             "?to=cart&from=fd00::9",
-            "from fd00::9: it is IPv6, but to is IPv4\n",
+            "from fd00::9: it is IPv6, but the destination is IPv4\n",
             id="two-families",
         ),
     ],

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kubeproxy.status.troubles import PATIENCE, troubles
-from kubeproxy.status.wire import FamilyStatus, Status
+from kubeproxy.status.wire import FamilyStatus, Gap, Ignored, Status
 from status.web.samples import CLAIMED, IPV4, IPV6, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
@@ -47,6 +47,19 @@ def test_of_a_family(family: FamilyStatus, what: str, severe: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        pytest.param("no buffer space", "no buffer space", id="the-kernels-words"),
+        pytest.param("", "the daemon's log says it", id="a-daemon-of-an-earlier-version"),
+    ],
+)
+def test_a_failed_sync_has_its_reason(failure: str, expected: str) -> None:
+    family = replace(IPV4, last_sync=FAILED, failure=failure)
+    [found] = troubles(replace(STATUS, families=(family,)))
+    assert found.cases == (("reason", expected),)
+
+
+@pytest.mark.parametrize(
     "status",
     [
         pytest.param(STATUS, id="well"),
@@ -64,6 +77,45 @@ def test_cases_are_named_with_their_reasons() -> None:
     refused, claimed = troubles(replace(STATUS, families=(family,)))
     assert refused.cases == (("shop/web:http TCP", "the kernel says: no space left"),)
     assert claimed.cases == (("*:31080/TCP", "served by shop/web:http, and not by mall/web:http"),)
+
+
+@pytest.mark.parametrize(
+    ("gap", "case", "severe"),
+    [
+        pytest.param(
+            Gap("everything", "connection refused", PATIENCE + 45),
+            ("everything, for 1 min 0 s", "connection refused"),
+            True,
+            id="a-server-that-is-lost",
+        ),
+        pytest.param(
+            Gap("Services", "forbidden", PATIENCE),
+            ("Services, for 15 s", "forbidden"),
+            False,
+            id="one-that-may-come-back-in-a-moment",
+        ),
+        pytest.param(
+            Gap("/srv/a.yaml:1:8", "not YAML"), ("/srv/a.yaml:1:8", "not YAML"), False, id="a-file"
+        ),
+    ],
+)
+def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
+    [found] = troubles(replace(STATUS, gaps=(gap,)))
+    assert found.what == (
+        "What is programmed may be old: API server https://192.0.2.1:6443 does not tell all"
+    )
+    assert found.cases == (case,)
+    assert found.severe == severe
+
+
+def test_parts_of_objects_that_are_ignored() -> None:
+    ignored = Ignored("Service shop/web", "spec.externalIPs: 'x' is not an address")
+    [found] = troubles(replace(STATUS, ignored=(ignored,)))
+    assert found.what == "1 part of an object is ignored"
+    assert found.cases == (("Service shop/web", "spec.externalIPs: 'x' is not an address"),)
+    assert not found.severe
+    [found] = troubles(replace(STATUS, ignored=(ignored, ignored)))
+    assert found.what == "2 parts are ignored"
 
 
 def test_what_stops_traffic_comes_first() -> None:

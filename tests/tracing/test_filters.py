@@ -23,6 +23,7 @@ X, POD6 = "192.0.2.50:40000", "[fd40::50]:40000"
         pytest.param(["192.0.2.0/27"], [], X, L1, False, id="outside-the-range"),
         pytest.param(["::/0"], [], X, L1, False, id="another-family"),
         pytest.param(["fd40::/48"], [], POD6, SIX, True, id="a-range-of-ipv6"),
+        pytest.param(["[fd40::50]"], [], POD6, SIX, True, id="ipv6-in-brackets"),
         pytest.param(["::/0", "192.0.2.50"], [], X, L1, True, id="one-of-the-clients"),
         pytest.param([], ["10.64.3.11"], X, L1, True, id="that-endpoint"),
         pytest.param([], ["10.64.3.11:8080"], X, L1, True, id="with-its-port"),

@@ -1,7 +1,7 @@
 """What a check found, as lines for people."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubeproxy.commands.terminal import GAP, Line, Span, Style, line, prose
@@ -27,7 +27,8 @@ _HOW: Final = "Rules and devices are tried in scratch network namespaces: nothin
 _ARROW: Final = "-> "
 _WIDTH: Final = 100
 _WIDEST_NAME: Final = 30
-_NARROWEST_TEXT: Final = 20
+_ROOM_BESIDE: Final = 36
+_NARROWEST_TEXT: Final = 8
 
 
 def screen(report: Report, width: int | None) -> Iterator[Line]:
@@ -43,13 +44,19 @@ def screen(report: Report, width: int | None) -> Iterator[Line]:
             continue
         yield line()
         yield line(Span(_HEADING[topic], Style.BOLD))
-        column = min(max(len(finding.what) for finding in findings), _WIDEST_NAME)
+        column = _column(findings, width)
         for finding in findings:
             yield from _finding(finding, column, width)
     yield line()
     column = max((len(verdict.mode.value) for verdict in report.verdicts), default=0)
     for verdict in report.verdicts:
         yield from _verdict(verdict, column, width)
+
+
+def _column(findings: Iterable[Finding], width: int) -> int:
+    """How wide names are; nought has texts stand below them, where there is no room beside."""
+    widest = min(max(len(finding.what) for finding in findings), _WIDEST_NAME)
+    return widest if width - widest >= _ROOM_BESIDE else 0
 
 
 def _finding(finding: Finding, column: int, width: int) -> Iterator[Line]:

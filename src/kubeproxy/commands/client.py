@@ -4,9 +4,7 @@ Nobody there is an error with an exit code of its own (3), so that scripts can t
 from "not well".
 """
 
-import errno
 import http.client
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -106,7 +104,7 @@ def _host_and_port(place: str) -> tuple[str, int]:
         host, port = url.hostname, url.port
     except ValueError:
         host = None
-    if not host or url.scheme != "http" or url.path not in {"", "/"} or url.query:
+    if not host or " " in host or url.scheme != "http" or url.path not in {"", "/"} or url.query:
         raise OperatorError(f"--address {place}: must be such as {ADDRESS} or [::1]:{_PORT}")
     return host, port or _PORT
 
@@ -136,6 +134,9 @@ class Client:
 
     def service(self, name: str) -> ServiceDetail:
         """A Service, by [NAMESPACE/]NAME; what is said of one that is not there is for people."""
+        parts = name.split("/")
+        if len(parts) > 2 or not all(parts):
+            raise OperatorError(f"no Service has the name {name}: give [NAMESPACE/]NAME")
         try:
             return self.get(f"{SERVICES}/{name}", ServiceDetail)
         except Refusal as error:
@@ -148,7 +149,7 @@ class Client:
         for way in self._ways:
             try:
                 value = read(_fetch(way, target))
-            except (OSError, http.client.HTTPException, _Stranger) as error:
+            except (OSError, UnicodeError, http.client.HTTPException, _Stranger) as error:
                 failures.append((way, error))
             else:
                 self._ways = [way]
@@ -205,11 +206,17 @@ def _said(heading: str, failures: Iterable[tuple[Way, Exception]]) -> Iterator[s
 def _reason(way: Way, error: Exception) -> str:
     if _is_refused(way, error):
         return "only root and the user of the daemon may ask it; try sudo"
-    if isinstance(error, TimeoutError):
-        return f"it does not answer within {TIMEOUT:g} s"
-    if isinstance(error, http.client.HTTPException):
-        return "what answers there does not speak HTTP"
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.ENOENT:
-        return "there is no such socket"
-    return os.strerror(number) if number else str(error) or type(error).__name__
+    match error:
+        case TimeoutError():
+            said = f"it does not answer within {TIMEOUT:g} s"
+        case UnicodeError():
+            said = "that is not the name of a host"
+        case http.client.HTTPException():
+            said = "what answers there does not speak HTTP"
+        case FileNotFoundError():
+            said = "there is no such socket"
+        case OSError():
+            said = error.strerror or str(error)
+        case _:
+            said = str(error)
+    return said or type(error).__name__

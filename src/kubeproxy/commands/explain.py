@@ -21,6 +21,7 @@ from kubeproxy.config.validate import validate
 from kubeproxy.errors import NoDaemonError, OperatorError
 from kubeproxy.explaining.answers import Asked, answer
 from kubeproxy.inet import parse_address
+from kubeproxy.printable import printable_lines
 from kubeproxy.table.explain import Explanation, render
 
 _OWN: Final = (
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     if as_json:
         show_json(answers)
     else:
-        say("\n\n".join(map(render, answers)))
+        say(printable_lines("\n\n".join(map(render, answers))))
     return 0
 
 
@@ -115,7 +116,7 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
         try:
             return _by_cluster(parsed, asked)
         except NoCluster as error:
-            raise OperatorError(f"{error}; {nobody}") from error
+            raise type(nobody)(f"{error}; {nobody}") from error
 
 
 def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
@@ -154,5 +155,5 @@ def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 
 def _pod(source: str) -> str:
     """The pod that a source names, if it names one."""
-    is_pod = source not in {"outside", "host"} and parse_address(source) is None
+    is_pod = source not in {"outside", "host"} and parse_address(source.strip("[]")) is None
     return source if is_pod else ""

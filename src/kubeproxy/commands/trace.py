@@ -19,6 +19,7 @@ from kubeproxy.explaining.destination import Destination, destination
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.kernel.conntrackwatch import ConnectionWatch
 from kubeproxy.kernel.links import interface_addresses
+from kubeproxy.printable import printable_lines
 from kubeproxy.status.wire import ServiceDetail
 from kubeproxy.tracing import filters
 from kubeproxy.tracing.index import Traced, index
@@ -188,4 +189,4 @@ def _show(line: str) -> None:
 
 def _remark(text: str) -> None:
     """Say what is not a connection; nobody who reads the output has to know of it."""
-    say(text, sys.stderr)
+    say(printable_lines(text), sys.stderr)

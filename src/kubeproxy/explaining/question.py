@@ -172,11 +172,13 @@ def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tupl
         known = origin.ips.known_ip(family) is not None
         note = f"the {family.value} address of the node is not known: assuming {ip}"
         return ip, () if known else (note,)
-    address = parse_address(text)
+    address = parse_address(text.strip("[]"))
     if address is not None:
         if family_of(address) is not family:
             own = family_of(address).value
-            raise OperatorError(f"--from {text}: it is {own}, but --to is {family.value}")
+            raise OperatorError(
+                f"--from {text}: it is {own}, but the destination is {family.value}"
+            )
         return address, ()
     return _pod_address(text, family, origin)
 

@@ -17,7 +17,7 @@ class Verdict(msgspec.Struct, frozen=True):
     conclusion: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Everything that was found, and what follows from it.
 
     `checked_as` is who looked, because not everybody sees everything.

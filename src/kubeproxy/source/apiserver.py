@@ -20,6 +20,7 @@ from kubeproxy.objects.meta import Kind
 from kubeproxy.source.access import Access, CredentialsError
 from kubeproxy.source.answer import Answer
 from kubeproxy.source.connection import Connection, Limits
+from kubeproxy.source.contract import Gap
 from kubeproxy.source.events import Event
 from kubeproxy.source.failures import RefusedError, UnreachableError, describe_refusal
 from kubeproxy.source.listwatch import ListWatch, Request, Verb
@@ -71,6 +72,7 @@ class ApiServer:
         self._access = access
         self._connect = partial(Connection, access, settings.limits, environ, observe)
         self._connection = self._connect()
+        self._reports = Reports(access)
 
     async def run(self, deliver: Deliver) -> None:
         """Deliver what happens, for each kind in order, until cancelled.
@@ -78,12 +80,15 @@ class ApiServer:
         `deliver` is a plain function that must not block. What it raises ends `run`, in an
         exception group.
         """
-        reports = Reports(self._access)
         async with self._connection, asyncio.TaskGroup() as tasks:
             for resource in self._resources():
                 machine = ListWatch(resource, watch_list=self._settings.watch_list)
-                follower = _Follower(machine, resource, self._connection, reports, deliver)
+                follower = _Follower(machine, resource, self._connection, self._reports, deliver)
                 tasks.create_task(follower.run(), name=f"follow {resource.name}")
+
+    def gaps(self) -> list[Gap]:
+        """What the server does not tell us of now."""
+        return self._reports.gaps(time.monotonic())
 
     def _resources(self) -> list[Resource]:
         resource_of_kind = {

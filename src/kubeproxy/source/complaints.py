@@ -31,6 +31,10 @@ class Complaint:
         self._said_at: float | None = None
         self._said = False
 
+    def lasting(self, now: float) -> float | None:
+        """For how many seconds it has been failing; None when it works."""
+        return now - self._since if self._failing else None
+
     def failed(self, party: Hashable, now: float) -> Cry | None:
         """It failed for this party; the result says whether that is worth a line."""
         if not self._failing:

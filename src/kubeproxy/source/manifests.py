@@ -15,6 +15,7 @@ import msgspec
 from kubeproxy import filewatch, klog
 from kubeproxy.errors import OperatorError
 from kubeproxy.objects.decode import KubeObject
+from kubeproxy.source.contract import Gap
 from kubeproxy.source.documents import BrokenManifest, Document
 from kubeproxy.source.events import Event
 from kubeproxy.source.manifestfiles import (
@@ -190,6 +191,18 @@ class Manifests:
                 )
                 for event in self._events(library):
                     deliver(event)
+
+    def gaps(self) -> list[Gap]:
+        """Paths that are out of reach, and files that are broken: what they said before stays."""
+        library = self._library
+        return [
+            *(Gap(path, why) for path, why in library.unreachable.items()),
+            *(
+                Gap(f"{path}:{problem.line}:{problem.column}", problem.reason)
+                for path, file in library.files.items()
+                for problem in file.problems
+            ),
+        ]
 
     def _events(self, library: Library) -> list[Event]:
         """Report what the new library has to say, and turn it into events."""

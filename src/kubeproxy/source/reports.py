@@ -10,6 +10,7 @@ from kubeproxy import klog
 from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.source.access import Access
 from kubeproxy.source.complaints import Complaint, Cry, Relief
+from kubeproxy.source.contract import Gap
 from kubeproxy.source.failures import describe_refusal, describe_resource
 from kubeproxy.source.resources import Resource
 from kubeproxy.source.setbacks import Reason, Setback, Skipped
@@ -38,10 +39,24 @@ class Reports:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._outage = Complaint(PERIOD)
+        self._why = ""
         self._refusals: dict[Kind, Complaint] = {
             kind: Complaint(PERIOD_OF_KIND.get(kind, PERIOD)) for kind in Kind
         }
+        self._why_refused: dict[Kind, str] = {}
         self._skipped: dict[tuple[Kind, ObjectKey | None], str] = {}
+
+    def gaps(self, now: float) -> list[Gap]:
+        """What the server does not tell us of. ServiceCIDRs we can do without."""
+        found = []
+        lasting = self._outage.lasting(now)
+        if lasting is not None:
+            found.append(Gap("everything", self._why, lasting))
+        for kind, complaint in self._refusals.items():
+            lasting = complaint.lasting(now)
+            if lasting is not None and kind is not Kind.SERVICE_CIDR:
+                found.append(Gap(f"{kind.value}s", self._why_refused[kind], lasting))
+        return found
 
     def answered(self, resource: Resource, now: float) -> None:
         """The server gave what was asked for."""
@@ -51,6 +66,7 @@ class Reports:
 
     def unreachable(self, resource: Resource, why: Exception, now: float) -> None:
         """Nobody answered, or there is nothing to prove ourselves with."""
+        self._why = str(why)
         cry = self._outage.failed(resource.kind, now)
         if cry is not None:
             klog.error(
@@ -81,10 +97,12 @@ class Reports:
         what = describe_resource(resource)
         text = describe_refusal(status, what, self._access.server, self._access.identity)
         if status.code in (400, 401) or status.code >= 500:
+            self._why = text
             cry = self._outage.failed(resource.kind, now)
             message = "API server does not serve us, the rules stay as they are"
         else:
             self._relieve(self._outage.worked(resource.kind, now), "API server is back")
+            self._why_refused[resource.kind] = text
             cry = self._refusals[resource.kind].failed(resource.kind, now)
             message = "API server refuses a resource"
         if cry is not None:

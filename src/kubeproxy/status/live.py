@@ -1,7 +1,7 @@
 """The parts of the running daemon that people may look at. They change while one looks."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +9,8 @@ import msgspec
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.health.server import Health
 from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
+from kubeproxy.model.cluster import Cluster, Problem
+from kubeproxy.source.contract import Gap
 from kubeproxy.status.history import History
 from kubeproxy.sync import FamilySync
 
@@ -23,6 +24,7 @@ class Live(msgspec.Struct, frozen=True):
     `traffic` is None where the mode counts no connections; one at a time reads it, so that those
     who look take no more than one of the threads that syncs need too. `eligible` says whether
     load balancers should use this node, and `started` when the process began, on the wall clock.
+    `gaps` are what the source cannot tell of now, `ignored` the parts of objects without a sense.
     """
 
     config: KubeProxyConfiguration
@@ -34,5 +36,7 @@ class Live(msgspec.Struct, frozen=True):
     health: Health
     history: History
     eligible: Callable[[], bool]
+    gaps: Callable[[], Sequence[Gap]]
+    ignored: Callable[[], Sequence[Problem]]
     traffic: "Traffic | None"
     one_reader: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)

@@ -21,9 +21,14 @@ def is_ready(live: Live) -> bool:
     return any(sync.node is not None for sync in live.syncs.values())
 
 
-def unanswered(error: OperatorError) -> str:
-    """Why a question has no answer: what flags are for the command are fields here."""
-    return _FLAG.sub("", str(error))
+def unanswered(error: OperatorError, live: Live) -> str:
+    """Why a question has no answer: what flags are for the command are fields here.
+
+    Of a family without a sync that succeeded nothing is known, which may be the reason.
+    """
+    missing = [family.value for family, sync in live.syncs.items() if sync.node is None]
+    about = f" (nothing of {missing[0]} is programmed yet)" if missing else ""
+    return _FLAG.sub("", str(error)) + about
 
 
 async def explanations(

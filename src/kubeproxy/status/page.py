@@ -92,7 +92,7 @@ async def _asking(request: Request, live: Live) -> Asking:
             live, asked.source.strip() or "outside", (asked.destination.strip(),)
         )
     except OperatorError as error:
-        return msgspec.structs.replace(asked, refusal=unanswered(error))
+        return msgspec.structs.replace(asked, refusal=unanswered(error, live))
     return msgspec.structs.replace(asked, answers=found)
 
 

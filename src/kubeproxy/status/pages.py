@@ -24,6 +24,9 @@ from kubeproxy.status.tablewire import table_pieces
 PATH: Final = "/status"
 SERVICES: Final = f"{PATH}/services"
 _LINES: Final = (("Content-Type", "application/x-ndjson"), ("X-Content-Type-Options", "nosniff"))
+_DIGITS: Final = 10
+_DESTINATIONS: Final = 50
+"""An answer names each endpoint, and is made in one piece."""
 
 Page = Callable[[Request, Live], Awaitable[Answer]]
 
@@ -82,8 +85,11 @@ def search_of(query: Mapping[str, str]) -> Search:
     known = [each.value for each in Sort]
     if sort not in known:
         raise OperatorError(f"sort={printable(sort)}: must be one of {', '.join(known)}")
-    if not (limit.isascii() and limit.isdigit()):
-        raise OperatorError(f"limit={printable(limit)}: must be a number, 0 for all")
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
+        shown = printable(limit[:40])
+        raise OperatorError(
+            f"limit={shown}: must be a number of up to {_DIGITS} digits, 0 for all"
+        )
     return Search(query.get("q", ""), Sort(sort), int(limit))
 
 
@@ -115,16 +121,18 @@ async def _rates(_: Request, live: Live) -> Answer:
 
 
 async def _explain(request: Request, live: Live) -> Answer:
-    destinations = request.values("to")
+    destinations = [each for each in request.values("to") if each]
     if not destinations:
         return text("to is missing: say where the packet goes, such as ?to=SERVICE:PORT\n", 400)
+    if len(destinations) > _DESTINATIONS:
+        return text(f"to: ask for no more than {_DESTINATIONS} destinations at once\n", 400)
     if not is_ready(live):
         return text(f"{NOT_YET}\n", 503)
     source = request.query.get("from") or "outside"
     try:
         found = await explanations(live, source, destinations, request.query.get("interface", ""))
     except OperatorError as error:
-        return text(f"{unanswered(error)}\n", 400)
+        return text(f"{unanswered(error, live)}\n", 400)
     return _json(found)
 
 
@@ -135,7 +143,7 @@ async def _table(request: Request, live: Live) -> Answer:
         known = " or ".join(each.value for each in live.syncs)
         return text(f"family={printable(asked)}: must be {known}\n", 400)
     if live.syncs[family].node is None:
-        return text(f"{NOT_YET}\n", 503)
+        return text(f"{family.value}: {NOT_YET}\n", 503)
     return Answer(headers=_LINES, body=paced(table_pieces(live, family)))
 
 

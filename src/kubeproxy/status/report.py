@@ -34,6 +34,10 @@ async def report(live: Live) -> wire.Status:
         healthy=live.health.healthy,
         node_eligible=live.eligible(),
         counts_connections=live.traffic is not None,
+        gaps=tuple(wire.Gap(gap.what, gap.reason, gap.seconds) for gap in live.gaps()),
+        ignored=tuple(
+            wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in live.ignored()
+        ),
         families=tuple([await _family(live, family) for family in live.syncs]),
     )
 
@@ -64,6 +68,7 @@ async def _family(live: Live, family: Family) -> wire.FamilyStatus:
         ),
         conflicts=tuple(map(conflict, sync.builder.conflicts())),
         history=latest,
+        failure=sync.failure,
     )
 
 

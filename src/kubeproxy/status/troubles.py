@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from kubeproxy.status.figures import plural, span
-from kubeproxy.status.wire import FamilyStatus, Status
+from kubeproxy.status.wire import FamilyStatus, Gap, Status
 
 PATIENCE: Final = 15.0
 """Seconds that a change may wait for its sync before that is worth a word."""
@@ -25,7 +25,7 @@ class Trouble(msgspec.Struct, frozen=True):
 def troubles(status: Status) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
-    found += _of_node(status)
+    found += [*_of_source(status), *_of_node(status)]
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
@@ -38,7 +38,12 @@ def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
             " Rules that an earlier process left stay in force.",
         )
     elif family.last_sync.outcome == "failed":
-        yield Trouble(f"{name}: the last sync failed", f"{_LOG} What was programmed stays.")
+        yield Trouble(
+            f"{name}: the last sync failed",
+            "It is tried again by itself; change what the reason names if it stays. What was"
+            " programmed stays.",
+            (("reason", family.failure or "the daemon's log says it"),),
+        )
     if not family.healthy:
         yield Trouble(
             f"{name}: not healthy",
@@ -74,6 +79,27 @@ def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
             ),
             severe=False,
         )
+
+
+def _of_source(status: Status) -> Iterator[Trouble]:
+    if status.gaps:
+        yield Trouble(
+            f"What is programmed may be old: {status.source or 'the source'} does not tell all",
+            "It is asked again by itself; until it answers, what was known of it stays.",
+            tuple((_gap(gap), gap.reason) for gap in status.gaps),
+            severe=any((gap.seconds or 0.0) > PATIENCE for gap in status.gaps),
+        )
+    if status.ignored:
+        yield Trouble(
+            plural(len(status.ignored), "part of an object is ignored", "parts are ignored"),
+            "The rest of each object is served. Correct the object where it is not meant so.",
+            tuple((each.object, each.reason) for each in status.ignored),
+            severe=False,
+        )
+
+
+def _gap(gap: Gap) -> str:
+    return gap.what if gap.seconds is None else f"{gap.what}, for {span(gap.seconds)}"
 
 
 def _of_node(status: Status) -> Iterator[Trouble]:

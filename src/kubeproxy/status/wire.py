@@ -53,7 +53,7 @@ class FamilyStatus(_Wire, frozen=True):
 
     `endpoints` counts those of every service port, whatever their state. `history` has the latest
     syncs, the oldest first. `waiting_seconds` is how long something has been waiting to be synced;
-    None when nothing is.
+    None when nothing is. `failure` is why the last sync failed; "" when it did not.
     """
 
     ip_family: str
@@ -70,13 +70,35 @@ class FamilyStatus(_Wire, frozen=True):
     not_programmed: tuple[NotProgrammed, ...]
     conflicts: tuple[Conflict, ...]
     history: tuple[Sync, ...]
+    failure: str = ""
+
+
+class Gap(_Wire, frozen=True):
+    """Something that the source cannot tell of now, so that what is known of it may be old.
+
+    `seconds` is for how long; None where that is not known.
+    """
+
+    what: str
+    reason: str
+    seconds: float | None = None
+
+
+class Ignored(_Wire, frozen=True):
+    """A part of an object that makes no sense and is left out.
+
+    `object` is `KIND NAMESPACE/NAME`.
+    """
+
+    object: str
+    reason: str
 
 
 class Status(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
     `node_eligible` says whether load balancers should use this node. `source` is where the
-    cluster's state comes from, in words.
+    cluster's state comes from, in words; `gaps` are what it cannot tell of now.
     """
 
     version: str
@@ -96,6 +118,8 @@ class Status(_Wire, frozen=True):
     node_eligible: bool
     counts_connections: bool
     families: tuple[FamilyStatus, ...]
+    gaps: tuple[Gap, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
 
 
 class ServiceSummary(_Wire, frozen=True):

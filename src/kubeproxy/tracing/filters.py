@@ -45,7 +45,7 @@ def _goes_to(endpoints: tuple[Peer, ...], connection: Connection) -> bool:
 
 
 def _client(text: str) -> Prefix:
-    address = parse_address(text)
+    address = parse_address(text.strip("[]"))
     prefix = network(address, family_of(address).bits) if address else parse_prefix(text)
     if prefix is None:
         raise OperatorError(f"--from {text}: it is neither an address nor a CIDR")
