@@ -43,6 +43,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         pytest.param(["explain", "--to=a"], ("explain", ["--to=a"]), id="a-subcommand"),
         pytest.param(["-v=2", "explain"], ("run", ["-v=2", "explain"]), id="only-in-front"),
         pytest.param(["kestrel"], ("run", ["kestrel"]), id="no-subcommand"),
+        pytest.param(["help"], ("run", ["--help"]), id="help-as-a-word"),
+        pytest.param(["help", "explain"], ("explain", ["--help"]), id="help-of-a-subcommand"),
     ],
 )
 def test_which_command_is_meant(

@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code comes back."""
     sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
     if given and given[0] in TOOLS:
         tool = importlib.import_module(f"kubeproxy.commands.{given[0]}")
         return _guarded(tool.main, tool.usage_text, _tell_people, given[1:])

@@ -198,6 +198,7 @@ def test_one_of_them(call: Called, slept: list[float]) -> None:
         pytest.param(["cart", "-n", "shop"], "shop/cart", id="the-namespace-as-a-flag"),
         pytest.param(["shop/cart", "-n", "x"], "shop/cart", id="the-name-says-more-than-the-flag"),
         pytest.param(["cart"], "cart", id="the-daemon-finds-the-namespace"),
+        pytest.param(["shop/cart:http"], "shop/cart", id="a-service-port-is-of-its-service"),
     ],
 )
 def test_names(call: Called, daemon: FakeDaemon, arguments: list[str], path: str) -> None:

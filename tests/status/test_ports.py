@@ -100,6 +100,15 @@ def test_why_endpoints_are_not_used(
     }
 
 
+def test_endpoints_are_in_the_order_in_which_people_count() -> None:
+    slice_ = {
+        **endpoint_slice("L1"),
+        "endpoints": [{"addresses": [f"10.64.3.{last}"]} for last in (100, 11, 2)],
+    }
+    found = endpoint_details(port_of(service(), slice_))
+    assert [each.address for each in found] == ["10.64.3.2", "10.64.3.11", "10.64.3.100"]
+
+
 def test_an_endpoint_in_full() -> None:
     port = port_of(service(), endpoint_slice("L1:draining"))
     tally = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 9})

@@ -90,8 +90,11 @@ def _asked(ask: Callable[[], Found], *, once: bool) -> Found:
 
 
 def _full_name(name: str, parsed: Parsed) -> str:
-    """A Service with its namespace; the daemon finds it if none is named."""
-    namespace = parsed.value("namespace", str)
+    """A Service with its namespace; the daemon finds it if none is named.
+
+    Of a service port, as others print it, the Service is meant.
+    """
+    name, namespace = name.partition(":")[0], parsed.value("namespace", str)
     return f"{namespace}/{name}" if namespace and "/" not in name else name
 
 

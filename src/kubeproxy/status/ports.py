@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from kubeproxy.explaining.answers import why_not
-from kubeproxy.inet import Family
+from kubeproxy.inet import Family, pack
 from kubeproxy.model.endpoint import Endpoint, Slice
 from kubeproxy.model.merge import merge
 from kubeproxy.model.serviceport import ServicePort
@@ -107,9 +107,12 @@ def _frontends(port: Port) -> Iterator[wire.FrontendDetail]:
 
 
 def endpoint_details(port: Port) -> Iterator[wire.EndpointDetail]:
-    """The endpoints of the service port, each with what keeps traffic from it."""
+    """The endpoints of the service port in order, each with what keeps traffic from it."""
     tally, rates = port.tally, port.rates
-    endpoints = merge(port.slices, port.port.name, port.port.protocol)
+    endpoints = sorted(
+        merge(port.slices, port.port.name, port.port.protocol),
+        key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
+    )
     usable = usable_endpoints(port.port, endpoints, port.place)
     policies = [
         None if chosen is None else why_left_out(endpoints, usable, local_policy=local)
