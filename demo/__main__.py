@@ -34,6 +34,7 @@ ACTS: Final = (
     acts.fence,
     insight.reasons,
     insight.counting,
+    insight.asking,
     insight.program,
     insight.repair,
 )

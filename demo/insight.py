@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from demo.pictures import counted, wrapped
 from demo.proxy import CIDR_FLAG
 from demo.stage import MANIFESTS, Stage
 from demo.traffic import CUSTOMER, PATIENCE, SHOPPER, STRANGER, Client, pod_of
+from kubeproxy.status.wire import ServiceList
 
 QUESTIONS = 30
 MORE_SERVICES = 1000
@@ -72,6 +74,30 @@ def counting(stage: Stage) -> None:
     screen.claim(
         f"the kernel counted {sum(kernel.values()):,} connections: every one that was let in",
         holds=not unanswered and all(kernel[each] == made[each] for each in kernel),
+    )
+    screen.pause(2.0)
+
+
+def asking(stage: Stage) -> None:
+    """The running proxy tells what it serves, and how much."""
+    screen, door = stage.screen, stage.cluster.frontend("shop/storefront", "load balancer")
+    screen.act(
+        "Ask the running proxy",
+        "`status`, `top`, `trace` and `diff` are others, and /status is a page for browsers.",
+    )
+    screen.command(f"kube-proxy services {door.service}")
+    screen.show(wrapped(screen, stage.proxy.ask("services", door.service), 4))
+    told = msgspec.json.decode(
+        stage.proxy.ask("services", "--no-rates", "--output=json"), type=ServiceList
+    )
+    connections = Counter({f"{s.namespace}/{s.service}": s.connections for s in told.services})
+    now: Counter[str] = Counter()
+    for frontend, count in ruleset.counters(stage.node, stage.cluster.frontends).items():
+        now[frontend.service] += count
+    screen.claim(
+        f"it knows of {len(told.services)} services, and of all connections that they had",
+        holds=connections == now,
+        instead=f"{connections - now}, {now - connections}",
     )
     screen.pause(2.0)
 

@@ -1,4 +1,4 @@
-"""The proxy as an operator runs it: one process in the node's namespace, and `explain`."""
+"""The proxy as an operator runs it: one process in the node's namespace, and its tools."""
 
 import subprocess
 import sys
@@ -77,9 +77,13 @@ class Proxy:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
     def explain(self, *arguments: str) -> str:
-        """What `kube-proxy explain` says about a packet."""
+        """What `kube-proxy explain` says about a packet, from the manifests."""
+        return self.ask("explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments)
+
+    def ask(self, tool: str, *arguments: str) -> str:
+        """What one of its tools says."""
         done = subprocess.run(
-            [str(PROGRAM), "explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments],
+            [str(PROGRAM), tool, *arguments],
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -58,7 +58,7 @@ def test_every_claim_holds() -> None:
     assert "Nothing is left behind." in text, text
     assert "NOT TRUE" not in text
     assert "\x1b" not in text
-    assert "9  Somebody deletes the rules" in text
+    assert "10  Somebody deletes the rules" in text
     assert code == 0
 
 

@@ -307,7 +307,7 @@ def test_no_daemon(lab: Lab, socket: str) -> None:
     ran = run_diff(lab.network.node, socket)
     assert (ran.code, ran.out) == (3, "")
     assert f"{lab.socket}: there is no such socket" in ran.err
-    assert "Is it running on this node, " in ran.err
+    assert "Is it running on this node?" in ran.err
     assert run_diff_in_terminal(lab.network.node, socket).code == 3
 
 
