@@ -21,7 +21,7 @@ import msgspec
 from bench import figures, path, phases, results, tables
 from bench.clusters import Size, parse_size
 from bench.figures import Run
-from bench.machine import ROOT, this_code, this_machine, version_of
+from bench.machine import ROOT, this_code, this_machine, version_of, wait_calm
 from bench.namespaces import enter, is_privileged
 from bench.path import Limit
 from bench.phases import Effort
@@ -108,8 +108,9 @@ def _paths(asked: argparse.Namespace, ways: list[Proxy | Limit]) -> Iterator[Run
 
 def _tried(measure: Callable[[], dict[str, float]], run: Run) -> Run:
     """The run with its figures, or with what went wrong: others may do better."""
+    waited = wait_calm()
     load, began = os.getloadavg()[0], time.monotonic()
-    title = f"run {run.number}: {run.proxy} at {run.size} (load {load:.1f})"
+    title = f"run {run.number}: {run.proxy} at {run.size} (load {load:.1f}, waited {waited:.0f} s)"
     try:
         measured = measure()
     except (TimeoutError, RuntimeError) as error:

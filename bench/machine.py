@@ -4,11 +4,15 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 
 ROOT = Path(__file__).parent.parent
+_CORES = os.cpu_count() or 1
+_CALM = 0.9
+"""The share of the processors that has nothing to do on a calm machine."""
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -46,6 +50,29 @@ def this_machine(*, privileged: bool) -> Machine:
         privileged=privileged,
         load=os.getloadavg()[0],
     )
+
+
+def wait_calm(within: float = 120.0) -> float:
+    """Wait until the machine has been idle for a second, or no longer; how many seconds it took.
+
+    The kernel goes on cleaning up after the proxy before, which may have left much behind.
+    """
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < within:
+        before = _idle_seconds()
+        time.sleep(1)
+        if _idle_seconds() - before > _CALM * _CORES:
+            break
+    return waited
+
+
+def parse_idle(stat: str) -> float:
+    """Seconds that all processors together have had nothing to do, in /proc/stat."""
+    return int(stat.split(maxsplit=5)[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def _idle_seconds() -> float:
+    return parse_idle(Path("/proc/stat").read_text())
 
 
 def this_code() -> Code:

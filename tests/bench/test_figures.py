@@ -1,5 +1,6 @@
 import pytest
 from bench.figures import PATH_METRICS, Metric, Run, medians, quantile, ratio
+from bench.machine import parse_idle
 from bench.processes import parse_cpu, parse_kilobytes
 from bench.programmed import marks
 from bench.proxies import environment
@@ -97,6 +98,10 @@ def test_the_data_path_has_no_ratio_because_more_of_some_is_better() -> None:
 def test_cpu_time_counts_children_that_were_waited_for() -> None:
     before_times = "7 (a (strange) name) S 1 7 7 0 -1 4194304 100 200 0 0"
     assert parse_cpu(f"{before_times} 100 200 300 400 20 0 1 0 5 6 7") == 10.0
+
+
+def test_idle_time_is_that_of_all_processors() -> None:
+    assert parse_idle("cpu  10 20 30 4200 50 0 0 0 0 0\ncpu0 1 2 3 4 5 6\n") == 42.0
 
 
 def test_memory_is_read_in_megabytes() -> None:
