@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -96,28 +96,25 @@ def measure(way: Proxy | Limit, services: int, seconds: float, seed: int) -> dic
     chosen = [dice.randrange(services) for _ in range(DIALLED)]
     row = Row()
     try:
-        with _ready(way, row, size, chosen):
-            if isinstance(way, Limit):
-                addresses = [endpoint_address(size.serials(index)[0]) for index in chosen]
-                return _figures(row, ENDPOINT_PORT, addresses, seconds)
-            addresses = [cluster_ip(index) for index in chosen]
+        if isinstance(way, Limit):
+            addresses = [endpoint_address(size.serials(index)[0]) for index in chosen]
+            _wait_served(row, ENDPOINT_PORT, addresses)
+            return _figures(row, ENDPOINT_PORT, addresses, seconds)
+        addresses = [cluster_ip(index) for index in chosen]
+        with _proxying(way, row, size, addresses):
             return _figures(row, SERVICE_PORT, addresses, seconds)
     finally:
         row.close()
 
 
 @contextlib.contextmanager
-def _ready(way: Proxy | Limit, row: Row, size: Size, chosen: Sequence[int]) -> Iterator[None]:
+def _proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> Iterator[None]:
     """The proxy at work, all that will be dialled being served."""
-    if isinstance(way, Limit):
-        yield
-        return
     with ClusterServer(row.node, size) as server:
-        running = Running(way, row.node, server)
+        running = Running(proxy, row.node, server)
         try:
-            with _serving(row.server, "accept"):
-                _wait_served(row, running, chosen)
-                running.wait_settled(2.0)
+            _wait_served(row, SERVICE_PORT, addresses, running.check)
+            running.wait_settled(2.0)
             # Connections that ended take no room for long.
             row.node.sysctl((("netfilter/nf_conntrack_tcp_timeout_close", "1"),))
             yield
@@ -125,17 +122,20 @@ def _ready(way: Proxy | Limit, row: Row, size: Size, chosen: Sequence[int]) -> I
             running.stop()
 
 
-def _wait_served(row: Row, running: Running, chosen: Sequence[int]) -> None:
-    """Wait until a connection to each of the services has been answered."""
-    addresses = [cluster_ip(index) for index in dict.fromkeys(chosen)]
+def _wait_served(
+    row: Row, port: int, addresses: Sequence[str], go_on: Callable[[], None] = lambda: None
+) -> None:
+    """Wait until a connection to each address has been answered; the way is known then."""
+    wanted = list(dict.fromkeys(addresses))
     deadline = time.monotonic() + PATIENCE
-    while True:
-        running.check()
-        (found,) = _dial(row, "connect", ("1", str(SERVICE_PORT), *addresses), 1)
-        if found.count >= len(addresses) and not found.failed:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"services are not served within {PATIENCE:.0f} s")
+    with _serving(row.server, "accept"):
+        while True:
+            go_on()
+            (found,) = _dial(row, "connect", ("1", str(port), *wanted), 1)
+            if found.count >= len(wanted) and not found.failed:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"services are not served within {PATIENCE:.0f} s")
 
 
 def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> dict[str, float]:
