@@ -36,8 +36,7 @@ _SVC_SCHEDULER, _SVC_FLAGS, _SVC_TIMEOUT, _SVC_NETMASK = 6, 7, 8, 9
 _DEST_ADDRESS, _DEST_PORT, _DEST_FORWARDING, _DEST_WEIGHT = 1, 2, 3, 4
 _DEST_UPPER, _DEST_LOWER, _DEST_ACTIVE, _DEST_INACTIVE, _DEST_FAMILY = 5, 6, 7, 8, 11
 
-# The same numbers for both kinds of server. Kernels before 4.1 know the first only.
-_STATISTICS, _STATISTICS_64 = 10, 12
+_SVC_STATISTICS = 12  # the 64-bit kind, of kernels since 4.1
 
 _U16 = struct.Struct("=H")
 _U32 = struct.Struct("=I")
@@ -282,12 +281,6 @@ def real_in(message: Message, family: Family) -> tuple[RealKey, RealServer]:
     return _real_key_in(found, family), server
 
 
-def real_statistics_in(message: Message, family: Family) -> tuple[RealKey, Statistics]:
-    """What the real server has seen that a message tells of."""
-    found = attributes(body(message)[_DEST])
-    return _real_key_in(found, family), _statistics(found)
-
-
 def _key_in(found: dict[int, bytes]) -> ServerKey | None:
     if _SVC_MARK in found:
         return None
@@ -310,7 +303,7 @@ def _address(packed: bytes, *, is_ipv6: bool) -> str:
 
 
 def _statistics(found: dict[int, bytes]) -> Statistics:
-    counters = attributes(found.get(_STATISTICS_64) or found[_STATISTICS])
+    counters = attributes(found[_SVC_STATISTICS])
     return Statistics(*(_number(counters[kind]) for kind in range(1, 6)))
 
 

@@ -29,7 +29,7 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import Guard, Moment
 from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
+from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import forget_stale_pins
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
@@ -238,9 +238,13 @@ class Nftables:
 
     async def _listen(self, update: Update) -> None:
         """Have the listeners for node ports of the loopback address, where they are wanted."""
-        if not update.node.serves_loopback_by_proxy() and not self._listeners:
+        table, node = update.table, update.node
+        if not node.serves_loopback_by_proxy() and not self._listeners:
             return
-        self._listeners = listeners(update.table, update.node)
+        if update.full:
+            self._listeners = listeners(table, node)
+        else:
+            self._listeners = follow(self._listeners, update.changes, table, node)
         failures = await self._proxy.update(self._listeners)
         for (address, port), reason in failures.items():
             klog.error(
