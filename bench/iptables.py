@@ -9,27 +9,16 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 
-from bench.clusters import NODE, Size, endpoint_slice, objects
+from bench.clusters import Size
+from bench.compiled import Compiled
 from bench.memory import resident
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
-from kubeproxy.inet import Family, Prefix
+from kubeproxy.inet import Family
 from kubeproxy.kernel.xtables import Xtables
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
-from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.diff import NO_CHANGES
-from kubeproxy.table.node import Node, PodCIDR
 
-THIS_NODE = Node(
-    Family.IPV4,
-    ("192.0.2.1",),
-    PodCIDR(Prefix("10.128.0.0", 9)),
-    node_port_ranges=(Prefix("0.0.0.0", 0),),
-)
 CHANGES = 20
 
 
@@ -53,29 +42,21 @@ class Timed(Xtables):
 
 
 async def main(size: Size, *, idle: bool) -> None:
-    cluster = Cluster(NODE)
-    for kind, data in objects(size):
-        cluster.upsert(kind, decode(kind, data))
-    builder = Builder(Family.IPV4)
-    vantage = Vantage(cluster.place)
-    changes = builder.update(cluster, (), vantage)
+    compiled = Compiled(size)
     programs = Timed(Family.IPV4, idle=idle)
     dataplane = Iptables(Family.IPV4, Settings(), programs)
     before = resident()
-    first = await _timed(dataplane, programs, Update(builder.table, THIS_NODE, changes, full=True))
+    first = await _timed(dataplane, programs, compiled.everything(compiled.first))
     print(f"{size}: first full sync: {first}, {programs.sent / 1e6:.1f} MB to restore")
-    again = Update(builder.table, THIS_NODE, NO_CHANGES, full=True)
-    print(f"{size}: another full sync: {await _timed(dataplane, programs, again)}")
+    again = await _timed(dataplane, programs, compiled.everything())
+    print(f"{size}: another full sync: {again}")
     shares: list[_Shares] = []
-    for version in range(1, CHANGES + 1):
-        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+    for event in islice(compiled.events(), CHANGES):
         begun = time.perf_counter()
-        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
-        compiled = time.perf_counter() - begun
-        update = Update(builder.table, THIS_NODE, difference, full=False)
+        update = compiled.change(event)
+        before_it = time.perf_counter() - begun
         took = await _timed(dataplane, programs, update)
-        shares.append(_Shares(took.own + compiled, took.programs))
+        shares.append(_Shares(before_it + took.own, took.programs))
     middle = _Shares(
         statistics.median(each.own for each in shares),
         statistics.median(each.programs for each in shares),

@@ -13,35 +13,24 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 from unittest import mock
 
 import msgspec
 
-from bench.clusters import NODE, Size, endpoint_slice, objects
+from bench.clusters import Size
+from bench.compiled import Compiled
 from bench.memory import resident
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family, Prefix
+from kubeproxy.inet import Family
 from kubeproxy.kernel import dummy, ipset, ipvs, tools
 from kubeproxy.kernel.netlink import open_netlink
 from kubeproxy.kernel.xtables import Xtables
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
-from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.diff import NO_CHANGES
-from kubeproxy.table.node import Node, PodCIDR
 
-THIS_NODE = Node(
-    Family.IPV4,
-    ("192.0.2.1",),
-    PodCIDR(Prefix("10.128.0.0", 9)),
-    node_port_ranges=(Prefix("0.0.0.0", 0),),
-)
 CHANGES = 50
 
 P = ParamSpec("P")
@@ -110,29 +99,21 @@ def watches() -> Iterator[None]:
 
 
 async def main(size: Size) -> None:
-    cluster = Cluster(NODE)
-    for kind, data in objects(size):
-        cluster.upsert(kind, decode(kind, data))
-    builder = Builder(Family.IPV4)
-    vantage = Vantage(cluster.place)
-    changes = builder.update(cluster, (), vantage)
+    compiled = Compiled(size)
     before = resident()
     ipvs.Ipvs().check("rr")
-    everything = Update(builder.table, THIS_NODE, changes, full=True)
+    everything = compiled.everything(compiled.first)
     print(f"{size}: first full sync: {await _timed(_dataplane(), everything)}")
     dataplane = _dataplane()
     print(f"{size}: full sync after a restart: {await _timed(dataplane, everything)}")
-    again = Update(builder.table, THIS_NODE, NO_CHANGES, full=True)
-    print(f"{size}: another full sync: {await _timed(dataplane, again)}")
+    print(f"{size}: another full sync: {await _timed(dataplane, compiled.everything())}")
     shares: list[Shares] = []
-    for version in range(1, CHANGES + 1):
-        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+    for event in islice(compiled.events(), CHANGES):
         begun = time.perf_counter()
-        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
-        compiled = time.perf_counter() - begun
-        took = await _timed(dataplane, Update(builder.table, THIS_NODE, difference, full=False))
-        took.own += compiled
+        update = compiled.change(event)
+        before_it = time.perf_counter() - begun
+        took = await _timed(dataplane, update)
+        took.own += before_it
         shares.append(took)
     middle = Shares(
         statistics.median(each.own for each in shares),

@@ -7,29 +7,15 @@ import asyncio
 import statistics
 import sys
 import time
+from itertools import islice
 
-from bench.clusters import NODE, Size, endpoint_slice, objects
+from bench.clusters import Size
+from bench.compiled import Compiled
 from bench.memory import peak, resident
-from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.inet import Family, Prefix
+from kubeproxy.inet import Family
 from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
-from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.diff import NO_CHANGES
-from kubeproxy.table.node import Node, PodCIDR
-
-THIS_NODE = Node(
-    Family.IPV4,
-    ("192.0.2.1",),
-    PodCIDR(Prefix("10.128.0.0", 9)),
-    node_port_ranges=(Prefix("192.0.2.1", 32),),
-    service_cidrs=(Prefix("10.96.0.0", 12),),
-)
 
 
 class Timed(Nfnetlink):
@@ -48,22 +34,13 @@ class Timed(Nfnetlink):
             self.sent.append(sum(map(len, messages)))
 
 
-def compiled(size: Size) -> tuple[Cluster, Builder, Vantage]:
-    cluster, builder = Cluster(NODE), Builder(Family.IPV4)
-    for kind, data in objects(size):
-        cluster.upsert(kind, decode(kind, data))
-    vantage = Vantage(cluster.place, "192.0.2.1")
-    builder.update(cluster, (), vantage)
-    return cluster, builder, vantage
-
-
 async def main(size: Size) -> None:
-    cluster, builder, vantage = compiled(size)
+    compiled = Compiled(size)
     before = resident()
     kernel = Timed()
     dataplane = Nftables(Family.IPV4, Settings(), kernel, Guard())
     started = time.perf_counter()
-    await dataplane.apply(Update(builder.table, THIS_NODE, NO_CHANGES, full=True))
+    await dataplane.apply(compiled.everything())
     filled = time.perf_counter() - started
     print(
         f"{size}: programmed {filled:.2f} s, of it kernel {sum(kernel.seconds):.2f} s "
@@ -72,12 +49,9 @@ async def main(size: Size) -> None:
     )
     changes = []
     kernel.sent.clear()
-    for version in range(1, 201):
-        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+    for event in islice(compiled.events(), 200):
         begun = time.perf_counter()
-        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
-        await dataplane.apply(Update(builder.table, THIS_NODE, difference, full=False))
+        await dataplane.apply(compiled.change(event))
         changes.append((time.perf_counter() - begun) * 1000)
     cuts = statistics.quantiles(changes, n=100)
     print(
@@ -86,7 +60,7 @@ async def main(size: Size) -> None:
     )
     again = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
     started = time.perf_counter()
-    report = await again.apply(Update(builder.table, THIS_NODE, NO_CHANGES, full=True))
+    report = await again.apply(compiled.everything())
     compared = time.perf_counter() - started
     assert report.written == 0
     print(

@@ -51,7 +51,7 @@ async def main(size: Size) -> None:
             with crowd(number) if loud else contextlib.nullcontext():
                 while loud and room.connections < SLOW + SILENT:  # noqa: ASYNC110  # it gathers
                     await asyncio.sleep(0.05)
-                times[loud] += [await rig.change() for _ in range(SYNCS)]
+                times[loud] += [await rig.sync_one() for _ in range(SYNCS)]
         port.close()
     report(size, times, health.answered["/healthz", 200])
 

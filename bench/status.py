@@ -9,17 +9,16 @@ PYTHONPATH=tests python -m lab.enter -- python -m bench.status 8000 30
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 
 from bench.clusters import Size
-from bench.nftables import THIS_NODE
+from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.happenings import Happening
 from kubeproxy.health.server import Health
 from kubeproxy.inet import Family
 from kubeproxy.metrics.server import find_page
-from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.schedule import Schedule
 from kubeproxy.serving.access import Access
 from kubeproxy.serving.answer import Answer
@@ -88,8 +87,8 @@ class Observed(Rig):
         await self.sync.sync()
         gc.freeze()  # as the daemon does after its first sync
 
-    async def program(self, services: Iterable[ObjectKey]) -> None:
-        self.sync.touch(services)
+    async def program(self, event: bytes) -> None:
+        self.sync.touch(self.take(event))
         await self.sync.sync()
 
 

@@ -14,22 +14,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from bench.clusters import NODE, Size, endpoint_slice, service
-from bench.nftables import THIS_NODE
-from kubeproxy.dataplane.contract import Update
+from bench.clusters import Size, objects, service
+from bench.compiled import THIS_NODE, Compiled
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.inet import Family
 from kubeproxy.kernel.nfnetlink import Nfnetlink
 from kubeproxy.metrics.registry import Registry
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.objects.meta import Kind
 from kubeproxy.rulespage.page import rules
 from kubeproxy.rulespage.view import Programmed
 from kubeproxy.serving.access import Access
@@ -37,9 +34,6 @@ from kubeproxy.serving.answer import Answer, Page, by_path
 from kubeproxy.serving.listening import listen
 from kubeproxy.serving.room import Room
 from kubeproxy.serving.server import Port
-from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.node import Mode
 from kubeproxy.traffic.metrics import families
 from kubeproxy.traffic.series import Limits
@@ -73,41 +67,31 @@ def exposed(index: int) -> bytes:
     return msgspec.json.encode(document)
 
 
-class Rig:
+class Rig(Compiled):
     """A filled kernel, and changes for it."""
 
     def __init__(self, size: Size) -> None:
-        self.size = size
-        self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
-        for index in range(size.services):
-            self.cluster.upsert(Kind.SERVICE, decode(Kind.SERVICE, exposed(index)))
-            data = endpoint_slice(index, size.endpoints)
-            self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        self.vantage = Vantage(self.cluster.place, "192.0.2.1")
-        self.builder.update(self.cluster, (), self.vantage)
+        services = [(Kind.SERVICE, exposed(index)) for index in range(size.services)]
+        slices = [each for each in objects(size) if each[0] is Kind.ENDPOINT_SLICE]
+        super().__init__(size, [*services, *slices])
         self.dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
-        self.version = 0
+        self._events = self.events()
 
     async def fill(self) -> None:
-        await self.dataplane.apply(Update(self.builder.table, THIS_NODE, NO_CHANGES, full=True))
+        await self.dataplane.apply(self.everything())
 
-    async def change(self) -> float:
+    async def sync_one(self) -> float:
         """One endpoint changed; milliseconds from when it was due until it is programmed."""
-        self.version += 1
         loop = asyncio.get_running_loop()
         due = loop.time() + PERIOD
-        data = endpoint_slice(
-            self.version % self.size.services, self.size.endpoints, version=self.version
-        )
+        event = next(self._events)
         await asyncio.sleep(PERIOD)
-        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        await self.program(key for _, key in touched.services)
+        await self.program(event)
         return (loop.time() - due) * 1000
 
-    async def program(self, services: Iterable[ObjectKey]) -> None:
-        """Have the kernel know of changed Services."""
-        difference = self.builder.update(self.cluster, services, self.vantage)
-        await self.dataplane.apply(Update(self.builder.table, THIS_NODE, difference, full=False))
+    async def program(self, event: bytes) -> None:
+        """Have the kernel know of a change."""
+        await self.dataplane.apply(self.change(event))
 
 
 async def idle_stall(seconds: float) -> float:
@@ -162,10 +146,10 @@ async def compare(rig: Rig, what: str, path: str, port: int, pause: float) -> No
     stalls: dict[bool, list[float]] = {False: [], True: []}
     asked: list[tuple[float, int]] = []
     for _ in range(ROUNDS):
-        alone += [await rig.change() for _ in range(SYNCS)]
+        alone += [await rig.sync_one() for _ in range(SYNCS)]
         stalls[False].append(await idle_stall(1.0))
         async with asking(path, port, pause) as seen:
-            beside += [await rig.change() for _ in range(SYNCS)]
+            beside += [await rig.sync_one() for _ in range(SYNCS)]
             stalls[True].append(await idle_stall(1.0))
             asked += seen
     (p50, p99), (p50_beside, p99_beside) = quantiles(alone), quantiles(beside)

@@ -1,0 +1,58 @@
+"""A generated cluster as model and table, and changes of it: what the benches of stages share."""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from bench.clusters import NODE, NODE_ADDRESS, Size, endpoint_slice, objects
+from kubeproxy.dataplane.contract import Update
+from kubeproxy.inet import Family, Prefix
+from kubeproxy.model.cluster import Cluster
+from kubeproxy.objects.decode import decode
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.diff import NO_CHANGES, Changes
+from kubeproxy.table.node import Node, PodCIDR
+
+THIS_NODE = Node(
+    Family.IPV4,
+    (NODE_ADDRESS,),
+    PodCIDR(Prefix("10.128.0.0", 9)),
+    node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
+    service_cidrs=(Prefix("10.96.0.0", 12),),
+)
+
+
+class Compiled:
+    """A cluster, and the table of it; without objects `told` it is the generated one."""
+
+    def __init__(self, size: Size, told: Iterable[tuple[Kind, bytes]] | None = None) -> None:
+        self.size = size
+        self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
+        for kind, data in objects(size) if told is None else told:
+            self.cluster.upsert(kind, decode(kind, data))
+        self.vantage = Vantage(self.cluster.place, NODE_ADDRESS)
+        self.first = self.compile(())
+
+    def events(self) -> Iterator[bytes]:
+        """Slices with one endpoint changed, of one service after the other, without end."""
+        services, endpoints = self.size.services, self.size.endpoints
+        return (endpoint_slice(each % services, endpoints, version=each) for each in count(1))
+
+    def take(self, event: bytes) -> list[ObjectKey]:
+        """Take a slice in; the services that it touches."""
+        touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, event))
+        return [key for _, key in touched.services]
+
+    def compile(self, services: Iterable[ObjectKey]) -> Changes:
+        """Compile services anew."""
+        return self.builder.update(self.cluster, services, self.vantage)
+
+    def everything(self, changes: Changes = NO_CHANGES) -> Update:
+        """A full sync."""
+        return Update(self.builder.table, THIS_NODE, changes, full=True)
+
+    def change(self, event: bytes) -> Update:
+        """A sync of what a slice changes."""
+        changes = self.compile(self.take(event))
+        return Update(self.builder.table, THIS_NODE, changes, full=False)
