@@ -16,12 +16,25 @@ from pathlib import Path
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _HOME = "\x1b[H"
+_ERASE = "\x1b[K"
 PATIENCE = 30.0
 
 
 def plain(text: str) -> str:
     """The text without its colours."""
     return _STYLE.sub("", text)
+
+
+def _drawn(line: str, columns: int) -> str:
+    """What stands in a row when a line was written to it.
+
+    The cursor never leaves the row: erasing from it takes what stands in the last column, too.
+    """
+    row = ""
+    for number, written in enumerate(line.split(_ERASE)):
+        kept = row[: columns - 1] if number else ""
+        row = (kept + written)[:columns]
+    return row
 
 
 class Terminal:
@@ -47,6 +60,7 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         """Give the window another size; the program is told."""
+        self._columns = columns
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
@@ -71,12 +85,11 @@ class Terminal:
             seconds = 0.0
 
     def frame(self) -> list[str]:
-        """The lines of the last whole screen that was drawn."""
-        frames = [each for each in self.said.split(_HOME)[1:] if "\x1b[J" in each]
+        """The lines of the last whole screen that was drawn: those between two ways home."""
+        frames = [each for each in self.said.split(_HOME)[1:-1] if "\n" in each]
         if not frames:
             return []
-        last = frames[-1].partition("\x1b[J")[0]
-        return [plain(line).replace("\x1b[K", "").rstrip("\r") for line in last.split("\n")]
+        return [_drawn(plain(line), self._columns) for line in frames[-1].split("\r\n")]
 
     def shows(self, text: str) -> bool:
         """Whether the screen has the text."""

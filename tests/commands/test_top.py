@@ -234,6 +234,11 @@ def test_the_window_gets_another_size(top: Terminal) -> None:
     assert max(map(len, top.frame())) <= 60
 
 
+def test_the_last_column_is_not_erased(top: Terminal) -> None:
+    assert [line[-4:] for line in top.frame()[2:4]] == ["INTS", " 1/4"]
+    assert len(top.frame()[2]) == 90
+
+
 def test_keys_are_heard_while_the_daemon_thinks(top: Terminal, daemon: FakeDaemon) -> None:
     answer = threading.Event()
 

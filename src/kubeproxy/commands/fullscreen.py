@@ -120,10 +120,14 @@ class Fullscreen:
         return found.columns or 80, found.lines or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show the lines, and nothing else."""
+        """Show the lines, which are as many as there are rows.
+
+        Each row is erased before it is written: after the last column of a row the cursor still
+        stands on it, and erasing from there would take that character away again.
+        """
         look = Look(self.size[0], self._look.colours)
-        text = "\x1b[K\r\n".join(painted(each, look) for each in lines)
-        _write(f"\x1b[H{text}\x1b[K\x1b[J")
+        text = "\r\n".join(f"\x1b[K{painted(each, look)}" for each in lines)
+        _write(f"\x1b[H{text}\x1b[H")
 
     def _handlers(self) -> Iterator[tuple[signal.Signals, _Handler]]:
         yield signal.SIGWINCH, _nothing
