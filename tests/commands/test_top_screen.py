@@ -15,6 +15,7 @@ from kubeproxy.commands.top_state import (
     heard,
     pressed,
     question,
+    sized,
     unheard,
 )
 from kubeproxy.status.wire import Rates, ServiceSummary
@@ -65,22 +66,34 @@ def test_keys(text: str, expected: list[str]) -> None:
         pytest.param(["j", "down"], 2, id="down"),
         pytest.param(["j", "j", "k"], 1, id="and-up"),
         pytest.param(["up"], 0, id="not-above-the-first"),
-        pytest.param(["page-down"], 10, id="a-page"),
+        pytest.param(["page-down"], 7, id="a-page"),
         pytest.param(["page-down", "page-up"], 0, id="and-back"),
-        pytest.param(["end"], 29, id="the-last"),
-        pytest.param(["end", "j"], 29, id="not-below-the-last"),
+        pytest.param(["end"], 23, id="the-last-page"),
+        pytest.param(["end", "j"], 23, id="not-below-the-last"),
+        pytest.param(["end", "up"], 22, id="up-from-the-last"),
         pytest.param(["end", "home"], 0, id="the-first"),
         pytest.param(["j", "s"], 0, id="another-order-begins-at-the-first"),
     ],
 )
 def test_scrolling(typed: list[str], offset: int) -> None:
-    assert offset == after(known(*many(30)), *typed).offset
+    assert offset == after(sized(known(*many(30)), rows=12), *typed).offset
 
 
 def test_fewer_services_than_before() -> None:
-    state = after(known(*many(30)), "end")
-    assert heard(state, news(*many(5))).offset == 4
+    state = after(sized(known(*many(30)), rows=12), "end")
+    assert heard(state, news(*many(10))).offset == 3
+    assert heard(state, news(*many(5))).offset == 0
     assert heard(state, news()).offset == 0
+
+
+def test_a_larger_window_is_filled() -> None:
+    state = after(sized(known(*many(30)), rows=12), "end")
+    assert sized(state, rows=25).offset == 10
+    assert sized(state, rows=60).offset == 0
+
+
+def test_what_fits_is_not_scrolled() -> None:
+    assert after(sized(known(*many(7)), rows=12), "j", "page-down", "end").offset == 0
 
 
 def test_each_order_in_turn() -> None:
@@ -170,7 +183,7 @@ def test_bars(values: tuple[float, ...], width: int, expected: str) -> None:
 
 
 def drawn(state: State, columns: int = 80, rows: int = 8) -> list[str]:
-    return [painted(each, Look()).rstrip() for each in screen(state, columns, rows)]
+    return [painted(each, Look()).rstrip() for each in screen(sized(state, rows), columns)]
 
 
 def test_a_screen() -> None:
@@ -195,15 +208,15 @@ def test_a_screen() -> None:
 def test_it_fits_any_window(columns: int, rows: int, count: int) -> None:
     state = known(*many(count))
     for each in (state, beginning(2.0), unheard(state, "gone " * 50), after(state, *keys("/abc"))):
-        lines = screen(each, columns, rows)
+        lines = screen(sized(each, rows), columns)
         assert len(lines) == rows
         assert max(sum(len(span.text) for span in line) for line in lines) <= columns
 
 
 def test_what_was_scrolled_away() -> None:
-    lines = drawn(after(known(*many(30)), "page-down"), rows=8)
-    assert [line.split()[0] for line in lines[3:6]] == [f"shop/cart-{n:03}" for n in (10, 11, 12)]
-    assert lines[-1].endswith("11-13 of 30 services")
+    lines = drawn(after(sized(known(*many(30)), rows=8), "page-down"), rows=8)
+    assert [line.split()[0] for line in lines[3:6]] == [f"shop/cart-{n:03}" for n in (3, 4, 5)]
+    assert lines[-1].endswith("4-6 of 30 services")
 
 
 @pytest.mark.parametrize(

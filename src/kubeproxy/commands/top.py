@@ -23,6 +23,7 @@ from kubeproxy.commands.top_state import (
     heard,
     pressed,
     question,
+    sized,
     unheard,
 )
 from kubeproxy.config import strconv
@@ -201,7 +202,9 @@ def _watch(daemon: client.Client, interval: float) -> None:
     with Fullscreen() as terminal:
         asker = _Asker(daemon, terminal.wake)
         while not state.done:
-            terminal.draw(screen(state, *terminal.size))
+            columns, rows = terminal.size
+            state = sized(state, rows)
+            terminal.draw(screen(state, columns))
             is_due = time.monotonic() >= due and not state.paused
             if not asker.is_busy and (is_due or question(state) != asked):
                 asked = question(state)

@@ -10,8 +10,6 @@ from kubeproxy.status.figures import clock, connections, count, plural, rate
 from kubeproxy.status.wire import ServiceSummary, Status
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_AROUND: Final = 5
-"""Lines that are no services: two above the table, its header, an empty one, the keys."""
 _NAME: Final = Column("NAMESPACE/NAME", least=12)
 _RATE: Final = Column("PER SECOND", right=True)
 _REST: Final = (Column("CONNECTIONS", right=True), Column("ENDPOINTS", right=True))
@@ -36,10 +34,10 @@ def _bar(share: float) -> str:
     return BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
 
 
-def screen(state: State, columns: int, rows: int) -> list[Line]:
-    """Everything, in so many columns and at most so many rows."""
-    room = max(1, rows - _AROUND)
-    shown = state.services[state.offset : state.offset + room]
+def screen(state: State, columns: int) -> list[Line]:
+    """Everything: as many lines as the window has rows, in so many columns."""
+    rows = state.rows
+    shown = state.services[state.offset : state.offset + state.page]
     lines = [
         _head(state),
         _doing(state),

@@ -12,6 +12,8 @@ MINUTE: Final = 60.0
 MOST: Final = 500
 """Services that are asked for: more are not the busiest."""
 SORTS: Final = ("rate", "connections", "name")
+_AROUND: Final = 5
+"""Rows that are no services: two above the table, its header, an empty one, the keys."""
 
 
 class News(msgspec.Struct, frozen=True):
@@ -26,11 +28,12 @@ class State(msgspec.Struct, frozen=True):
     """Everything that a screen depends on.
 
     `history` has the rates of the last minute by `NAMESPACE/NAME`, the latest last, and `total`
-    their sums; `kept` is how many samples a minute has. `typing` says that keys are words of the
-    search, and `silence` why the daemon does not answer.
+    their sums; `kept` is how many samples a minute has. `rows` are those of the window. `typing`
+    says that keys are words of the search, and `silence` why the daemon does not answer.
     """
 
     kept: int
+    rows: int = 24
     news: News | None = None
     history: Mapping[str, tuple[float, ...]] = {}
     total: tuple[float, ...] = ()
@@ -44,8 +47,13 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def services(self) -> tuple[ServiceSummary, ...]:
-        """The rows, all of them."""
+        """All that there are to scroll through."""
         return self.news.found.services if self.news else ()
+
+    @property
+    def page(self) -> int:
+        """How many services the window has room for."""
+        return max(1, self.rows - _AROUND)
 
 
 def beginning(interval: float) -> State:
@@ -63,8 +71,7 @@ def question(state: State) -> dict[str, str]:
 
 def heard(state: State, news: News) -> State:
     """The daemon has answered."""
-    known = replace(state, news=news, silence="")
-    known = replace(known, offset=_bounded(known, known.offset))
+    known = _scrolled(replace(state, news=news, silence=""), 0)
     if news.rates is None or not news.rates.seconds:
         return known
     now = news.rates.services
@@ -84,6 +91,11 @@ def unheard(state: State, why: str) -> State:
     return replace(state, silence=why)
 
 
+def sized(state: State, rows: int) -> State:
+    """The window has so many rows."""
+    return _scrolled(replace(state, rows=rows), 0)
+
+
 # --- keys -------------------------------------------------------------------------------------
 
 _STEPS: Final = {
@@ -91,11 +103,10 @@ _STEPS: Final = {
     "down": 1,
     "k": -1,
     "up": -1,
-    "page-down": 10,
-    "page-up": -10,
     "home": -MOST,
     "end": MOST,
 }
+_PAGES: Final = {"page-down": 1, "page-up": -1}
 
 
 def pressed(state: State, key: str) -> State:
@@ -103,7 +114,9 @@ def pressed(state: State, key: str) -> State:
     if state.typing:
         return _typed(state, key)
     if key in _STEPS:
-        return replace(state, offset=_bounded(state, state.offset + _STEPS[key]))
+        return _scrolled(state, _STEPS[key])
+    if key in _PAGES:
+        return _scrolled(state, _PAGES[key] * state.page)
     change = _CHANGES.get(key)
     return change(state) if change else state
 
@@ -136,5 +149,7 @@ def _typed(state: State, key: str) -> State:
             return state
 
 
-def _bounded(state: State, offset: int) -> int:
-    return max(0, min(offset, len(state.services) - 1))
+def _scrolled(state: State, steps: int) -> State:
+    """Further down, or up; the last page is full if there are services enough."""
+    last = len(state.services) - state.page
+    return replace(state, offset=max(0, min(state.offset + steps, last)))
