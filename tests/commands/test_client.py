@@ -167,8 +167,40 @@ def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monkey
         assert [f"{path}: it does not answer within 0.05 s"] == reasons(nobody(str(path)))
 
 
-def test_a_daemon_that_hangs_up_does_not_want_us(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="at-once"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", id="in-the-middle"),
+    ],
+)
+def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes) -> None:
     path = tmp_path / "socket"
+    with accepting(path, answer):
+        error = nobody(str(path))
+    assert error.exit_code == 3
+    assert [
+        f"{path}: it hung up before it had answered: it has just ended, or starts anew"
+    ] == reasons(error)
+
+
+def test_a_daemon_that_is_killed_takes_its_socket_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(_: Way) -> None:
+        raise ConnectionResetError(104, os.strerror(104))
+
+    monkeypatch.setattr(Way, "open", hang_up)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert nobody(str(tmp_path / "gone")).exit_code == 3
+
+
+def test_a_daemon_that_hangs_up_does_not_want_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root is always wanted, and so is whose socket it is: we are said to be somebody else."""
+    path = tmp_path / "socket"
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with accepting(path, b""):
         error = nobody(str(path))
     assert isinstance(error, NotAllowed)

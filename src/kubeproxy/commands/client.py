@@ -5,8 +5,10 @@ from "not well".
 """
 
 import http.client
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -189,8 +191,17 @@ def _nobody(failures: Sequence[tuple[Way, Exception]]) -> NoDaemonError:
 def _is_refused(way: Way, error: Exception) -> bool:
     """Whether it is for who we are: the file's permissions, or a daemon that hangs up on us."""
     return isinstance(error, PermissionError) or (
-        way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError)
+        way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError) and not _is_welcome(way.place)
     )
+
+
+def _is_welcome(path: str) -> bool:
+    """Whether the daemon of the socket answers us: root, or the user whose socket it is."""
+    try:
+        owner = Path(path).stat().st_uid
+    except OSError:  # it has gone, as the daemon has
+        return True
+    return os.geteuid() in {0, owner}
 
 
 def _said(heading: str, failures: Iterable[tuple[Way, Exception]]) -> Iterator[str]:
@@ -209,6 +220,8 @@ def _reason(way: Way, error: Exception) -> str:
     match error:
         case TimeoutError():
             said = f"it does not answer within {TIMEOUT:g} s"
+        case ConnectionResetError() | BrokenPipeError() | http.client.IncompleteRead():
+            said = "it hung up before it had answered: it has just ended, or starts anew"
         case UnicodeError():
             said = "that is not the name of a host"
         case http.client.HTTPException():
