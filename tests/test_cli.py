@@ -1,5 +1,6 @@
 """The command line as a whole: which command is meant, and what becomes of what goes wrong."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -164,21 +165,48 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
         cli.main(["explain"])
 
 
-def test_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
-    """`kube-proxy explain ... | true` ends without a word."""
+def explained(
+    tmp_path: Path, output: int | None, before: Callable[[], None] | None = None
+) -> tuple[int, bytes]:
+    """The exit code and the complaints of a tool whose output goes there."""
     write(tmp_path, SHOP)
-    read, written = os.pipe()
-    os.close(read)
     program = "import sys; from kubeproxy.cli import main; sys.exit(main())"
     ended = subprocess.run(
         [sys.executable, "-c", program, "explain", f"--manifests={tmp_path}", "--to=cart"],
-        stdout=written,
+        stdout=output,
         stderr=subprocess.PIPE,
+        preexec_fn=before,  # no other threads matter here
         check=False,
         timeout=60,
     )
+    return ended.returncode, ended.stderr
+
+
+def test_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
+    """`kube-proxy explain ... | true` ends without a word."""
+    read, written = os.pipe()
+    os.close(read)
+    assert explained(tmp_path, written) == (1, b"")
     os.close(written)
-    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_full_disk_is_no_traceback(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        assert explained(tmp_path, full.fileno()) == (
+            1,
+            b"Error: the output cannot be written: No space left on device\n",
+        )
+
+
+def test_an_output_that_is_closed_is_none(tmp_path: Path) -> None:
+    """`kube-proxy explain ... >&-`."""
+    assert explained(tmp_path, None, lambda: os.close(1)) == (0, b"")
+
+
+def test_other_errors_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "main", failing(OSError(errno.EBADF, "a mistake of ours")))
+    with pytest.raises(OSError, match="a mistake of ours"):
+        cli.main(["explain"])
 
 
 def test_the_daemon_starts_without_what_only_tools_need() -> None:

@@ -5,12 +5,15 @@ for was done, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a c
 running daemon and there is none, 128 plus the number of the signal that ended it.
 """
 
+import errno
 import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
 
 from kubeproxy import klog
 from kubeproxy.commands.tools import TOOLS
@@ -18,9 +21,12 @@ from kubeproxy.config.errors import UsageError
 from kubeproxy.errors import KubeProxyError
 from kubeproxy.printable import printable_lines
 
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code comes back."""
+    _open_closed_streams()
     sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:
@@ -34,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from kubeproxy.commands import run  # noqa: PLC0415  # the tools do not need the daemon
 
     return _guarded(run.main, run.usage_text, _tell_log, given)
+
+
+def _open_closed_streams() -> None:
+    """Whoever closed our output (`>&-`) reads none; no socket of ours may take its place."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
 
 
 def _meant(word: str) -> str:
@@ -50,6 +63,11 @@ def _tell_people(error: Exception) -> None:
 
 def _tell_log(error: Exception) -> None:
     klog.error("command failed", err=error)
+
+
+def _give_up_output() -> None:
+    """What is not written yet goes nowhere: the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _guarded(
@@ -70,8 +88,13 @@ def _guarded(
         tell(error)
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter would complain at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # whoever read it has seen enough
+        return 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _give_up_output()
+        _tell_people(OSError(f"the output cannot be written: {error.strerror}"))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -190,9 +190,9 @@ def _nobody(failures: Sequence[tuple[Way, Exception]]) -> NoDaemonError:
 
 def _is_refused(way: Way, error: Exception) -> bool:
     """Whether it is for who we are: the file's permissions, or a daemon that hangs up on us."""
-    return isinstance(error, PermissionError) or (
-        way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError) and not _is_welcome(way.place)
-    )
+    if way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError):
+        return not _is_welcome(way.place)
+    return isinstance(error, PermissionError)
 
 
 def _is_welcome(path: str) -> bool:
