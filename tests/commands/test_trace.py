@@ -11,7 +11,7 @@ from kubeproxy.cli import main
         pytest.param([], "--to is missing: say whose connections", id="nothing"),
         pytest.param(
             ["web"],
-            '"kube-proxy trace" does not take any arguments, got ["web"]',
+            '"kube-proxy trace" does not take any arguments, got ["web"]: did you mean --to web?',
             id="a-service-without-its-flag",
         ),
         pytest.param(

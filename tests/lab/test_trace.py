@@ -260,7 +260,10 @@ def test_a_service_that_nobody_serves(lab: Lab) -> None:
             "--to mall/wep: no service ports for mall/wep\nnamespace mall has: other, web",
         ),
         ("wep", "--to wep: no Service named wep is proxied: kube-proxy services --search TEXT"),
-        ("web:443", "Service mall/web has no such port: it has tcp-80 (80/TCP), udp-53 (53/UDP)"),
+        (
+            "web:443",
+            "--to web:443: Service mall/web has no such port: it has tcp-80 (80/TCP), udp-53 (53/",
+        ),
     ],
     ids=["a-name-in-a-namespace", "a-name", "a-port"],
 )

@@ -20,7 +20,6 @@ from kubeproxy.inet import Family, Protocol
 from kubeproxy.kernel.conntrackwatch import ConnectionWatch
 from kubeproxy.kernel.links import interface_addresses
 from kubeproxy.printable import printable_lines
-from kubeproxy.status.wire import ServiceDetail
 from kubeproxy.tracing import filters
 from kubeproxy.tracing.index import Traced, index
 from kubeproxy.tracing.lines import Columns, json_line
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.value("help", bool):
         print(usage_text(), end="")  # noqa: T201  # what was asked for
         return 0
-    refuse_positionals("kube-proxy trace", parsed)
+    refuse_positionals("kube-proxy trace", parsed, meant="to")
     as_json = wants_json(parsed)
     bounds = _bounds(parsed)
     wanted = [_wanted(text) for text in parsed.value("to", tuple)]
@@ -132,13 +131,13 @@ def _look(daemon: Client, wanted: Iterable[Watched | Destination]) -> list[Watch
         if isinstance(each, Watched):
             found.append(each)
         else:
-            found += watched_ports(_service(daemon, each), each.port, each.protocol)
+            found += _ports(daemon, each)
     return found
 
 
-def _service(daemon: Client, to: Destination) -> ServiceDetail:
+def _ports(daemon: Client, to: Destination) -> list[Watched]:
     try:
-        return daemon.service(to.service)
+        return watched_ports(daemon.service(to.service), to.port, to.protocol)
     except OperatorError as error:
         raise OperatorError(f"--to {to.text}: {error}") from error
 

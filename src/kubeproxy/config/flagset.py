@@ -153,12 +153,17 @@ def _read(flag: Flag, text: str, before: object) -> object:
     return flag.kind.extend(before, value)
 
 
-def refuse_positionals(command: str, parsed: Parsed) -> None:
-    """Refuse arguments that are no flags; empty ones, which templates leave behind, are fine."""
-    if any(parsed.positionals):
+def refuse_positionals(command: str, parsed: Parsed, meant: str = "") -> None:
+    """Refuse arguments that are no flags; empty ones, which templates leave behind, are fine.
+
+    `meant` is the flag that people forget, if there is one.
+    """
+    given = [each for each in parsed.positionals if each]
+    if given:
         listed = " ".join(map(gotext.quote, parsed.positionals))
+        hint = f": did you mean --{meant} {given[0]}?" if meant else ""
         raise UsageError(
-            f"{gotext.quote(command)} does not take any arguments, got [{listed}]",
+            f"{gotext.quote(command)} does not take any arguments, got [{listed}]{hint}",
             show_usage=False,
         )
 
