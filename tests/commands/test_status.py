@@ -156,6 +156,12 @@ def test_a_sync_that_is_both_and_one_that_changed_nothing() -> None:
     assert lines[-1] == "IPv4    last, full  1 h 0 min ago  20 ms  ok       as before            0"
 
 
+def test_a_sync_of_many() -> None:
+    many = replace(told.FULL, added=8000, written=64001)
+    lines = shown(told.status(replace(told.family(), last_sync=many, last_full_sync=many)))
+    assert lines[-1].endswith("  8,000 added     64,001")
+
+
 def test_before_the_first_sync() -> None:
     lines = shown(told.status(replace(told.family(), last_sync=None, last_full_sync=None)))
     assert lines[-1] == "IPv4    last  never"

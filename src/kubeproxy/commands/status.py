@@ -168,7 +168,7 @@ _OUTCOME_STYLE: Final = {"failed": Style.RED, "partly": Style.YELLOW}
 
 def _sync(family: FamilyStatus, which: str, sync: Sync, status: Status) -> Line:
     changed = (
-        f"{number} {word}"
+        f"{count(number)} {word}"
         for number, word in (
             (sync.added, "added"),
             (sync.changed, "changed"),
