@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from commands.manifests import (
 from fakes.apiserver import FakeApiServer
 from fakes.daemon import unused_port
 from kubeproxy.cli import main
+from kubeproxy.commands.explain import fitted
+from kubeproxy.table.explain import INDENT
+from terminals import in_terminal
 from world import (
     CLUSTER_IP,
     EXTERNAL_IP,
@@ -545,7 +549,7 @@ TWO_NODES = [*SHOP, of_kind("Node", node_named("heron", "198.51.100.20"))]
         ),
         pytest.param(
             ("cart",),
-            '"kube-proxy explain" does not take any arguments, got ["cart"]',
+            '"kube-proxy explain" does not take any arguments, got ["cart"]: did you mean --to cart?',
             id="no-flag",
         ),
         pytest.param(
@@ -655,3 +659,41 @@ def test_help(ask: Asked) -> None:
 def test_help_wins_over_whatever_stands_beside_it(ask: Asked) -> None:
     ask("-h", "cart")
     assert ask.code == 0
+
+
+# --- in a terminal ----------------------------------------------------------------------------
+
+
+TEXT = """\
+10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel, nftables mode
+  frontend   cluster IP 10.112.0.20:80/TCP of Service shop/web, port http
+               10.64.3.11:8080  33.3 %  on this node
+  source     kept: the client is a pod, which every endpoint can answer directly"""
+
+
+def test_a_pipe_gets_a_fact_a_line() -> None:
+    assert list(fitted(TEXT, None)) == TEXT.split("\n")
+
+
+def test_a_narrow_terminal_gets_whole_words() -> None:
+    assert (
+        "\n".join(fitted(TEXT, 60))
+        == """\
+10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel,
+             nftables mode
+  frontend   cluster IP 10.112.0.20:80/TCP of Service
+             shop/web, port http
+               10.64.3.11:8080  33.3 %  on this node
+  source     kept: the client is a pod, which every endpoint
+             can answer directly"""
+    )
+
+
+def test_the_text_fits_the_terminal(shop: str) -> None:
+    program = "import sys; from kubeproxy.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "explain", f"--manifests={shop}", "--to=cart"]
+    with in_terminal(command, columns=70) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.said.splitlines()
+    assert max(map(len, lines)) <= 70
+    assert any(line.startswith(" " * INDENT) for line in lines)

@@ -131,6 +131,14 @@ def test_prose(width: int | None, expected: list[str]) -> None:
     assert expected == [painted(each, Look(width)) for each in prose(SENTENCE, width, "  ")]
 
 
+def test_names_are_not_broken() -> None:
+    lines = prose("node:30080/TCP: served by shop/cart-of-a-client:http", 34)
+    assert [painted(each, Look()) for each in lines] == [
+        "node:30080/TCP: served by",
+        "  shop/cart-of-a-client:http",
+    ]
+
+
 def test_a_pipe_has_neither_width_nor_colours() -> None:
     assert Look() == look_of(io.StringIO(), {"TERM": "xterm"})
 

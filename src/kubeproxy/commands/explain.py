@@ -4,13 +4,16 @@ The running proxy answers when there is one and nothing else is named: it knows 
 addresses and its own settings. Else the cluster is read, from an API server or from manifests.
 """
 
-from collections.abc import Sequence
+import os
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from kubeproxy.commands import client
-from kubeproxy.commands.terminal import OUTPUT, note, say, show_json, wants_json
+from kubeproxy.commands.terminal import OUTPUT, look_of, note, say, show_json, wants_json
 from kubeproxy.commands.view import NoCluster, read_snapshot, shared_flags, view_of
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
@@ -22,7 +25,7 @@ from kubeproxy.errors import NoDaemonError, OperatorError
 from kubeproxy.explaining.answers import Asked, answer
 from kubeproxy.inet import parse_address
 from kubeproxy.printable import printable_lines
-from kubeproxy.table.explain import Explanation, render
+from kubeproxy.table.explain import INDENT, Explanation, render
 
 _OWN: Final = (
     Flag(
@@ -81,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.value("help", bool):
         print(usage_text(), end="")  # noqa: T201  # what was asked for
         return 0
-    refuse_positionals("kube-proxy explain", parsed)
+    refuse_positionals("kube-proxy explain", parsed, meant="to")
     as_json = wants_json(parsed)
     if not parsed.value("to", tuple):
         raise UsageError("--to is missing: say where the packet goes", show_usage=False)
@@ -92,8 +95,25 @@ def main(arguments: Sequence[str]) -> int:
     if as_json:
         show_json(answers)
     else:
-        say(printable_lines("\n\n".join(map(render, answers))))
+        text = "\n\n".join(map(render, answers))
+        width = look_of(sys.stdout, os.environ).width
+        say(printable_lines("\n".join(fitted(text, width))))
     return 0
+
+
+def fitted(text: str, width: int | None) -> Iterator[str]:
+    """The lines; in a terminal broken between words, what goes on below where the text began."""
+    for line in text.split("\n"):
+        if width is None or len(line) <= width:
+            yield line
+        else:
+            yield from textwrap.wrap(
+                line,
+                max(width, 2 * INDENT),
+                subsequent_indent=" " * INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:

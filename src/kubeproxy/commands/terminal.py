@@ -61,7 +61,7 @@ def prose(
         return [line(indent, Span(text, style))]
     further = indent + "  "
     room = max(width - len(further), 20)
-    parts = textwrap.wrap(text, room, break_long_words=False)
+    parts = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
     return [
         line(further if number else indent, Span(part, style)) for number, part in enumerate(parts)
     ]

@@ -5,7 +5,7 @@ endpoints were left out. This file only finds the words.
 """
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -13,6 +13,9 @@ from kubeproxy.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.node import Mode, Node, PodInterface
 from kubeproxy.table.route import Source
+
+INDENT: Final = 13
+"""Where the text of a line begins, after its label."""
 
 
 class NotChosen(msgspec.Struct, frozen=True, rename="camel"):
@@ -332,7 +335,7 @@ def render(explanation: Explanation) -> str:
         ("replies", explanation.replies),
         *(("note", note) for note in explanation.notes),
     ]
-    return "\n".join([head, *(f"  {label:<11}{text}" for label, text in rows if text)])
+    return "\n".join([head, *(f"  {label:<{INDENT - 2}}{text}" for label, text in rows if text)])
 
 
 def _candidate(candidate: Candidate, width: int) -> str:
