@@ -549,7 +549,8 @@ TWO_NODES = [*SHOP, of_kind("Node", node_named("heron", "198.51.100.20"))]
         ),
         pytest.param(
             ("cart",),
-            '"kube-proxy explain" does not take any arguments, got ["cart"]: did you mean --to cart?',
+            '"kube-proxy explain" does not take any arguments, got ["cart"]: '
+            "did you mean --to cart?",
             id="no-flag",
         ),
         pytest.param(

@@ -117,6 +117,13 @@ def test_nothing_fits(call: Called, daemon: FakeDaemon) -> None:
     assert (call.code, call.err) == (0, "note: none of 3 services fits\n")
 
 
+def test_a_cluster_without_services(call: Called, daemon: FakeDaemon) -> None:
+    daemon.pages[LIST] = always(replace(told.services(), total=0))
+    assert call("--no-rates").split()[0] == "NAMESPACE/NAME"
+    assert call.code == 0
+    assert call.err.startswith("note: no Service is proxied: kube-proxy status says whether")
+
+
 @pytest.mark.parametrize(
     ("flags", "expected", "remark"),
     [

@@ -125,3 +125,16 @@ def test_what_stops_traffic_comes_first() -> None:
     assert [trouble.severe for trouble in found] == [True, True, False, False]
     assert "its source" in found[0].advice
     assert found[-1].what == "Load balancers are told to leave out node kestrel"
+
+
+@pytest.mark.parametrize(
+    ("family", "advice"),
+    [
+        pytest.param(IPV4, "The Node is being deleted, or has the taint", id="a-node-that-leaves"),
+        pytest.param(replace(IPV4, last_sync=None), "Its Node is not known yet.", id="a-start"),
+    ],
+)
+def test_why_load_balancers_leave_the_node_out(family: FamilyStatus, advice: str) -> None:
+    found = troubles(replace(STATUS, families=(family,), node_eligible=False))
+    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].advice.startswith(advice)

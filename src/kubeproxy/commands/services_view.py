@@ -66,7 +66,9 @@ def _summary(each: ServiceSummary, *, traffic: bool) -> Line:
 def remarks(found: ServiceList) -> Iterator[str]:
     """What to know of a list beside its rows."""
     shown = len(found.services)
-    if not found.matching:
+    if not found.total:
+        yield "no Service is proxied: kube-proxy status says whether something is wrong"
+    elif not found.matching:
         yield f"none of {plural(found.total, 'service')} fits"
     elif shown < found.matching:
         yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit says"

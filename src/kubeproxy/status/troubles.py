@@ -103,10 +103,13 @@ def _gap(gap: Gap) -> str:
 
 
 def _of_node(status: Status) -> Iterator[Trouble]:
-    if not status.node_eligible:
-        yield Trouble(
-            f"Load balancers are told to leave out node {status.node}",
+    if status.node_eligible:
+        return
+    if any(family.last_sync for family in status.families):
+        advice = (
             "The Node is being deleted, or has the taint ToBeDeletedByClusterAutoscaler. Nothing"
-            " to do if that is wanted.",
-            severe=False,
+            " to do if that is wanted."
         )
+    else:
+        advice = "Its Node is not known yet."
+    yield Trouble(f"Load balancers are told to leave out node {status.node}", advice, severe=False)
