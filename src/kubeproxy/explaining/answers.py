@@ -51,15 +51,21 @@ class Asked(msgspec.Struct, frozen=True):
 
 def answer(asked: Asked, view: View) -> list[Explanation]:
     """The explanation of each packet that was asked for."""
+    return [explained(question, view) for question in meant(asked, view)]
+
+
+def meant(asked: Asked, view: View) -> list[Question]:
+    """The packets that were asked for; a destination may stand for thousands."""
     origin = Origin(view.cluster.node_name, view.ips, view.pods, asked.interface)
     return [
-        _explained(question, view)
+        question
         for destination in asked.destinations
         for question in questions(asked.source, destination, view.tables, origin)
     ]
 
 
-def _explained(question: Question, view: View) -> Explanation:
+def explained(question: Question, view: View) -> Explanation:
+    """The explanation of one packet."""
     packet = question.packet
     family = family_of(packet.destination)
     verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)

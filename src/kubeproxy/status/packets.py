@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubeproxy.errors import OperatorError
-from kubeproxy.explaining.answers import Asked, View, answer
+from kubeproxy.explaining.answers import Asked, View, explained, meant
+from kubeproxy.explaining.question import Question
 from kubeproxy.nodefacts import node_ips
 from kubeproxy.serving.pace import unhurried
 from kubeproxy.status.live import Live
@@ -13,6 +14,8 @@ from kubeproxy.table.explain import Explanation
 from kubeproxy.table.node import Mode
 
 NOT_YET: Final = "nothing is programmed yet: ask again when the first sync is over"
+MOST: Final = 200
+"""Packets that are explained at once: the answer is kept in memory until it is complete."""
 _FLAG: Final = re.compile(r"--(?=from\b|to\b|interface\b)")
 
 
@@ -34,7 +37,10 @@ def unanswered(error: OperatorError, live: Live) -> str:
 async def explanations(
     live: Live, source: str, destinations: Sequence[str], interface: str = ""
 ) -> list[Explanation]:
-    """What happens to packets, as the tables are now."""
+    """What happens to packets, as the tables are now.
+
+    A Service may have thousands of ports, and each answer names every endpoint.
+    """
     synced = {
         family: (sync, sync.node) for family, sync in live.syncs.items() if sync.node is not None
     }
@@ -47,8 +53,12 @@ async def explanations(
         conflicts={family: sync.builder.conflicts() for family, (sync, _) in synced.items()},
         pods=None,
     )
-    return [
-        each
-        async for destination in unhurried(destinations)
-        for each in answer(Asked(source, (destination,), interface), view)
-    ]
+    packets: list[Question] = []
+    async for destination in unhurried(destinations):
+        packets += meant(Asked(source, (destination,), interface), view)
+        if len(packets) > MOST:
+            raise OperatorError(
+                f"--to {destination}: that makes {len(packets):,} packets, and no more than {MOST}"
+                " are explained at once; name a port"
+            )
+    return [explained(packet, view) async for packet in unhurried(packets)]
