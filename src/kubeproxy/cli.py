@@ -89,7 +89,7 @@ def _guarded(
         return error.exit_code
     except BrokenPipeError:
         _give_up_output()  # whoever read it has seen enough
-        return 1
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
