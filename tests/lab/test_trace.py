@@ -237,6 +237,17 @@ def number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+@pytest.mark.parametrize(
+    ("terminal", "code"), [(False, 128 + signal.SIGPIPE), (True, -signal.SIGHUP)]
+)
+def test_nobody_reads_any_more(lab: Lab, terminal: bool, code: int) -> None:
+    """Nothing is left behind by `trace | head -1`, or in a window that is closed."""
+    serve(lab)
+    with Tracer(lab.network.node, "--to", "web", terminal=terminal) as tracer:
+        tracer.wait_lines(1)
+        assert code == tracer.hang_up()
+
+
 # --- what may be missing ----------------------------------------------------------------------
 
 

@@ -122,6 +122,12 @@ class Tracer:
         self._process.send_signal(number)
         return self.end()
 
+    def hang_up(self) -> int:
+        """Read no more of it; the exit code."""
+        os.close(self._reading)
+        self._reading = os.open(os.devnull, os.O_RDONLY)
+        return self._process.wait(SECONDS)
+
     def end(self) -> int:
         """Wait for its end; the exit code."""
         self.wait(lambda: self._process.poll() is not None)

@@ -98,7 +98,8 @@ def main(arguments: Sequence[str]) -> int:
             refresher.start()
         show = _json if as_json else _columns(watched)
         trace = Trace(refresher.known, bounds, lambda traced: _shown(traced, show, refresher))
-        _until_interrupted(lambda: follow(watch, trace, lambda: refresher.known, _remark))
+        output = sys.stdout.fileno()
+        _until_interrupted(lambda: follow(watch, trace, lambda: refresher.known, _remark, output))
         for line in trace.tally.summary(watch.lost):
             _remark(line)
     return 0

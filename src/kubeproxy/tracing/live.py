@@ -1,6 +1,8 @@
 """The edge of a trace: the socket, the clock, and the thread that keeps asking the daemon."""
 
+import errno
 import math
+import os
 import select
 import threading
 import time
@@ -20,16 +22,25 @@ _HURRIED_SECONDS = 1.0
 Remark = Callable[[str], None]
 
 
-def follow(watch: ConnectionWatch, trace: Trace, known: Callable[[], Index], say: Remark) -> None:
-    """Trace until the bounds are reached. Interrupt it to end it before."""
+def follow(
+    watch: ConnectionWatch, trace: Trace, known: Callable[[], Index], say: Remark, output: int
+) -> None:
+    """Trace until the bounds are reached. Interrupt it to end it before.
+
+    It ends at once when nobody reads the output any more: of a quiet Service that would not be
+    noticed by writing to it for long.
+    """
     poll = select.poll()
     poll.register(watch, select.POLLIN)
+    poll.register(output, 0)  # its end is told without being asked for
     lost = 0
     now = time.monotonic()
     end = now + trace.bounds.seconds if trace.bounds.seconds else math.inf
     next_second = now + 1
     while now < end and not trace.is_complete:
-        poll.poll(1000 * max(0.0, min(next_second, end) - now))
+        ready = poll.poll(1000 * max(0.0, min(next_second, end) - now))
+        if any(descriptor == output for descriptor, _ in ready):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         trace.known = known()
         for event in watch.waiting(_AT_ONCE):
             trace.take(event)
