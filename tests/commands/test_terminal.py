@@ -112,6 +112,16 @@ def test_names_do_nothing_to_a_terminal() -> None:
     assert painted(hostile, WIDE) == "shop/\ufffd[2Jcart\ufffd\ufffd\ufffd31m\ufffd"
 
 
+def test_one_long_text_does_not_make_every_row_long() -> None:
+    ports = ",".join(f"p{number}:{number}/UDP" for number in range(2000))
+    rows = [("rtp", ports, "1/1"), ("web", "80/TCP", "3/3")]
+    heads = (Column("NAME"), Column("PORTS", least=10), Column("ENDPOINTS", right=True))
+    head, rtp, web = (painted(each, Look()) for each in table(heads, rows, None))
+    assert rtp == f"rtp   {ports}        1/1"
+    assert (len(head), len(web)) == (117, 117)
+    assert [len(painted(each, Look())) for each in table(heads, rows, 40)] == [40, 40, 40]
+
+
 SENTENCE = "it is on node heron, and the traffic policy is Local"
 
 

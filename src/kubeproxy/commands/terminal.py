@@ -23,6 +23,7 @@ OUTPUT: Final = Flag(
 )
 GAP: Final = "  "
 _CUT: Final = "…"
+_WIDEST: Final = 100
 
 
 class Style(Enum):
@@ -81,14 +82,20 @@ class Column(msgspec.Struct, frozen=True):
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str | Span]], width: int | None
 ) -> list[Line]:
-    """A header and rows with aligned columns; those that may give way do, to fit the width."""
+    """A header and rows with aligned columns; those that may give way do, to fit the width.
+
+    Piped, nothing is cut, and few very long texts do not make every row as long: theirs stand
+    out of line.
+    """
     lines = [line(*row) for row in rows]
     head = tuple(Span(column.title, Style.BOLD) for column in columns)
     every = [head, *lines]
     widths = [max(len(row[place].text) for row in every) for place in range(len(columns))]
-    if width is not None:
-        widths = _fitted(columns, widths, width)
-    return [_laid_out(row, columns, widths) for row in every]
+    if width is None:
+        widths = [min(each, _WIDEST) for each in widths]
+        return [_laid_out(row, columns, widths) for row in every]
+    widths = _fitted(columns, widths, width)
+    return [_laid_out(_narrowed(row, widths), columns, widths) for row in every]
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
@@ -107,12 +114,17 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return fitted
 
 
+def _narrowed(row: Line, widths: Sequence[int]) -> Line:
+    return tuple(
+        Span(_shortened(span.text, width), span.style)
+        for span, width in zip(row, widths, strict=True)
+    )
+
+
 def _laid_out(row: Line, columns: Sequence[Column], widths: Sequence[int]) -> Line:
     spans = []
     for span, column, width in zip(row, columns, widths, strict=True):
-        text = _shortened(span.text, width)
-        padding = " " * (width - len(text))
-        placed = [Span(text, span.style), Span(padding)]
+        placed = [span, Span(" " * (width - len(span.text)))]
         spans += [*(reversed(placed) if column.right else placed), Span(GAP)]
     while spans and not spans[-1].text.strip():
         spans.pop()
