@@ -267,7 +267,7 @@ def test_another_order_and_a_search_are_asked_for_at_once(
 def test_a_daemon_that_goes_and_comes_back(top: Terminal, daemon: FakeDaemon) -> None:
     pages = dict(daemon.pages)
     daemon.pages.clear()
-    top.until(lambda: top.shows("the proxy does not answer"))
+    top.until(lambda: top.shows(f"the proxy does not answer: {daemon.socket[:40]}"))
     assert top.shows("shop/cart")
     daemon.pages.update(pages)
     top.until(lambda: top.shows("by connections per second"))

@@ -223,6 +223,7 @@ def _after(state: State, answer: News | Exception | None) -> State:
         case News():
             return heard(state, answer)
         case KubeProxyError() as error:
-            return unheard(state, " ".join(str(error).split()))
+            heading, _, reasons = str(error).partition("\n")
+            return unheard(state, " ".join((reasons or heading).split()))
         case error:
             raise error
