@@ -175,8 +175,8 @@ def test_without_any_tools_nftables_mode_works(
     assert (answer.code, answer.ready["nftables"], answer.ready["iptables"]) == (0, True, False)
     assert answer.states("programs") == {"iptables": "missing", "ip6tables": "missing"}
     assert answer.conclusions["iptables"] == (
-        "not possible: iptables, iptables-save, iptables-restore is not installed, or not in PATH:"
-        " install iptables, or choose nftables (and 1 more)"
+        "not possible: iptables, iptables-save, iptables-restore are not installed, or not in"
+        " PATH: install iptables, or choose nftables (and 1 more)"
     )
     assert answer.states("ipvs")["ipset"] == "missing"
 
@@ -227,7 +227,7 @@ def test_what_ipvs_mode_left(node: Namespace) -> None:
     node.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
     (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "leftovers of ipvs mode")
     assert finding["detail"] == (
-        "1 ipsets KUBE-*, device kube-ipvs0; removed after the first sync"
+        "ipsets KUBE-* (1), device kube-ipvs0; removed after the first sync"
     )
 
 
@@ -285,7 +285,7 @@ def test_root_without_the_capability(node: Namespace) -> None:
     (unseen,) = answer.of("rivals", "rules of others")
     assert unseen["state"] == "unknown"
     assert "nftables tables" in unseen["detail"]
-    assert unseen["remedy"] == "run this check as root"
+    assert unseen["remedy"] == "run this check as root, with CAP_NET_ADMIN"
 
 
 def test_where_there_can_be_no_scratch_namespace(node: Namespace) -> None:
@@ -301,7 +301,7 @@ def test_where_there_can_be_no_scratch_namespace(node: Namespace) -> None:
     assert "it was only asked" in rules_["detail"]
     (untried,) = answer.of("iptables", "rules")
     assert untried["state"] == "unknown"
-    assert "no scratch network namespace" in untried["detail"]
+    assert "a scratch network namespace is refused" in untried["detail"]
     assert answer.conclusions["iptables"].startswith("ready as far as can be seen")
 
 

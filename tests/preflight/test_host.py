@@ -86,7 +86,8 @@ def test_no_programs_at_all(path: Path) -> None:
     found = host.programs(tuple(Family))
     assert found.kind == ""
     assert [finding.state for finding in found.findings] == [State.MISSING, State.MISSING]
-    assert "iptables, iptables-save, iptables-restore is not installed" in found.findings[0].detail
+    ipv4, _ = found.findings
+    assert "iptables, iptables-save, iptables-restore are not installed" in ipv4.detail
     assert path.exists()
 
 

@@ -126,6 +126,13 @@ def test_tables_of_both() -> None:
             "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
             id="of-another-kind-than-the-programs",
         ),
+        pytest.param(
+            Chains("legacy", IPTABLES_MODE),
+            Mode.IPVS,
+            State.WARNING,
+            "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
+            id="of-another-kind-and-of-another-mode",
+        ),
     ],
 )
 def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
@@ -136,6 +143,39 @@ def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
         finding.detail,
     )
     assert bool(finding.remedy) is (state is State.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("mode", "detail", "remedy"),
+    [
+        pytest.param(
+            Mode.IPTABLES,
+            "2 of iptables mode; taken over by iptables-nft, once that is installed",
+            "",
+            id="their-own-mode",
+        ),
+        pytest.param(
+            Mode.IPVS,
+            "2 of iptables mode; those that are not used any more stay",
+            (
+                "install iptables-nft-save and -restore, and ip6tables' too; then stop the old"
+                " proxy and run `kube-proxy --cleanup` before the new one starts"
+            ),
+            id="another-mode",
+        ),
+        pytest.param(
+            Mode.NFTABLES,
+            "2 of iptables mode; nothing here can remove them",
+            "install iptables-nft-save and -restore, and ip6tables' too",
+            id="nftables-mode",
+        ),
+    ],
+)
+def test_chains_without_programs_for_them(mode: Mode, detail: str, remedy: str) -> None:
+    """What --cleanup could not do here, it is not said to do."""
+    chains = Chains("nft", IPTABLES_MODE, removable=False)
+    finding = only(Sightings(chains=(chains,), kind=""), mode)
+    assert (detail, remedy) == (finding.detail, finding.remedy)
 
 
 def test_a_finding_is_of_the_modes_that_share_it() -> None:
@@ -169,7 +209,7 @@ def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expect
         pytest.param(
             Sightings(sets=("KUBE-IPVS-IPS",)),
             Mode.IPTABLES,
-            (State.WARNING, "1 ipsets KUBE-*; all stays"),
+            (State.WARNING, "ipsets KUBE-* (1); all stays"),
             id="sets-alone",
         ),
         pytest.param(
@@ -182,7 +222,7 @@ def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expect
             (
                 State.WARNING,
                 (
-                    "2 ipsets KUBE-*, device kube-ipvs0, 24 virtual servers;"
+                    "ipsets KUBE-* (2), device kube-ipvs0, virtual servers (24);"
                     " all stays, and the node answers for its addresses"
                 ),
             ),

@@ -121,7 +121,8 @@ def _program_finding(family: Family, version: str) -> Finding:
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
     if not missing and version:
         return ok(Topic.PROGRAMS, what, version)
-    detail = f"{', '.join(missing)} is not installed, or not in PATH"
+    verb = "is" if len(missing) == 1 else "are"
+    detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
     if not missing:
         detail = f"{what} --version fails"
     return lacking(Topic.PROGRAMS, what, detail, "install iptables, or choose nftables")

@@ -39,7 +39,8 @@ class Sightings(msgspec.Struct, frozen=True):
     """What there is. `tables` says of each family's table kube-proxy whether the program is ours.
 
     `pins` are names of eBPF maps, None where they could not be listed. `kind` is that of the
-    system's iptables programs. `unseen` says what could not be looked at, and what to do.
+    system's iptables programs, "" where there are none. `unseen` says what could not be looked
+    at, and what to do.
     """
 
     tables: Mapping[Family, bool] = {}
@@ -138,23 +139,22 @@ def _chains(seen: Sightings) -> Iterator[_Thing]:
 def _own_chains(chains: Chains, kind: str) -> _Thing:
     of_ipvs = bool(_OF_IPVS.intersection(chains.names))
     own, other = (Mode.IPVS, Mode.IPTABLES) if of_ipvs else (Mode.IPTABLES, Mode.IPVS)
-    removed, kept = _REMOVED, _TAKEN
+    removed, clean_up = _REMOVED, _CLEAN_UP
     if not chains.removable:
-        install = f"install iptables: iptables-{chains.kind}-save and -restore, and ip6tables' too"
+        install = f"install iptables-{chains.kind}-save and -restore, and ip6tables' too"
         removed = _Fate("nothing here can remove them", install)
-    if chains.kind != kind:
-        kept = _Fate(
-            f"they stay beside those of iptables-{kind}, and both are in force",
-            f"use iptables-{chains.kind} for the proxy too, or {_CLEAN_UP}",
-        )
+        clean_up = f"{install}; then {_CLEAN_UP}"
+    kept, unused = _TAKEN, _Fate("those that are not used any more stay", clean_up)
+    if not kind:
+        kept = _Fate(f"taken over by iptables-{chains.kind}, once that is installed")
+    elif chains.kind != kind:
+        beside = f"they stay beside those of iptables-{kind}, and both are in force"
+        kept = _Fate(beside, f"use iptables-{chains.kind} for the proxy too, or {clean_up}")
+        unused = _Fate(beside, clean_up)
     return _Thing(
         f"iptables-{chains.kind} chains",
         f"{len(chains.names)} of {own.value} mode",
-        {
-            Mode.NFTABLES: removed,
-            own: kept,
-            other: _Fate("those that are not used any more stay", _CLEAN_UP),
-        },
+        {Mode.NFTABLES: removed, own: kept, other: unused},
     )
 
 
@@ -163,9 +163,9 @@ def _ipvs(seen: Sightings) -> Iterator[_Thing]:
     has_device = DEVICE in seen.devices
     if seen.sets or has_device:
         parts = (
-            f"{len(seen.sets)} ipsets KUBE-*" if seen.sets else "",
+            f"ipsets KUBE-* ({len(seen.sets)})" if seen.sets else "",
             f"device {DEVICE}" if has_device else "",
-            f"{seen.servers} virtual servers" if seen.servers else "",
+            f"virtual servers ({seen.servers})" if seen.servers else "",
         )
         stays = "all stays, and the node answers for its addresses" if has_device else "all stays"
         yield _Thing(

@@ -36,7 +36,7 @@ _PINS = Path("/sys/fs/bpf")
 _GLOBALS = _PINS / "tc/globals"
 _SECONDS = 5.0
 
-_AS_ROOT = "run this check as root"
+_AS_ROOT = "run this check as root, with CAP_NET_ADMIN"
 T = TypeVar("T")
 
 

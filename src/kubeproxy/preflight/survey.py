@@ -138,7 +138,7 @@ def _of(topic: Topic, outcome: Told | Broken, ground: Ground) -> Sequence[Findin
         return outcome.findings
     if topic is Topic.NFTABLES and ground.rights.administers:
         return nftables.rehearsed(ground.families)
-    detail = f"could not be tried: there may be no scratch network namespace ({outcome.refused})"
+    detail = f"could not be tried: a scratch network namespace is refused ({outcome.refused})"
     return [lacking(topic, what, detail, _NO_SCRATCH, State.UNKNOWN)]
 
 
