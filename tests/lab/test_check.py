@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dataplane.leftover_rules import rules
 from kubeproxy.inet import Family
 from kubeproxy.kernel import tools
 from kubeproxy.kernel.tools import Backend, find
+from kubeproxy.preflight import scratch
 from kubeproxy.preflight.finding import Finding, Topic, ok
 from kubeproxy.preflight.scratch import Broken, Child, Told
 from lab.namespaces import Namespace
@@ -352,12 +354,59 @@ def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
         return []
 
     child = Child(trial)
-    deadline = time.monotonic() + 20
-    while not pid.exists() or not pid.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: pid.exists() and pid.read_text() != "")
     assert child.outcome(time.monotonic()) == Broken("it did not end in time, and was ended")
-    while _is_alive(int(pid.read_text())):
+    wait_until(lambda: not _is_alive(int(pid.read_text())))
+
+
+HANGING = """
+import pathlib, subprocess, sys, time
+from kubeproxy.preflight.scratch import Child
+
+def trial():
+    started = subprocess.Popen(["sleep", "600"])
+    pathlib.Path(sys.argv[1]).write_text(str(started.pid))
+    started.wait()
+    return []
+
+Child(trial).outcome(time.monotonic() + 600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_child_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+    pid = tmp_path / "pid"
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING, str(pid)], stderr=subprocess.DEVNULL
+    ) as parent:
+        wait_until(lambda: pid.exists() and pid.read_text() != "")
+        parent.send_signal(number)
+    wait_until(lambda: not _is_alive(int(pid.read_text())))
+
+
+def test_programs_behind_a_link_in_run_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is the child's own, and what it led to is still there."""
+    (tmp_path / "bin").mkdir()
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "current-system").symlink_to(tmp_path)
+    (run / "xtables.lock").touch()
+    monkeypatch.setattr(scratch, "_LOCKS", run)
+
+    def trial() -> list[Finding]:
+        (run / "new").touch()
+        seen = f"{(run / 'current-system/bin').is_dir()} {(run / 'xtables.lock').exists()}"
+        return [ok(Topic.NODE, "run", seen)]
+
+    assert outcome(trial) == Told((ok(Topic.NODE, "run", "True False"),))
+    assert not (run / "new").exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

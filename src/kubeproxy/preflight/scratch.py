@@ -2,7 +2,7 @@
 
 A forked child leaves for a new network namespace, tries, and tells its findings over a pipe. What
 it writes, it writes there: the node's own rules, devices and settings are never touched. A child
-that breaks or hangs is a finding too.
+that breaks or hangs is a finding too, and one whose parent is gone ends.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 _MS_REC = 1 << 14
 _MS_PRIVATE = 1 << 18
+_PR_SET_PDEATHSIG = 1
 
 # Where iptables keeps its lock: the child's is its own, so that it holds up nobody.
 _LOCKS = Path("/run")
@@ -60,9 +62,10 @@ class Child:
         self._complaint, complaint = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            _run(trial, answer, complaint)
+            _run(partial(_told, trial, parent), answer, complaint)
         os.close(answer)
         os.close(complaint)
 
@@ -108,7 +111,7 @@ def _read(said: dict[int, bytes], deadline: float) -> bool:
     return True
 
 
-def _run(trial: Trial, answer: int, complaint: int) -> NoReturn:
+def _run(tell: Callable[[], Told], answer: int, complaint: int) -> NoReturn:
     """Be the child. Whatever happens, it ends here, without the parent's clean-up."""
     code = 1
     try:
@@ -117,7 +120,7 @@ def _run(trial: Trial, answer: int, complaint: int) -> NoReturn:
         os.dup2(complaint, 1)
         os.dup2(complaint, 2)
         os.close(complaint)
-        _write(answer, _encode(_told(trial)))
+        _write(answer, _encode(tell()))
         code = 0
     except BaseException as error:  # noqa: BLE001  # nobody above it would tell
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -125,12 +128,24 @@ def _run(trial: Trial, answer: int, complaint: int) -> NoReturn:
         os._exit(code)
 
 
-def _told(trial: Trial) -> Told:
+def _told(trial: Trial, parent: int) -> Told:
     try:
         enter()
     except OSError as error:
         return Told(refused=error.strerror or str(error))
+    _end_with(parent)
     return Told(tuple(trial()))
+
+
+def _end_with(parent: int) -> None:
+    """End with the parent, however that ends, and have the programs that run here end too.
+
+    Ctrl-C does not reach a process group of its own. A new user namespace would undo this.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os.killpg(0, signal.SIGKILL)
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -153,8 +168,12 @@ def enter() -> None:
         (proc / "uid_map").write_text(f"0 {uid} 1")
         (proc / "gid_map").write_text(f"0 {gid} 1")
     _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+    links = {path: path.readlink() for path in _LOCKS.glob("*") if path.is_symlink()}
     if _libc.mount(b"scratch", bytes(_LOCKS), b"tmpfs", 0, None):
         os.environ["XTABLES_LOCKFILE"] = os.devnull
+        return
+    for path, target in links.items():  # NixOS has its programs behind /run/current-system
+        path.symlink_to(target)
 
 
 def _unshare(flags: int) -> None:
