@@ -83,7 +83,8 @@ def test_dummy_devices_that_are_not_tried(
 @pytest.mark.parametrize(
     ("modules", "expected"),
     [
-        pytest.param(Modules(), [], id="none-to-be-seen"),
+        pytest.param(Modules(None, frozenset({"ip_vs_wlc"})), [], id="no-list-of-modules"),
+        pytest.param(Modules(frozenset(), frozenset()), [], id="a-kernel-without-any"),
         pytest.param(
             Modules(BOTH | {"ip_vs_ftp", "ip_vs_pe_sip"}, frozenset({"ip_vs_wlc"})),
             ["rr, wlc"],

@@ -75,8 +75,10 @@ def unloaded_dummy(modules: Modules) -> Finding:
 
 
 def schedulers(modules: Modules) -> Iterator[Finding]:
-    """What may stand in `ipvs.scheduler`."""
-    known = modules.present.union(modules.available or ())
+    """What may stand in `ipvs.scheduler`; nothing where only those in use could be told."""
+    if modules.available is None:
+        return
+    known = modules.present | modules.available
     found = sorted(match[1] for match in map(_SCHEDULER.fullmatch, known) if match)
     if found:
         yield ok(Topic.IPVS, "schedulers", ", ".join(found))
