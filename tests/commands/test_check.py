@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.commands import check
+from kubeproxy.commands.terminal import Look
 from kubeproxy.config.errors import ConfigError, UsageError
-from kubeproxy.preflight.finding import Topic, lacking, ok
+from kubeproxy.preflight.finding import Finding, Topic, lacking, ok
 from kubeproxy.preflight.judge import Report, Verdict
 from kubeproxy.preflight.survey import Plan
 from kubeproxy.table.node import Mode
 
 READY = Verdict(Mode.NFTABLES, True, "ready")
 NOT_POSSIBLE = Verdict(Mode.IPVS, False, "not possible: no ip_vs")
-FINDINGS = (
+FINDINGS: tuple[Finding, ...] = (
     ok(Topic.NFTABLES, "kernel", "6.1"),
     lacking(Topic.IPVS, "ip_vs", "no ip_vs", "modprobe it"),
 )
@@ -25,11 +26,12 @@ class Surveyor:
 
     def __init__(self, *verdicts: Verdict) -> None:
         self.verdicts = verdicts
+        self.findings = FINDINGS
         self.plans: list[Plan] = []
 
     def __call__(self, plan: Plan) -> Report:
         self.plans.append(plan)
-        return Report("kestrel", "6.1", "root", self.verdicts, FINDINGS)
+        return Report("kestrel", "6.1", "root", self.verdicts, self.findings)
 
 
 @pytest.fixture
@@ -100,6 +102,16 @@ def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  !!  ip_vs  no ip_vs\n             -> modprobe it\n" in out
     assert out.endswith("nftables: ready\nipvs:     not possible: no ip_vs\n")
     assert "\x1b" not in out
+
+
+def test_a_narrow_terminal_has_every_remedy_whole(
+    survey: Surveyor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedy = "sysctl -w net.ipv6.conf.all.forwarding=1"
+    survey.findings = (lacking(Topic.NODE, "forwarding", "is 0", remedy),)
+    monkeypatch.setattr(check, "look_of", lambda *_: Look(width=20))
+    check.main([])
+    assert "net.ipv6.conf.all.forwarding=1\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("survey")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.commands.check_view import screen
 from kubeproxy.commands.ipvs_settings import ipvs_settings
@@ -40,7 +40,7 @@ _SHARED: Final = frozenset(
 def usage_text() -> str:
     """How to call it."""
     shared = (flag for flag in FLAGS if flag.name in _SHARED)
-    flags = [msgspec.structs.replace(flag, group="Proxy") for flag in shared]
+    flags = [replace(flag, group="Proxy") for flag in shared]
     return usage("kube-proxy check", [OUTPUT, *flags]) + _AFTERWARDS
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         show_json(report)
     else:
         look = look_of(sys.stdout, os.environ)
-        show(screen(report, look.width), look)
+        show(screen(report, look.width), replace(look, width=None))  # a remedy is never cut off
     return 0 if report.works else 1
 
 
