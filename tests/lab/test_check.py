@@ -120,6 +120,12 @@ def test_a_fresh_node(node: Namespace, backend: Backend, tmp_path: Path) -> None
     assert f"({word})" in answer.of("programs", "iptables")[0]["detail"]
 
 
+def test_a_family_that_is_not_served_needs_no_settings(node: Namespace) -> None:
+    assert "net.ipv6.conf.all.forwarding" in check(node).states("node")
+    node.run(["sysctl", "-w", "net.ipv6.conf.all.disable_ipv6=1"])
+    assert not [what for what in check(node).states("node") if "ipv6" in what]
+
+
 def test_one_mode_is_enough_when_it_is_the_one_that_is_wanted(node: Namespace) -> None:
     answer = check(node, "--proxy-mode=nftables")
     assert (answer.code, list(answer.ready)) == (0, ["nftables"])

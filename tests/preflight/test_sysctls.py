@@ -163,3 +163,9 @@ def test_settings_of_the_node(
 def test_ipvs_mode_turns_forwarding_on_by_itself() -> None:
     (finding,) = operator_findings({FORWARD_IPV4: Reading(0)}, [])
     assert finding.modes == (Mode.NFTABLES, Mode.IPTABLES)
+
+
+def test_forwarding_ipv6_is_advised_to_those_who_have_it_and_keep_their_routes() -> None:
+    (finding,) = operator_findings({FORWARD_IPV6: Reading(0)}, [])
+    assert finding.remedy.startswith("if pods have IPv6: sysctl -w net.ipv6.conf.all.forwarding=1")
+    assert "first accept_ra=2" in finding.remedy

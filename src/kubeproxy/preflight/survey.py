@@ -150,7 +150,8 @@ def _settings(plan: Plan, ground: Ground, devices: frozenset[str]) -> Iterator[F
     limits = wanted_settings(plan.config.conntrack, online_cores())
     found = host.readings(setting.name for setting in limits)
     yield from proxy_findings(Topic.NODE, "conntrack settings", limits, found, root=root)
-    yield from operator_findings(host.readings(OPERATORS), devices)
+    operators = [name for family in ground.families for name in OPERATORS[family]]
+    yield from operator_findings(host.readings(operators), devices)
     if Mode.IPTABLES in plan.configs:
         wanted = _wanted_localhost(plan.configs[Mode.IPTABLES])
         found = host.readings(setting.name for setting in wanted)

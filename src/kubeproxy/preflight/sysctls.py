@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from kubeproxy.inet import Family
 from kubeproxy.preflight.finding import Finding, State, Topic, lacking, ok
 from kubeproxy.settings.wanted import Setting
 from kubeproxy.table.node import Mode
@@ -14,7 +15,10 @@ FORWARD_IPV6 = "net.ipv6.conf.all.forwarding"
 RP_FILTER = "net.ipv4.conf.all.rp_filter"
 BRIDGE_IPV4 = "net.bridge.bridge-nf-call-iptables"
 BRIDGE_IPV6 = "net.bridge.bridge-nf-call-ip6tables"
-OPERATORS = (FORWARD_IPV4, FORWARD_IPV6, RP_FILTER, BRIDGE_IPV4, BRIDGE_IPV6)
+OPERATORS = {
+    Family.IPV4: (FORWARD_IPV4, RP_FILTER, BRIDGE_IPV4),
+    Family.IPV6: (FORWARD_IPV6, BRIDGE_IPV6),
+}
 
 # Bridges of pods, as network plugins call them.
 _POD_BRIDGES = frozenset({"cni0", "cbr0", "kube-bridge"})
@@ -117,26 +121,29 @@ def _short(setting: Setting) -> str:
 def operator_findings(readings: Readings, devices: Iterable[str]) -> list[Finding]:
     """Settings that no proxy makes, or not in each mode, and that services depend on."""
     return [
-        *_forwarding(FORWARD_IPV4, "IPv4", readings, _NOT_IPVS),
-        *_forwarding(FORWARD_IPV6, "IPv6", readings, tuple(Mode)),
+        *_forwarding(Family.IPV4, readings, _NOT_IPVS),
+        *_forwarding(Family.IPV6, readings, tuple(Mode)),
         *_rp_filter(readings),
         *_bridges(readings, _POD_BRIDGES.intersection(devices)),
     ]
 
 
-def _forwarding(
-    name: str, family: str, readings: Readings, modes: tuple[Mode, ...]
-) -> Iterable[Finding]:
+def _forwarding(family: Family, readings: Readings, modes: tuple[Mode, ...]) -> Iterable[Finding]:
+    name = FORWARD_IPV4 if family is Family.IPV4 else FORWARD_IPV6
     value = readings.get(name, Reading()).value
     if value is None:
         return
-    finding = ok(Topic.NODE, name, f"is {value}: {family} packets to pods are forwarded")
+    finding = ok(Topic.NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
     if not value:
+        remedy = f"sysctl -w {name}=1, and in /etc/sysctl.d; many network plugins do it"
+        if family is Family.IPV6:
+            # With accept_ra=1, a node that forwards drops the default routes that routers told it.
+            remedy = f"if pods have IPv6: {remedy}; first accept_ra=2, where routers tell routes"
         finding = lacking(
             Topic.NODE,
             name,
-            f"is 0: {family} packets to pods, and to other nodes, are not forwarded",
-            f"sysctl -w {name}=1, and in /etc/sysctl.d; many network plugins do it",
+            f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded",
+            remedy,
             State.WARNING,
         )
     yield replace(finding, modes=modes)
