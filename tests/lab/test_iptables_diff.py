@@ -6,6 +6,7 @@ and the running daemon can be asked about it.
 
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -141,6 +142,17 @@ def test_a_table_that_was_emptied(lab: Lab, socket: str) -> None:
     assert ran.lines[-1].endswith("more: --limit 0 shows all")
     lab.restart()
     assert run_diff(node, socket) == EQUAL
+
+
+def test_somebody_with_the_other_kind_of_programs(
+    lab: Lab, socket: str, backend: Backend, tmp_path: Path
+) -> None:
+    lab.run(SELDOM, documents=mall())
+    other = Backend.LEGACY if backend is Backend.NFT else Backend.NFT
+    with programs(other, tmp_path / "bin"):
+        ran = run_diff(lab.network.node, socket, "--family=IPv4")
+    assert ran.code == 1, ran
+    assert "another kind of iptables than this command" in ran.lines[3]
 
 
 def test_without_the_right_to_read_the_kernel(lab: Lab, socket: str) -> None:

@@ -19,7 +19,7 @@ class Difference(msgspec.Struct, frozen=True, rename="camel"):
     """One object that is not as it should be, in the words of the kernel's own tools.
 
     `service_port` is the one that it belongs to, "" where that is not known or not one. `reason`
-    says what is wrong with an object that would be replaced.
+    says what is wrong, where the object alone does not.
     """
 
     change: Change

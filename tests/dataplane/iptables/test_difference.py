@@ -197,3 +197,13 @@ def test_an_empty_kernel() -> None:
     assert f"+ -t nat {LEADS} | {CART}" in found
     assert "+ -t filter -N KUBE-PROXY-FIREWALL" in found
     assert all(line.startswith("+ ") for line in found)
+
+
+def test_a_kernel_without_any_of_the_chains_has_been_asked_in_the_wrong_way_perhaps() -> None:
+    """People run the command on the node, and the proxy in a container with other programs."""
+    empty = ["*filter", ":INPUT ACCEPT [0:0]", "COMMIT", "*nat", ":INPUT ACCEPT [0:0]", "COMMIT"]
+    family, wanted = Family.IPV4, table("cluster-ip", Family.IPV4)
+    first, *others = drift(Saved(family, empty), wanted, kestrel(family), 14)
+    assert first.object.startswith("-t filter -N KUBE-")
+    assert "another kind of iptables" in first.reason
+    assert {each.reason for each in others} == {""}

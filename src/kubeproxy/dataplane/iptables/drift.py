@@ -1,5 +1,7 @@
 """How far the kernel is from what a full sync would leave; nothing is written."""
 
+from msgspec.structs import replace
+
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.iptables.difference import changes, differences, owners_of, tables_in
 from kubeproxy.dataplane.iptables.parse import found_chains
@@ -11,6 +13,11 @@ from kubeproxy.kernel.sysctl import read_sysctl
 from kubeproxy.kernel.xtables import Xtables
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
+
+_ANOTHER_KIND = (
+    "none of the proxy's chains is there: it may use another kind of iptables than this command,"
+    " legacy or nft"
+)
 
 
 def drift(programs: Xtables, table: Table, node: Node, masquerade_bit: int) -> list[Difference]:
@@ -28,4 +35,7 @@ def drift(programs: Xtables, table: Table, node: Node, masquerade_bit: int) -> l
     told = list(changes(wanted, found, written.stale.delete))
     if not told:
         return []
-    return differences(told, owners_of(table.entries.values(), setup, kept.tops))
+    first, *others = differences(told, owners_of(table.entries.values(), setup, kept.tops))
+    if not any(wanted[name].keys() & found.get(name, {}).keys() for name in wanted):
+        first = replace(first, reason=_ANOTHER_KIND)
+    return [first, *others]
