@@ -18,18 +18,21 @@ from kubeproxy.netlink.message import ATTRIBUTE, attributes
 
 
 def altered(
-    program: Program, chains: Sequence[Chain], found: Declared, listed: Mapping[int, str]
+    program: Program,
+    chains: Sequence[Chain],
+    found: Declared,
+    listed: Callable[[], Mapping[int, str]],
 ) -> list[Difference]:
     """Why the kernel's table is not the program.
 
-    `chains` are those of the program and of the choices that are needed; `listed` are the texts
-    of rules by their handles, as far as somebody could list them.
+    `chains` are those of the program and of the choices that are needed; `listed` tells the texts
+    of rules by their handles, as far as somebody can list them.
     """
     at = place_of(program)
     ours = {encode_rule(rule): rule_text(rule) for chain in chains for rule in chain.rules}
 
     def text_of(rule: KernelRule) -> str:
-        text = ours.get(rule.expressions) or listed.get(rule.handle)
+        text = ours.get(rule.expressions) or listed().get(rule.handle)
         return f"{text or _expressions(rule)} # handle {rule.handle}"
 
     differences = [*_sets(at, program, found), *_chains(at, program, chains, found)]

@@ -1,6 +1,7 @@
 """How far the kernel is from what a full sync would leave; nothing is written."""
 
 from collections.abc import Collection
+from functools import cache, partial
 
 import msgspec
 
@@ -44,7 +45,9 @@ def drift(kernel: Nfnetlink, wanted: Wanted) -> list[Difference]:
     if not found.intact:
         reason = "it is not the program that it should be"
         chains = (*program.chains, *needed_chains(entries, node))
-        listed = rule_texts(HEADERS[program.family].keyword, program.table)
+        keyword = HEADERS[program.family].keyword
+        # nft reads all elements when it lists a rule: that is done for rules of others only.
+        listed = cache(partial(rule_texts, keyword, program.table))
         details = altered(program, chains, read_declared(kernel, program), listed)
         return [Difference(Change.REPLACE, table, reason=reason), *details]
     before = {name: dict(elements) for name, elements in found.elements.items()}
