@@ -145,6 +145,19 @@ def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
     assert bool(finding.remedy) is (state is State.WARNING)
 
 
+def test_chains_of_one_mode_below_those_of_another() -> None:
+    """The node went from iptables to ipvs mode, and nobody cleaned up."""
+    seen = Sightings(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[2:])),))
+    taken, stays = "taken over, without a gap", "those that are not used any more stay"
+    for mode, of_ipvs, of_iptables in (
+        (Mode.IPVS, taken, stays),
+        (Mode.IPTABLES, stays, taken),
+    ):
+        assert [f"3 of ipvs mode; {of_ipvs}", f"1 of iptables mode; {of_iptables}"] == [
+            finding.detail for finding in rival_findings(seen, [mode])
+        ]
+
+
 @pytest.mark.parametrize(
     ("mode", "detail", "remedy"),
     [

@@ -73,7 +73,12 @@ class _Table(msgspec.Struct):
 
 def is_own_chain(name: str) -> bool:
     """Whether a chain is kube-proxy's, in iptables or ipvs mode, this release or older ones."""
-    return name in _CHAINS or _CHAIN_OF_A_SERVICE.fullmatch(name) is not None
+    return name in _CHAINS or is_chain_of_a_service(name)
+
+
+def is_chain_of_a_service(name: str) -> bool:
+    """Whether a chain is one that iptables mode has for a service or an endpoint."""
+    return _CHAIN_OF_A_SERVICE.fullmatch(name) is not None
 
 
 def chain_removal(saved: str) -> Removal:

@@ -1,12 +1,13 @@
 """What others left or keep in this kernel for Services, and what becomes of it."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import filterfalse
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.dataplane.leftovers import DEVICE, is_own_chain
+from kubeproxy.dataplane.leftovers import DEVICE, is_chain_of_a_service, is_own_chain
 from kubeproxy.inet import Family
 from kubeproxy.preflight.finding import Finding, State, Topic, lacking, ok
 from kubeproxy.table.node import Mode
@@ -132,13 +133,20 @@ def _tables(seen: Sightings) -> Iterator[_Thing]:
 def _chains(seen: Sightings) -> Iterator[_Thing]:
     for chains in seen.chains:
         own = tuple(filter(is_own_chain, chains.names))
-        if own:
-            yield _own_chains(replace(chains, names=own), seen.kind)
+        if not _OF_IPVS.intersection(own):
+            of_mode = {Mode.IPTABLES: own}
+        else:  # of those that both modes have, ipvs mode makes use
+            of_mode = {
+                Mode.IPVS: tuple(filterfalse(is_chain_of_a_service, own)),
+                Mode.IPTABLES: tuple(filter(is_chain_of_a_service, own)),
+            }
+        for mode, names in of_mode.items():
+            if names:
+                yield _own_chains(replace(chains, names=names), mode, seen.kind)
 
 
-def _own_chains(chains: Chains, kind: str) -> _Thing:
-    of_ipvs = bool(_OF_IPVS.intersection(chains.names))
-    own, other = (Mode.IPVS, Mode.IPTABLES) if of_ipvs else (Mode.IPTABLES, Mode.IPVS)
+def _own_chains(chains: Chains, own: Mode, kind: str) -> _Thing:
+    other = Mode.IPTABLES if own is Mode.IPVS else Mode.IPVS
     removed, clean_up = _REMOVED, _CLEAN_UP
     if not chains.removable:
         install = f"install iptables-{chains.kind}-save and -restore, and ip6tables' too"
