@@ -239,6 +239,20 @@ def test_what_ipvs_mode_left(node: Namespace) -> None:
     )
 
 
+def test_a_program_that_fails_is_quoted_and_what_it_would_list_is_not_absent(
+    node: Namespace, tmp_path: Path
+) -> None:
+    program = tmp_path / "ipset"
+    program.write_text("#!/bin/sh\necho 'Kernel error received' >&2; exit 1\n")
+    program.chmod(0o755)
+    through = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
+    answer = check(node, "--proxy-mode=nftables", through=through)
+    (finding,) = answer.of("rivals", "rules of others")
+    assert (finding["state"], finding["detail"]) == ("unknown", "could not be looked at: ipsets")
+    assert finding["remedy"].startswith("see why this fails: ")
+    assert "Kernel error received" in finding["remedy"]
+
+
 def test_other_programs_that_serve_services(node: Namespace) -> None:
     for device in ("cilium_host", "bpfin.cali", "kube-dummy-if"):
         node.run(["ip", "link", "add", device, "type", "bridge"])

@@ -34,10 +34,14 @@ _VIRTUAL_SERVERS = Path("/proc/net/ip_vs")
 _IP_SET_MODULE = Path("/sys/module/ip_set")
 _PINS = Path("/sys/fs/bpf")
 _GLOBALS = _PINS / "tc/globals"
-_SECONDS = 5.0
+_SECONDS = 20.0  # a listing of hundreds of thousands of rules takes some
 
 _AS_ROOT = "run this check as root, with CAP_NET_ADMIN"
 T = TypeVar("T")
+
+
+class _NotInstalled(Exception):
+    """What would have to be installed to look."""
 
 
 class _Look:
@@ -58,8 +62,10 @@ class _Look:
             if error.errno == errno.EPERM:
                 self.unseen[what] = _AS_ROOT
             # Otherwise the kernel has no nf_tables, and so no rules in it.
+        except _NotInstalled as error:
+            self.unseen[what] = f"install {error}"
         except KernelError as error:
-            self.unseen[what] = str(error)
+            self.unseen[what] = f"see why this fails: {error}"
         return otherwise
 
 
@@ -128,7 +134,7 @@ def _legacy_listing(family: Family) -> str:
     program = _PROGRAM[family]
     save = find_iptables(f"{program}-save", Backend.LEGACY)
     if save is None:
-        raise KernelError(f"install iptables: there is no {program}-legacy-save to list them with")
+        raise _NotInstalled(f"iptables: there is no {program}-legacy-save to list them with")
     return run([save], seconds=_SECONDS)
 
 
@@ -149,7 +155,7 @@ def _sets(*, administers: bool) -> tuple[str, ...]:
     if not administers:
         raise PermissionError
     if find("ipset") is None:
-        raise KernelError("install ipset")
+        raise _NotInstalled("ipset")
     return own_sets(ipset.names())
 
 

@@ -40,7 +40,8 @@ _SECONDS = 20.0
 
 _NO_SCRATCH = (
     "run this check as root on the node; without root, user namespaces must be allowed (sysctl"
-    " user.max_user_namespaces; in a container also its seccomp profile)"
+    " user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a"
+    " container also its seccomp profile)"
 )
 
 
