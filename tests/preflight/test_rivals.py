@@ -171,15 +171,15 @@ def test_chains_of_one_mode_below_those_of_another() -> None:
             Mode.IPVS,
             "2 of iptables mode; those that are not used any more stay",
             (
-                "install iptables-nft-save and -restore, and ip6tables' too; then stop the old"
-                " proxy and run `kube-proxy --cleanup` before the new one starts"
+                "install iptables (iptables-nft-save and -restore, and ip6tables' too); then stop"
+                " the old proxy and run `kube-proxy --cleanup` before the new one starts"
             ),
             id="another-mode",
         ),
         pytest.param(
             Mode.NFTABLES,
             "2 of iptables mode; nothing here can remove them",
-            "install iptables-nft-save and -restore, and ip6tables' too",
+            "install iptables (iptables-nft-save and -restore, and ip6tables' too)",
             id="nftables-mode",
         ),
     ],

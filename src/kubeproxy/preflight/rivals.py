@@ -149,7 +149,8 @@ def _own_chains(chains: Chains, own: Mode, kind: str) -> _Thing:
     other = Mode.IPTABLES if own is Mode.IPVS else Mode.IPVS
     removed, clean_up = _REMOVED, _CLEAN_UP
     if not chains.removable:
-        install = f"install iptables-{chains.kind}-save and -restore, and ip6tables' too"
+        programs = f"iptables-{chains.kind}-save and -restore, and ip6tables' too"
+        install = f"install iptables ({programs})"
         removed = _Fate("nothing here can remove them", install)
         clean_up = f"{install}; then {_CLEAN_UP}"
     kept, unused = _TAKEN, _Fate("those that are not used any more stay", clean_up)
