@@ -77,7 +77,7 @@ async def asked(
         pytest.param(
             Access.LOCAL, "192.0.2.50", "GET", 403, "--rules-page=all", id="local-from-elsewhere"
         ),
-        pytest.param(Access.LOCAL, "", "GET", 403, "an unknown address", id="local-from-nowhere"),
+        pytest.param(Access.LOCAL, "", "GET", 403, "yours is not known", id="local-from-nowhere"),
         pytest.param(Access.ALL, "192.0.2.50", "GET", 200, "shop/cart", id="all-from-elsewhere"),
         pytest.param(Access.NONE, LOCAL, "GET", 404, "rulesPage is none", id="none"),
         pytest.param(Access.LOCAL, LOCAL, "DELETE", 405, "only be read", id="no-changes"),

@@ -28,9 +28,12 @@ def test_who_is_on_this_host(peer: str, expected: bool) -> None:
     assert expected == is_loopback(peer)
 
 
-def refused(access: Access, peer: str, host: str = "localhost", method: str = "GET") -> str:
+def refused(
+    access: Access, peer: str, host: str = "localhost", method: str = "GET", **headers: str
+) -> str:
     """Status and text of the refusal; "" when there is none."""
-    request = Request(method, "/status", headers={"host": host}, peer=peer)
+    named = {f"sec-fetch-{name}": value for name, value in headers.items()}
+    request = Request(method, "/status", headers={"host": host, **named}, peer=peer)
     answer = refusal(request, access, "the status", "statusPage")
     if answer is None:
         return ""
@@ -57,55 +60,93 @@ def test_who_may_look(access: Access, peer: str, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("access", "peer", "host", "expected"),
+    ("peer", "yours"),
     [
-        pytest.param(
-            Access.LOCAL,
-            ELSEWHERE,
-            "localhost",
-            "403 the status is shown to clients of this host only, and you are 192.0.2.50: ask"
-            " from the node, or set statusPage: all (--status-page=all)\n",
-            id="from-elsewhere",
-        ),
-        pytest.param(
-            Access.LOCAL,
-            "",
-            "localhost",
-            "403 the status is shown to clients of this host only, and you are an unknown address:"
-            " ask from the node, or set statusPage: all (--status-page=all)\n",
-            id="from-nowhere",
-        ),
-        pytest.param(
-            Access.LOCAL,
-            HERE,
-            "127.0.0.1:10249, evil.example",
-            "403 the status is shown under the name of this host only (localhost or an address):"
-            " ask for http://localhost/status, or set statusPage: all (--status-page=all)\n",
-            id="under-two-names",
-        ),
-        pytest.param(
-            Access.LOCAL,
-            HERE,
-            "evil.example:10249",
-            "403 the status is shown under the name of this host only (localhost or an address):"
-            " ask for http://localhost/status, or set statusPage: all (--status-page=all)\n",
-            id="under-a-name-that-somebody-points-here",
-        ),
-        pytest.param(
-            Access.NONE,
-            HERE,
-            "localhost",
-            "404 the status is not shown here: the setting statusPage is none\n",
-            id="nobody",
-        ),
+        pytest.param(ELSEWHERE, "192.0.2.50", id="from-elsewhere"),
+        pytest.param("::ffff:192.0.2.50", "192.0.2.50", id="through-a-socket-of-both-families"),
+        pytest.param("fe80::1%eth0", "fe80::1%eth0", id="from-the-same-link"),
+        pytest.param("", "not known", id="from-nowhere"),
     ],
 )
-def test_who_may_not(access: Access, peer: str, host: str, expected: str) -> None:
-    assert expected == refused(access, peer, host)
+def test_clients_of_elsewhere_are_told_where_to_ask(peer: str, yours: str) -> None:
+    expected = (
+        "403 the status is shown to clients with a loopback address only, and yours is"
+        f" {yours}: on the node, ask for http://localhost:10249/status, or set statusPage: all"
+        " (--status-page=all)\n"
+    )
+    assert expected == refused(Access.LOCAL, peer, "198.51.100.10:10249")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("evil.example:10249", id="that-somebody-points-here"),
+        pytest.param("localhost.evil.example:10249", id="that-begins-like-ours"),
+        pytest.param("localhost@evil.example:10249", id="with-a-user"),
+    ],
+)
+def test_nobody_has_our_answers_under_a_name(host: str) -> None:
+    expected = (
+        "403 the status is shown under the name of this host only (localhost or an address): on"
+        " the node, ask for http://localhost:10249/status, or set statusPage: all"
+        " (--status-page=all)\n"
+    )
+    assert expected == refused(Access.LOCAL, HERE, host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("127.0.0.1:10249, evil.example", id="two-headers"),
+        pytest.param("evil.example, 127.0.0.1", id="two-headers-the-address-last"),
+        pytest.param("localhost:1@evil.example", id="a-password"),
+        pytest.param("[::1]evil.example", id="an-address-and-more"),
+    ],
+)
+def test_nobody_has_our_answers_under_what_is_no_name(host: str) -> None:
+    assert refused(Access.LOCAL, HERE, host).startswith("403 ")
+
+
+@pytest.mark.parametrize(
+    ("site", "dest"),
+    [
+        pytest.param("none", "document", id="typed"),
+        pytest.param("same-origin", "empty", id="by-our-own-script"),
+        pytest.param("cross-site", "document", id="by-a-link-of-another-site"),
+    ],
+)
+def test_browsers_may_look(site: str, dest: str) -> None:
+    assert refused(Access.LOCAL, HERE, site=site, dest=dest) == ""
+
+
+@pytest.mark.parametrize(
+    ("site", "dest"),
+    [
+        pytest.param("cross-site", "empty", id="by-a-script"),
+        pytest.param("cross-site", "image", id="as-a-picture"),
+        pytest.param("cross-site", "iframe", id="in-a-frame"),
+        pytest.param("same-site", "empty", id="from-another-port-of-this-host"),
+    ],
+)
+def test_pages_of_other_sites_may_not(site: str, dest: str) -> None:
+    expected = (
+        "403 the status is shown to no page of another site: on the node, ask for"
+        " http://localhost/status, or set statusPage: all (--status-page=all)\n"
+    )
+    assert expected == refused(Access.LOCAL, HERE, site=site, dest=dest)
+    assert refused(Access.ALL, HERE, site=site, dest=dest) == ""
+
+
+def test_the_setting_none_shows_it_to_nobody() -> None:
+    expected = "404 the status is not shown here: the setting statusPage is none\n"
+    assert expected == refused(Access.NONE, HERE)
 
 
 @pytest.mark.parametrize("peer", [HERE, SOCKET_PEER])
 def test_nothing_can_be_changed(peer: str) -> None:
     expected = "405 DELETE is not possible here: the status can only be read\n"
     assert expected == refused(Access.ALL, peer, method="DELETE")
+    answer = refusal(Request("PUT", "/status", peer=peer), Access.ALL, "the status", "statusPage")
+    assert answer is not None
+    assert ("Allow", "GET, HEAD") in answer.headers
     assert refused(Access.ALL, peer, method="HEAD") == ""
