@@ -80,10 +80,14 @@ def _rules_page(
 
 def show_status(metrics: Metrics, live: Live) -> None:
     """Add the status: JSON for tools, a page for browsers."""
+    access = Access(live.config.status_page)
+    loaded: Callable[[Request, Live, Access], Awaitable[Answer]] | None = None
 
     async def page(request: Request) -> Answer:
-        status = await asyncio.to_thread(_status_pages)
-        return await status(request, live, Access(live.config.status_page))
+        nonlocal loaded
+        if loaded is None:
+            loaded = await asyncio.to_thread(_status_pages)
+        return await loaded(request, live, access)
 
     metrics.pages["/status"] = page
     metrics.pages["/status/"] = page

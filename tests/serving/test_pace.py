@@ -58,6 +58,12 @@ async def test_pieces_of_a_moment_are_put_together() -> None:
     assert await others.stop() >= 4
 
 
+async def test_quick_work_gives_no_more_than_a_slow_client_may_hold() -> None:
+    made = [piece async for piece in paced(bytes(1000) for _ in range(1000))]
+    assert sum(map(len, made)) == 1_000_000
+    assert max(map(len, made)) <= 65536 + 1000
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 2000])
 @pytest.mark.parametrize("count", [0, 1, 300])
 async def test_the_first_in_order(size: int, count: int) -> None:

@@ -3,6 +3,7 @@ import contextlib
 import errno
 import os
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -142,6 +143,30 @@ async def test_a_body_may_come_in_pieces(version: str, body: bytes) -> None:
     async with rig(page) as made:
         out = await made.say(get("/", "Connection: close", version=version))
         assert body == out.partition(b"\r\n\r\n")[2]
+
+
+async def test_many_long_answers_are_made_a_few_pieces_in_each_round_of_the_loop() -> None:
+    made_in: Counter[int] = Counter()
+    rounds = 0
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    async def long() -> AsyncIterator[bytes]:
+        for _ in range(30):
+            made_in[rounds] += 1
+            yield b"piece"
+
+    counting = asyncio.ensure_future(count_rounds())
+    async with rig(lambda _: Answer(body=long())) as made:
+        asked = get("/", "Connection: close")
+        outs = await asyncio.gather(*(made.say(asked) for _ in range(20)))
+    counting.cancel()
+    assert {30} == {out.count(b"piece") for out in outs}
+    assert max(made_in.values()) <= 8
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 1_000_000])

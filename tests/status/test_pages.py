@@ -1,5 +1,6 @@
 """`/status` and below: what is answered to whom."""
 
+import asyncio
 import json
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ from kubeproxy.serving.access import SOCKET_PEER, Access
 from kubeproxy.serving.request import Request
 from kubeproxy.source.contract import Gap
 from kubeproxy.status import wire
+from kubeproxy.status.live import AT_ONCE
 from kubeproxy.status.pages import status
 from kubeproxy.status.tablewire import read_table
 from kubeproxy.table.entries import ServicePortName
@@ -428,3 +430,24 @@ async def test_browsers_get_pages(target: str, accept: str, expected: bool) -> N
     code, body = await answered(rig, target, accept=accept)
     assert code == 200
     assert expected == body.startswith(b"<!doctype html>")
+
+
+# --- how many at once -------------------------------------------------------------------------
+
+
+async def test_clients_of_ports_wait_for_each_other_and_root_does_not() -> None:
+    rig = await programmed(*SHOP)
+    for _ in range(AT_ONCE):
+        await rig.live.a_few.acquire()
+    waiting = asyncio.ensure_future(answered(rig, "/status?format=json"))
+    code, _ = await answered(rig, "/status/services", peer=SOCKET_PEER)
+    assert code == 200
+    assert not waiting.done()
+    rig.live.a_few.release()
+    assert (await waiting)[0] == 200
+
+
+async def test_all_who_ask_at_once_are_answered() -> None:
+    rig = await programmed(*SHOP)
+    asking = (answered(rig, "/status/services") for _ in range(5 * AT_ONCE))
+    assert {200} == {code for code, _ in await asyncio.gather(*asking)}

@@ -143,6 +143,7 @@ class Conversation:
             if piece:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
+            await self._room.wait_turn()  # making the next piece is work as an answer is
         if in_chunks:
             await self._send(LAST_CHUNK)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
 
 _MOMENT = 0.001
+_PIECE = 1 << 16
 _RUN = 256
 """So many are sorted in less than a moment."""
 
@@ -28,18 +29,21 @@ async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def paced(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The pieces, put together to what a moment's work gives; then others get their turn."""
+    """The pieces, put together to what a moment's work gives; then others get their turn.
+
+    What quick work gives is cut too: a client that reads slowly holds what was put together.
+    """
     clock = asyncio.get_running_loop().time
-    waiting: list[bytes] = []
+    waiting = bytearray()
     since = clock()
     for piece in pieces:
-        waiting.append(piece)
-        if clock() - since >= _MOMENT:
-            yield b"".join(waiting)
+        waiting += piece
+        if len(waiting) >= _PIECE or clock() - since >= _MOMENT:
+            yield bytes(waiting)
             waiting.clear()
             await asyncio.sleep(0)
             since = clock()
-    yield b"".join(waiting)
+    yield bytes(waiting)
 
 
 async def in_order(

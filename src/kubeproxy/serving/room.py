@@ -8,7 +8,7 @@ import msgspec
 Task = asyncio.Task[None]
 
 _AT_ONCE = 4
-"""Answers in each round of the event loop. Everything else, syncs first, has its turn between."""
+"""Answers, or pieces of them, in each round of the event loop: all else has its turn between."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Room:
 
     When it is full, whoever has waited longest without a whole request makes way for another, so
     that clients who ask nothing never keep out one who does. However many ask at once, they are
-    answered a few at a time.
+    answered a few at a time, and long answers are made a few pieces at a time.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,14 +17,20 @@ from kubeproxy.sync import FamilySync
 if TYPE_CHECKING:
     from kubeproxy.traffic.traffic import Traffic
 
+AT_ONCE: Final = 4
+"""Answers that are in the making for clients of ports; others wait."""
+
 
 class Live(msgspec.Struct, frozen=True):
     """Everything, for reading only, and in the event loop only; `traffic` in threads only.
 
     `traffic` is None where the mode counts no connections; one at a time reads it, so that those
-    who look take no more than one of the threads that syncs need too. `eligible` says whether
-    load balancers should use this node, and `started` when the process began, on the wall clock.
-    `gaps` are what the source cannot tell of now, `ignored` the parts of objects without a sense.
+    who look take no more than one of the threads that syncs need too. Answers to clients of ports
+    are made `a_few` at a time: each takes its milliseconds in turn, and memory.
+
+    `eligible` says whether load balancers should use this node, and `started` when the process
+    began, on the wall clock. `gaps` are what the source cannot tell of now, `ignored` the parts of
+    objects without a sense.
     """
 
     config: KubeProxyConfiguration
@@ -40,3 +46,4 @@ class Live(msgspec.Struct, frozen=True):
     ignored: Callable[[], Sequence[Problem]]
     traffic: "Traffic | None"
     one_reader: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    a_few: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))

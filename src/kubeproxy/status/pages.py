@@ -9,7 +9,7 @@ import msgspec
 from kubeproxy.errors import OperatorError
 from kubeproxy.printable import printable
 from kubeproxy.rulespage.unknown import unknown
-from kubeproxy.serving.access import Access, refusal
+from kubeproxy.serving.access import SOCKET_PEER, Access, refusal
 from kubeproxy.serving.answer import JSON, Answer, text
 from kubeproxy.serving.pace import paced
 from kubeproxy.serving.request import Request, wants_json
@@ -36,6 +36,13 @@ async def status(request: Request, live: Live, access: Access) -> Answer:
     refused = refusal(request, access, "the status", "statusPage")
     if refused is not None:
         return refused
+    if request.peer == SOCKET_PEER:  # root does not stand in line
+        return await _answer(request, live)
+    async with live.a_few:
+        return await _answer(request, live)
+
+
+async def _answer(request: Request, live: Live) -> Answer:
     parts = _parts(request)
     if parts[:1] == ("services",) and 1 < len(parts) <= 3:
         return await _service(request, live)
