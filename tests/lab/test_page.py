@@ -269,15 +269,22 @@ def test_everything_is_there_without_a_script(browser: Browser, lab: Lab) -> Non
     assert_nothing_else_happened(browser)
 
 
+ONE_LINE = 30
+BROKEN = f"""[...document.querySelectorAll('td.address div')]
+    .filter(e => e.offsetHeight > {ONE_LINE}).map(e => e.innerText)"""
+
+
+@pytest.mark.parametrize("width", [360, 800, 900], ids=["phone", "tablet", "small-window"])
 @pytest.mark.parametrize("path", ["", "?from=outside&to=shop/storefront", "/services/shop/web"])
-def test_a_phone_shows_it_without_scrolling_sideways(
-    browser: Browser, lab: Lab, path: str
+def test_narrow_windows_show_it_without_scrolling_sideways(
+    browser: Browser, lab: Lab, path: str, width: int
 ) -> None:
     lab.put(*shop(), *deploy("a" * 63, Address(61), "L1 R1"))
-    resize(browser, 360)
+    resize(browser, width)
     browser.open(HOME + path)
-    width = browser.evaluate("document.documentElement.scrollWidth")
-    assert (browser.evaluate("innerWidth"), width) == (360, 360)
+    shown = browser.evaluate("[innerWidth, document.documentElement.scrollWidth]")
+    assert shown == [width, width]
+    assert browser.evaluate(BROKEN) == [], "a long name leaves no room for addresses"
     assert_nothing_else_happened(browser)
 
 

@@ -35,7 +35,7 @@ def form(source: str, destination: str) -> Markup:
     return element(
         "form",
         element("label", "From", for_="from"),
-        _field("from", source or "outside", "outside, host, address or pod", list_="sources"),
+        _field("from", source or "outside", "outside, host or an address", list_="sources"),
         element(
             "datalist",
             element("option", value="outside"),
@@ -43,7 +43,7 @@ def form(source: str, destination: str) -> Markup:
             id="sources",
         ),
         element("label", "To", for_="to"),
-        _field("to", destination, "namespace/service or address:port"),
+        _field("to", destination, "service or address:port"),
         element("button", "Explain"),
         id="ask",
         action="/status#explain",

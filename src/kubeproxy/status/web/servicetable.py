@@ -49,7 +49,7 @@ def _form(words: str, sort: str) -> Markup:
             name="q",
             type="search",
             value=words,
-            placeholder="name, namespace, address or port",
+            placeholder="name, address or port",
             autocomplete="off",
             spellcheck="false",
         ),
@@ -78,7 +78,7 @@ def _columns(words: str, sort: str, *, counted: bool) -> tuple[Column, ...]:
     return (
         sortable("Service", "name"),
         Column("Addresses", "address"),
-        Column("Ports"),
+        Column("Ports", "address"),
         Column("Endpoints", "number"),
         *((sortable("Connections", "connections"), sortable("Per second", "rate")) * counted),
     )
@@ -101,11 +101,11 @@ def _row(service: ServiceSummary, columns: Sequence[Column]) -> Markup:
 
 def _live_rate(service: str, per_second: float | None) -> Markup:
     """The rate of a Service, with a place for the script's chart."""
-    return together(
-        (
-            element("svg", class_="spark", data_spark=service, viewBox="0 0 80 20"),
-            element("span", rate(per_second), data_rate=service),
-        )
+    return element(
+        "span",
+        element("svg", class_="spark", data_spark=service, viewBox="0 0 80 20"),
+        element("span", rate(per_second), data_rate=service),
+        class_="rate",
     )
 
 
