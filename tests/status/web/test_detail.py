@@ -34,7 +34,8 @@ def test_everything_is_there() -> None:
         pytest.param(USED, "this nodereadyused70.5", id="used"),
         pytest.param(
             FAR,
-            "heronreadyusedpolicy Local: it is on node heron, and the traffic policy is Local",
+            "heronreadyusednot for policy Local: it is on node heron, and the traffic policy is"
+            " Local",
             id="used-for-one-policy",
         ),
         pytest.param(UNREADY, "not namednot readynot usednot ready", id="the-same-for-both"),

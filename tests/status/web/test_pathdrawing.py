@@ -75,14 +75,25 @@ def test_an_endpoint_whose_node_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "left_out", "hidden"), [(40, 0, 0), (30, 15, 5), (60, 3, 23), (0, 50, 10)]
+    ("chosen", "left_out", "drawn_of_each", "words"),
+    [
+        pytest.param(12, 0, (12, 0), "", id="all"),
+        pytest.param(3, 9, (3, 9), "", id="all-though-most-are-left-out"),
+        pytest.param(857, 143, (8, 4), "849 more and 139 more that are not chosen", id="many"),
+        pytest.param(1060, 3, (9, 3), "1,051 more", id="few-left-out"),
+        pytest.param(0, 50, (0, 12), "38 more that are not chosen", id="nobody-chosen"),
+    ],
 )
-def test_of_many_endpoints_the_first_are_drawn(chosen: int, left_out: int, hidden: int) -> None:
+def test_of_many_endpoints_some_of_each_kind_are_drawn(
+    chosen: int, left_out: int, drawn_of_each: tuple[int, int], words: str
+) -> None:
     explanation = replace(
         EXPLANATION,
         endpoints=(Candidate("10.64.3.11:80", 1.0, "heron", False, False, False),) * chosen,
         not_chosen=(NotChosen("10.64.3.12:80", "it is not ready"),) * left_out,
     )
     found = drawn(explanation)
-    assert (f"and {hidden} more: see the text below" in found.text) == bool(hidden)
-    assert found.count("path") == chosen + left_out - hidden
+    classes = found.values("class")
+    assert drawn_of_each == (classes.count("way"), classes.count("no-way"))
+    assert drawn_of_each[1] == found.text.count("it is not ready")
+    assert (f"{words}: see the text below" in found.text) == bool(words)

@@ -170,4 +170,4 @@ def _reasons(endpoint: EndpointDetail) -> Iterator[str]:
         in_force = {"": next(iter(in_force.values()))}
     for name, why in in_force.items():
         if why:
-            yield f"policy {name}: {why}" if name else why
+            yield f"not for policy {name}: {why}" if name else why

@@ -13,7 +13,10 @@ from kubeproxy.status.web.markup import NOTHING, Markup, element, together
 from kubeproxy.status.web.servicetable import service_link
 from kubeproxy.table.explain import Candidate, Explanation, Matched, NotChosen
 
-_ROWS: Final = 40
+_ROWS: Final = 12
+"""Endpoints that are drawn: with more, the steps before them would be out of sight."""
+_LEFT_OUT: Final = 4
+"""So many of those are not chosen, if there are: why that is, is what people ask."""
 _LEVELS: Final = {
     "forward": "good",
     "local proxy": "good",
@@ -81,16 +84,24 @@ def _place(matched: Matched) -> str:
 
 
 def _endpoints(explanation: Explanation) -> Markup:
-    chosen = explanation.endpoints[:_ROWS]
-    left_out = explanation.not_chosen[: _ROWS - len(chosen)]
-    hidden = len(explanation.endpoints) + len(explanation.not_chosen) - len(chosen) - len(left_out)
+    left_out = explanation.not_chosen[: max(_LEFT_OUT, _ROWS - len(explanation.endpoints))]
+    chosen = explanation.endpoints[: _ROWS - len(left_out)]
+    more = _more(
+        len(explanation.endpoints) - len(chosen), len(explanation.not_chosen) - len(left_out)
+    )
     return element(
         "li",
         fan([each.percent for each in chosen], len(left_out)),
         element("ul", *map(_chosen, chosen), *map(_not_chosen, left_out), class_="endpoints"),
-        element("p", f"and {count(hidden)} more: see the text below") if hidden else NOTHING,
+        element("p", f"{more}: see the text below") if more else NOTHING,
         class_="last",
     )
+
+
+def _more(chosen: int, left_out: int) -> str:
+    """How many endpoints are not drawn; "" when all are."""
+    kinds = ((chosen, ""), (left_out, " that are not chosen"))
+    return " and ".join(f"{count(number)} more{which}" for number, which in kinds if number)
 
 
 def _chosen(candidate: Candidate) -> Markup:
