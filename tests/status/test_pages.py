@@ -365,6 +365,12 @@ async def test_packets_are_explained() -> None:
             id="to-nobody",
         ),
         pytest.param(
+            "?to=%1B[31m",
+            "to \ufffd[31m: no such Service is proxied; give [NAMESPACE/]NAME or an address"
+            " (headless and ExternalName Services are not proxied)\n",
+            id="to-what-would-colour-a-terminal",
+        ),
+        pytest.param(
             "?to=cart&from=fd00::9",
             "from fd00::9: it is IPv6, but the destination is IPv4\n",
             id="two-families",

@@ -130,7 +130,7 @@ def test_what_stops_traffic_comes_first() -> None:
 @pytest.mark.parametrize(
     ("family", "advice"),
     [
-        pytest.param(IPV4, "The Node is being deleted, or has the taint", id="a-node-that-leaves"),
+        pytest.param(IPV4, "There is no Node of that name", id="a-node-that-leaves"),
         pytest.param(replace(IPV4, last_sync=None), "Its Node is not known yet.", id="a-start"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from kubeproxy.errors import OperatorError
-from kubeproxy.printable import printable
+from kubeproxy.printable import printable, printable_lines
 from kubeproxy.rulespage.unknown import unknown
 from kubeproxy.serving.access import SOCKET_PEER, Access, refusal
 from kubeproxy.serving.answer import JSON, Answer, text
@@ -139,7 +139,7 @@ async def _explain(request: Request, live: Live) -> Answer:
     try:
         found = await explanations(live, source, destinations, request.query.get("interface", ""))
     except OperatorError as error:
-        return text(f"{unanswered(error, live)}\n", 400)
+        return text(f"{printable_lines(unanswered(error, live))}\n", 400)
     return _json(found)
 
 

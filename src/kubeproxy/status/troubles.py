@@ -107,8 +107,8 @@ def _of_node(status: Status) -> Iterator[Trouble]:
         return
     if any(family.last_sync for family in status.families):
         advice = (
-            "The Node is being deleted, or has the taint ToBeDeletedByClusterAutoscaler. Nothing"
-            " to do if that is wanted."
+            "There is no Node of that name (--hostname-override names it), or it is being deleted,"
+            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is wanted."
         )
     else:
         advice = "Its Node is not known yet."
