@@ -338,7 +338,7 @@ ROLLING = ("L1 L2 R1", "L1 L2 R1 R2:unready", "L1 L2 R1 R2", "L1:draining L2 R1 
 def mall(step: int = 3) -> list[Document]:
     """More Services for the pictures, of which one is at some step of a rolling update."""
     ports = [Port(node_port=31080)]
-    media = {**ETP_LOCAL, **RANGES}
+    media = {**ETP_LOCAL, **RANGES, "healthCheckNodePort": 31999}
     return [
         *deploy("checkout", everywhere(41), ROLLING[step % len(ROLLING)], ports),
         *deploy("search", Address(42), "L1 R1 R2"),
