@@ -248,6 +248,16 @@ def test_hostile_names_are_text(browser: Browser, lab: Lab) -> None:
     assert_nothing_else_happened(browser)
 
 
+def test_pages_of_other_sites_may_lead_here_and_get_nothing(browser: Browser) -> None:
+    browser.open(f"http://localhost:{METRICS}/configz")  # another site than 127.0.0.1
+    asks = f"fetch('{HOME}/rates', {{mode: 'no-cors'}})"
+    browser.evaluate(f"void {asks}.then(() => {{ document.title = 'asked'; }})")
+    browser.wait("document.title === 'asked'")
+    assert [each for each in browser.complaints if "403 (Forbidden)" in each] != []
+    browser.evaluate(f"location = {json.dumps(HOME)}")
+    browser.wait("document.title === 'kube-proxy on kestrel'")
+
+
 def test_everything_is_there_without_a_script(browser: Browser, lab: Lab) -> None:
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     browser.open(HOME)
