@@ -1,6 +1,7 @@
 """The daemon at a glance: what is wrong comes first."""
 
 import msgspec
+import pytest
 
 from kubeproxy.status.web.overview import state
 from kubeproxy.status.wire import NotProgrammed, Rates, Status
@@ -41,11 +42,32 @@ def test_what_stops_no_traffic_is_a_warning() -> None:
     assert "box warn" in found.values("class")
 
 
-def test_of_many_cases_the_first_are_shown() -> None:
-    many = tuple(NotProgrammed(f"shop/s{n}", "TCP", "why") for n in range(25))
+@pytest.mark.parametrize(
+    ("cases", "listed", "words"),
+    [
+        pytest.param(5, 5, (), id="all"),
+        pytest.param(25, 25, ("20 more",), id="some-unfold"),
+        pytest.param(
+            2000, 105, ("1,995 more", "and 1,895: the JSON below has all"), id="too-many-to-list"
+        ),
+    ],
+)
+def test_of_many_cases_a_few_are_in_sight(cases: int, listed: int, words: tuple[str, ...]) -> None:
+    many = tuple(NotProgrammed(f"shop/s{n}", "TCP", "why") for n in range(cases))
     found = shown(replace(STATUS, families=(replace(IPV4, not_programmed=many),)))
-    assert found.count("li") == 20
-    assert "and 5 more" in found.text
+    assert found.count("li") == listed
+    assert found.count("details") == bool(words)
+    assert [each for each in words if each not in found.text] == []
+
+
+def test_what_somebody_unfolds_has_a_name_so_that_it_stays_open() -> None:
+    many = tuple(NotProgrammed(f"shop/s{n}", "TCP", "why") for n in range(9))
+    family = replace(IPV4, not_programmed=many)
+    found = shown(replace(STATUS, families=(family, replace(family, ip_family="IPv6"))))
+    assert [name for name in found.values("id") if "trouble" in name] == [
+        "trouble-0",
+        "trouble-1",
+    ]
 
 
 def test_rates_that_nobody_has_looked_at_yet() -> None:

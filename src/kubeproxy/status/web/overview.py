@@ -1,6 +1,6 @@
 """The daemon at a glance: what is wrong, how the families are, and how much traffic there is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.status.figures import count, rate, size, span
@@ -10,7 +10,9 @@ from kubeproxy.status.web.markup import NOTHING, Markup, element, together, trus
 from kubeproxy.status.web.pieces import badge
 from kubeproxy.status.wire import Rates, Status
 
-_CASES: Final = 20
+_CASES: Final = 5
+"""Of one trouble, so that the others are in sight; more of them unfold."""
+_UNFOLDED: Final = 100
 
 
 def state(status: Status, rates: Rates) -> Iterator[Markup]:
@@ -50,25 +52,43 @@ def _box(found: list[Trouble]) -> Markup:
     level = "bad" if any(trouble.severe for trouble in found) else "warn"
     return element(
         "div",
-        *map(_trouble, found),
+        *(_trouble(trouble, f"trouble-{number}") for number, trouble in enumerate(found)),
         class_=f"box {level}",
         role="region",
         aria_label="What is wrong",
     )
 
 
-def _trouble(trouble: Trouble) -> Markup:
-    more = len(trouble.cases) - _CASES
-    cases = together(
-        element("li", element("b", what), ": ", reason) for what, reason in trouble.cases[:_CASES]
-    )
+def _trouble(trouble: Trouble, name: str) -> Markup:
     return together(
         (
             element("h3", trouble.what),
-            element("ul", cases) if trouble.cases else NOTHING,
-            element("p", f"and {count(more)} more") if more > 0 else NOTHING,
+            _cases(trouble.cases[:_CASES]),
+            _more(trouble.cases[_CASES:], name),
             element("p", trouble.advice),
         )
+    )
+
+
+def _cases(cases: Sequence[tuple[str, str]]) -> Markup:
+    if not cases:
+        return NOTHING
+    return element(
+        "ul", *(element("li", element("b", what), ": ", reason) for what, reason in cases)
+    )
+
+
+def _more(cases: Sequence[tuple[str, str]], name: str) -> Markup:
+    """The cases that unfold; the script keeps open what has a name."""
+    if not cases:
+        return NOTHING
+    hidden = len(cases) - _UNFOLDED
+    return element(
+        "details",
+        element("summary", f"{count(len(cases))} more"),
+        _cases(cases[:_UNFOLDED]),
+        element("p", f"and {count(hidden)}: the JSON below has all") if hidden > 0 else NOTHING,
+        id=name,
     )
 
 
