@@ -18,7 +18,7 @@ def unknown(
     namespace, *names = wanted
     there = sorted(service for in_, service in services if in_ == namespace)
     elsewhere = sorted(in_ for in_, service in services if names[:1] == [service])
-    lines = [f"no {what} for {printable('/'.join(wanted))}"]
+    lines = [f"no {what} for {'/'.join(wanted)}"]
     if elsewhere:
         lines.append(f"a service of this name is in: {_some(elsewhere)}")
     if there:
@@ -26,7 +26,7 @@ def unknown(
     lines.append(
         f"{path} lists all; a Service that is headless, or of type ExternalName, has none"
     )
-    return "\n".join(lines) + "\n"
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -117,7 +117,7 @@ async def _service(request: Request, live: Live) -> Answer:
 def _which(name: str, namespaces: Sequence[str]) -> str:
     if namespaces:
         choices = ", ".join(f"{each}/{name}" for each in namespaces)
-        return f"several Services have that name: {choices}\n"
+        return f"several Services have that name: {printable(choices)}\n"
     return (
         f"no Service named {printable(name)} is proxied: {SERVICES}?q=TEXT finds those that are\n"
     )
