@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
@@ -114,6 +115,24 @@ def test_what_is_read_back(plane: Plane, name: str, request: pytest.FixtureReque
     if request.config.getoption("--golden"):
         file.write_text(actual)
     assert file.read_text() == actual
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param('a"b', id="quotation-mark"),
+        pytest.param("a\\", id="backslash"),
+        pytest.param("a\n-F\n\x1b[2J", id="line-breaks"),
+        pytest.param("k\u00e4se" * 60, id="long-and-beyond-ascii"),
+    ],
+)
+def test_a_name_that_no_api_server_would_take_spoils_nothing(plane: Plane, name: str) -> None:
+    for entry in table("cluster-ip", plane.family).entries.values():
+        odd = entry.name._replace(service=name)
+        plane.table.put(msgspec.structs.replace(entry, name=odd))
+    before = plane.saved().count("KUBE-SVC-")
+    plane.apply()
+    assert plane.saved().count("KUBE-SVC-") > before
 
 
 def test_changes_lead_where_a_fresh_start_does(plane: Plane) -> None:

@@ -80,6 +80,24 @@ def test_large_clusters_have_no_comments_on_endpoints() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param('a"b', "shop/a?b:http", id="quotation-mark"),
+        pytest.param("a\\", "shop/a?:http", id="backslash"),
+        pytest.param("a\n-F\x1b[2J", "shop/a?-F?[2J:http", id="control-characters"),
+        pytest.param("käse", "shop/k?se:http", id="letters-beyond-ascii"),
+        pytest.param("<script>", "shop/<script>:http", id="harmless-here"),
+        pytest.param("a" * 300, f"shop/{'a' * 250}", id="longer-than-the-kernel-takes"),
+    ],
+)
+def test_a_name_cannot_break_out_of_its_comment(name: str, expected: str) -> None:
+    entry = msgspec.structs.replace(ENTRY, name=NAME._replace(service=name))
+    (rule,) = top_rules(entry, SETUP).nat.splitlines()
+    assert f'--comment "{expected}' in rule
+    assert rule.count('"') == 2
+
+
 def test_a_service_that_lost_its_cluster_ip_to_another_has_no_rule_for_it() -> None:
     loser = msgspec.structs.replace(ENTRY, frontends=())
     assert top_rules(loser, SETUP) == TopRules()

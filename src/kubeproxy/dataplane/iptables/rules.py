@@ -4,6 +4,7 @@ Top-level rules lead packets to the chains of a service, or refuse them: they ar
 sync. The chains themselves are written when the service changes.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ from kubeproxy.inet import Family
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import LOOPBACK
 
+_LONGEST_COMMENT = 255
+_UNFIT = re.compile(r"[^ !#-\[\]-~]")
+"""In a comment: all but printable ASCII, and the quotation mark and the backslash."""
 _WORD = {
     FrontendKind.CLUSTER_IP: "cluster IP",
     FrontendKind.EXTERNAL_IP: "external IP",
@@ -251,6 +255,9 @@ def _protocol(entry: Entry) -> str:
 
 
 def _comment(text: str) -> str:
+    # No API server has such names; in a manifest, one must not spoil the rules of the others.
+    if len(text) > _LONGEST_COMMENT or _UNFIT.search(text):
+        text = _UNFIT.sub("?", text)[:_LONGEST_COMMENT]
     return f'-m comment --comment "{text}"'
 
 
