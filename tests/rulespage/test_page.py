@@ -142,6 +142,16 @@ async def test_one_service_with_what_was_written_in_both_families() -> None:
     assert "# IPv6, written last in nftables mode\nIPv6 shop/cart:http\n" in text
 
 
+async def test_what_was_written_for_many_ports_is_put_into_words_in_parts() -> None:
+    ports = [{"name": f"p{number:02}", "port": number} for number in range(1, 46)]
+    many = service({"clusterIP": "10.112.0.31", "ports": ports}, name="many")
+    _, text = await asked("/rules/shop/many", programmed(many), accept="application/json")
+    parts = [each["text"].splitlines() for each in json.loads(text)["written"]]
+    assert [len(part) for part in parts] == [20, 20, 5]
+    told = [line for part in parts for line in part]
+    assert told == [f"IPv4 shop/many:{port['name']}" for port in ports]
+
+
 async def test_one_family_has_it_and_the_other_has_not() -> None:
     shown = (programmed(*CART), programmed(family=Family.IPV6))
     _, text = await asked("/rules/shop/cart", *shown)

@@ -16,6 +16,8 @@ Selected = Sequence[tuple[Programmed, Sequence[ServicePortName]]]
 
 _encode = msgspec.json.Encoder().encode
 _INDENT = "    "
+_PORTS_AT_ONCE = 20
+"""A Service may have thousands of ports, and each of them thousands of rules."""
 
 
 def ports(selected: Selected) -> Iterator[Port]:
@@ -35,25 +37,27 @@ def text_pieces(selected: Selected) -> Iterator[str]:
         yield "\n".join((title_of(port), *lines)) + "\n\n"
 
 
-def written_pieces(selected: Selected) -> Iterator[str]:
-    """What was last written for the service ports, family by family."""
-    for shown, names in selected:
-        text = _written(shown, names)
-        heading = f"# {shown.node.family.value}, written last in {shown.mode.value} mode"
-        yield f"{heading}\n{text}\n" if text else f"{heading}: nothing\n\n"
-
-
-def _written(shown: Programmed, names: Sequence[ServicePortName]) -> str:
-    plane = shown.dataplane
-    return plane.written(shown.table, names) if isinstance(plane, Shows) else ""
-
-
 class Written(msgspec.Struct, frozen=True, rename="camel"):
-    """What one family's dataplane wrote, in the words of the kernel's tools."""
+    """What one family's dataplane wrote for some ports, in the words of the kernel's tools."""
 
     ip_family: str
     mode: str
     text: str
+
+
+def written_pieces(selected: Selected) -> Iterator[str]:
+    """What was last written for the service ports, family by family."""
+    for each in _written(selected):
+        heading = f"# {each.ip_family}, written last in {each.mode} mode"
+        yield f"{heading}\n{each.text}\n" if each.text else f"{heading}: nothing\n\n"
+
+
+def _written(selected: Selected) -> Iterator[Written]:
+    for shown, names in selected:
+        for start in range(0, len(names) or 1, _PORTS_AT_ONCE):
+            some, plane = names[start : start + _PORTS_AT_ONCE], shown.dataplane
+            text = plane.written(shown.table, some) if isinstance(plane, Shows) else ""
+            yield Written(shown.node.family.value, shown.mode.value, text)
 
 
 def json_pieces(selected: Selected, *, written: bool) -> Iterator[bytes]:
@@ -62,10 +66,7 @@ def json_pieces(selected: Selected, *, written: bool) -> Iterator[bytes]:
     yield from _listed(ports(selected))
     if written:
         yield b'],"written":['
-        yield from _listed(
-            Written(shown.node.family.value, shown.mode.value, _written(shown, names))
-            for shown, names in selected
-        )
+        yield from _listed(_written(selected))
     yield b"]}\n"
 
 
