@@ -1,6 +1,6 @@
 """The list+watch machine: what it asks, what it says, and how it comes back from trouble."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -478,6 +478,31 @@ def test_a_watch_that_ends_right_after_an_event_is_opened_again_after_a_wait() -
     machine = watching("5")
     assert machine.closed(0.2) == []
     assert f"wait, {watch('5')}" == asked(machine)
+
+
+@pytest.mark.parametrize("end", [ListWatch.broke, ListWatch.closed], ids=["cut", "ended"])
+def test_streams_that_bring_news_are_followed_however_often_they_are_cut_short(
+    end: Callable[[ListWatch, float], object],
+) -> None:
+    machine = watching("5")
+    waits = []
+    for number in range(20):
+        list(machine.receive(event("ADDED", service("a", 10 + number))))
+        end(machine, number + 0.9)
+        waits.append(machine.next_request(number + 0.9, 0.5).delay)
+        machine.opened(number + 1.0)
+    assert pytest.approx(waits) == [1.2] * 20
+
+
+def test_a_telling_that_is_cut_short_is_tried_ever_later() -> None:
+    machine = ListWatch(SERVICES)
+    waits = []
+    for _ in range(4):
+        waits.append(machine.next_request(0.0, 0.5).delay)
+        machine.opened(0.0)
+        list(machine.receive(event("ADDED", service("a", 10))))
+        machine.broke(0.9)
+    assert pytest.approx(waits) == [0.0, 1.2, 2.4, 4.8]
 
 
 def test_a_watch_that_ends_at_once_without_an_event_has_everything_told_anew() -> None:

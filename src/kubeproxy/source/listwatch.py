@@ -204,12 +204,19 @@ class ListWatch:
 
     def broke(self, now: float) -> None:
         """Nobody answered, or the answer was cut; what was told stays told."""
-        stream, self._stream = self._stream, None
+        stream, self._stream, self._pause = self._stream, None, self._reconnecting
         if self._step is _Step.WATCH_LIST:
             self._ledger.abandon()
-        long = stream is not None and now - stream.opened >= SHORTEST_WATCH
-        if not (long and self._step is _Step.WATCH):
-            self._pause = self._reconnecting
+        elif stream is not None:
+            self._resume(stream, now)
+
+    def _resume(self, stream: _Stream, now: float) -> None:
+        """Open the watch again, at once or after a pause: a short one when it brought changes."""
+        self._stream = None
+        if stream.heard:
+            self._reconnecting = Backoff()
+        is_short = now - stream.opened < SHORTEST_WATCH
+        self._pause = self._reconnecting if is_short else None
 
     def _tell_anew(
         self, reason: Reason, status: Status | None = None, detail: str = ""
@@ -300,25 +307,21 @@ class ListWatch:
             return []
         rest = stream.lines.finish()
         sayings = list(self.receive(rest + b"\n")) if rest else []
-        if self._stream is None:
-            return sayings
-        return sayings + self._ended(stream, now - stream.opened)
+        return sayings if self._stream is None else sayings + self._ended(stream, now)
 
-    def _ended(self, stream: _Stream, lived: float) -> list[Saying]:
+    def _ended(self, stream: _Stream, now: float) -> list[Saying]:
+        lived = now - stream.opened
         at_once = lived < SHORTEST_WATCH and not stream.heard
-        if self._step is _Step.WATCH_LIST and at_once:
-            return [self._list_instead(Reason.UNFINISHED)]
         if self._step is _Step.WATCH_LIST:
-            return [self._tell_anew(Reason.UNFINISHED)]
+            begin = self._list_instead if at_once else self._tell_anew
+            return [begin(Reason.UNFINISHED)]
         if at_once:
             return [self._tell_anew(Reason.SHORT)]
         if not stream.heard and lived >= SUSPICIOUS_SILENCE:
             # A watch from a version that the server has yet to reach is silent: after a restore
             # of etcd that can last for days.
             return [self._tell_anew(Reason.SUSPECT)]
-        self._stream = None
-        if lived < SHORTEST_WATCH:
-            self._pause = self._reconnecting
+        self._resume(stream, now)
         return []
 
     def quiet(self, now: float) -> list[Setback]:
@@ -386,9 +389,7 @@ class ListWatch:
         if not ends or not self._ledger.telling:
             return []
         if not metadata.resource_version:
-            raise wire.NotTheProtocol(
-                "the last initial event has no resourceVersion to watch from"
-            )
+            raise wire.NotTheProtocol("the last initial event has no resourceVersion")
         return self._complete(metadata.resource_version)
 
     def _error_event(self, status: Status) -> list[Setback]:
