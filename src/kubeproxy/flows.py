@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from kubeproxy import klog
-from kubeproxy.dataplane.conntrack import AT_START, PAID, Debt, owe, stale, udp_entries
+from kubeproxy.dataplane.conntrack import AT_START, PAID, both, owe, stale, udp_entries
 from kubeproxy.errors import KernelError
 from kubeproxy.happenings import FlowsCleaned, Listener, nobody
 from kubeproxy.inet import Family
@@ -36,7 +36,7 @@ class StaleFlows:
     def settle(self, table: Table) -> None:
         """They are in the kernel: from now on flows that do not fit the table are stale."""
         if self._debt:
-            self._due, self._debt = _sum(self._due, self._debt), PAID
+            self._due, self._debt = both(self._due, self._debt), PAID
             self._entries = udp_entries(table)
             self._wake.set()
 
@@ -52,16 +52,12 @@ class StaleFlows:
                 gone = await asyncio.to_thread(clean, self._family, self._entries, due.former)
             except KernelError as error:
                 klog.error("Stale UDP flows cannot be deleted, will try again", err=error)
-                self._due = _sum(due, self._due)
+                self._due = both(due, self._due)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
             else:
                 klog.info("Deleted stale UDP flows", v=2, ipFamily=self._family.value, flows=gone)
                 self._tell(FlowsCleaned(self._family, clock() - began, gone))
-
-
-def _sum(first: Debt, second: Debt) -> Debt:
-    return Debt(first.due or second.due, (*first.former, *second.former))
 
 
 def clean(family: Family, entries: Iterable[Entry], former: Iterable[Entry]) -> int:

@@ -2,6 +2,7 @@ import pytest
 
 from kubeproxy.dataplane.conntrack import (
     AT_START,
+    MOST_FORMER,
     PAID,
     Debt,
     owe,
@@ -181,6 +182,19 @@ def test_a_debt_grows_until_it_is_paid() -> None:
     assert Debt(True, (entry(L1), entry(L2))) == debt
     assert debt
     assert not PAID
+
+
+def test_a_debt_that_is_never_paid_has_a_limit() -> None:
+    past, now = entry(L1), entry(L2)
+    debt = Debt(True, (past,) * MOST_FORMER)
+    for _ in range(3):
+        debt = owe(debt, Changes(removed=(now, now)))
+    assert Debt(True, (*[past] * (MOST_FORMER - 4), *[now] * 6)) == debt
+
+
+def test_what_one_sync_owes_is_kept_however_much_it_is() -> None:
+    removed = (entry(L1),) * (MOST_FORMER + 1)
+    assert Debt(True, removed) == owe(PAID, Changes(removed=removed))
 
 
 def test_only_udp_entries_matter() -> None:

@@ -38,11 +38,20 @@ AT_START = Debt(due=True)
 """Flows may be there from before."""
 
 
+MOST_FORMER = 10_000
+"""So many former entries are kept while syncs or clean-ups fail: memory does not grow for ever."""
+
+
 def owe(debt: Debt, changes: Changes) -> Debt:
     """What is owed after further changes."""
     if not wants_cleanup(changes):
         return debt
-    return Debt(True, (*debt.former, *_former(changes)))
+    return both(debt, Debt(True, tuple(_former(changes))))
+
+
+def both(debt: Debt, later: Debt) -> Debt:
+    """Two debts as one; the oldest entries are forgotten when there are too many to keep."""
+    return Debt(debt.due or later.due, (*debt.former[-MOST_FORMER:], *later.former))
 
 
 def wants_cleanup(changes: Changes) -> bool:
