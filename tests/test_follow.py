@@ -6,6 +6,7 @@ from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.ownnode import RestartNeeded
 from kubeproxy.schedule import Schedule
 from kubeproxy.source.events import Delete, Reset, Synced, Upsert
 from kubeproxy.sync import FamilySync, Outlet, Setting
@@ -22,6 +23,7 @@ class Rig:
     def __init__(self) -> None:
         self.cluster = Cluster(NODE_NAME)
         self.news = 0
+        self.ends: RestartNeeded | None = None
         self.syncs = {family: self._sync(family) for family in Family}
         self.follower = Follower(self.cluster, tuple(self.syncs.values()), self._node_news)
 
@@ -33,6 +35,8 @@ class Rig:
 
     def _node_news(self) -> None:
         self.news += 1
+        if self.ends:
+            raise self.ends
 
     @property
     def wanted(self) -> list[Family]:
@@ -79,6 +83,16 @@ def test_service_ranges_and_the_node_concern_both_families_at_once() -> None:
     assert rig.news == 1
     rig.follower.deliver(Synced(Kind.NODE))
     assert rig.news == 2
+
+
+def test_a_node_that_ends_the_run_changes_no_rule_on_the_way_out() -> None:
+    rig = Rig()
+    rig.follower.deliver(upsert(Kind.NODE, kestrel()))
+    assert rig.wanted == list(Family)
+    rig.ends = RestartNeeded("it is being deleted")
+    with pytest.raises(RestartNeeded):
+        rig.follower.deliver(Delete(Kind.NODE, ObjectKey("", NODE_NAME)))
+    assert rig.wanted == []
 
 
 def test_what_makes_no_sense_is_said_once_until_it_changes(

@@ -18,7 +18,8 @@ from kubeproxy.sync import FamilySync
 class Follower:
     """Takes events in, and passes on what they touch.
 
-    `news` is called when our Node changed, and when a kind is known. `tell` hears of objects.
+    `news` is called when our Node changed, and when a kind is known; what it raises ends the run,
+    and nothing is asked of the syncs then. `tell` hears of objects.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Follower:
         touched = self._take(event)
         if isinstance(event, Upsert | Delete):
             self._tell(_told(event, touched))
+        if touched.node or isinstance(event, Synced):
+            self._news()  # first: what it ends must not sync for a node that is no more
         if touched.node or touched.service_cidrs:
             for sync in self._syncs:
                 sync.request()
@@ -48,8 +51,6 @@ class Follower:
             services = [key for family, key in touched.services if family is sync.family]
             if services:
                 sync.touch(services)
-        if touched.node or isinstance(event, Synced):
-            self._news()
         if isinstance(event, Synced):
             klog.info("Caches populated", v=2, type=event.kind.value)
             self._open_when_known()
