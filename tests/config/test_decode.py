@@ -163,6 +163,8 @@ def test_null_is_absent(text: str) -> None:
         pytest.param("conntrack: {min: 010}", 8, id="octal"),
         pytest.param("conntrack: {min: 0x1f}", 31, id="hexadecimal"),
         pytest.param("conntrack: {min: 1_000}", 1000, id="underscores"),
+        pytest.param("conntrack: {min: 1.31072e+06}", 1310720, id="as-templates-write-it"),
+        pytest.param("conntrack: {min: 14.0}", 14, id="whole-with-a-point"),
     ],
 )
 def test_numbers_are_yaml_numbers(text: str, expected: int) -> None:
@@ -189,8 +191,9 @@ def test_texts_that_look_like_something_else_stay_texts(text: str) -> None:
     assert text == decode(f"{HEAD}hostnameOverride: {text}").config.hostname_override
 
 
-def test_a_bare_flush_frequency_counts_nanoseconds() -> None:
-    logging = decode(f"{HEAD}logging: {{flushFrequency: 7}}").config.logging
+@pytest.mark.parametrize("text", ["7", "7.0"])
+def test_a_bare_flush_frequency_counts_nanoseconds(text: str) -> None:
+    logging = decode(f"{HEAD}logging: {{flushFrequency: {text}}}").config.logging
     assert logging.flush_frequency == 7
     assert Duration(7) == logging.flush_period
 
@@ -297,6 +300,11 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
             "conntrack: {min: 1.5}",
             'cannot unmarshal number 1.5 into field "conntrack.min" of type int32 (line 3)',
             id="a-fraction-for-a-whole-number",
+        ),
+        pytest.param(
+            "conntrack: {min: .inf}",
+            'cannot unmarshal number .inf into field "conntrack.min" of type int32 (line 3)',
+            id="infinity-for-a-whole-number",
         ),
         pytest.param(
             "conntrack: {min: !!int abc}",

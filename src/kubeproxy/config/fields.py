@@ -143,9 +143,11 @@ def _bool(value: Scalar) -> bool | None:
 
 
 def _whole(low: int, high: int) -> Callable[[Scalar], int | None]:
-    """Whole numbers from low up to and without high."""
+    """Whole numbers from low up to and without high, also as templates write large ones: 1e+06."""
 
     def read(value: Scalar) -> int | None:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             return None
         return value if low <= value < high else None
@@ -164,7 +166,7 @@ def _duration(value: Scalar) -> Duration | None:
 
 
 def _duration_or_nanoseconds(value: Scalar) -> Duration | int | None:
-    return _NANOSECONDS(value) if isinstance(value, int) else _duration(value)
+    return _duration(value) if isinstance(value, str) else _NANOSECONDS(value)
 
 
 def _quantity(value: Scalar) -> Quantity | None:
