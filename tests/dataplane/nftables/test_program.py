@@ -109,8 +109,8 @@ def test_cluster_ip_traffic_is_marked_by_who_sends_it(
     here = with_node(HERE, **settings)
     assert expected == rules(here, "nat-prerouting") == rules(here, "nat-output")
     # Whoever is looked up late is marked as he would have been, and leads to the same chains.
-    assert expected[:-1] == rules(here, "nat-prerouting-late")[:-2]
-    assert rules(here, "nat-prerouting-late") == rules(here, "nat-output-late")
+    assert expected[:-1] == rules(here, "nat-prerouting/late")[:-2]
+    assert rules(here, "nat-prerouting/late") == rules(here, "nat-output/late")
 
 
 def test_the_mark_is_the_operators_bit() -> None:
@@ -142,6 +142,22 @@ def test_endpoints_are_counted_when_asked_for(counters: bool) -> None:
     assert counting == (lists | always if counters else always)
 
 
+def test_upstream_can_remove_the_hooks_that_it_does_not_have() -> None:
+    upstream = {
+        "filter-prerouting-pre-dnat",
+        "filter-output-pre-dnat",
+        "filter-input",
+        "filter-forward",
+        "filter-output",
+        "nat-prerouting",
+        "nat-output",
+        "nat-postrouting",
+    }
+    hooks = {chain.name for chain in program(HERE, MARK).chains if chain.hook}
+    assert upstream <= hooks
+    assert {name for name in hooks if "/" in name} == hooks - upstream
+
+
 def test_chains_stand_where_upstream_puts_them() -> None:
     hooks = [
         (chain.name, chain.hook.type, chain.hook.hook, chain.hook.priority)
@@ -154,10 +170,10 @@ def test_chains_stand_where_upstream_puts_them() -> None:
         ("filter-input", "filter", "input", 0),
         ("filter-forward", "filter", "forward", 0),
         ("filter-output", "filter", "output", 0),
-        ("filter-postrouting", "filter", "postrouting", 90),
+        ("filter-postrouting/remember", "filter", "postrouting", 90),
         ("nat-prerouting", "nat", "prerouting", -100),
-        ("nat-prerouting-late", "nat", "prerouting", -90),
+        ("nat-prerouting/late", "nat", "prerouting", -90),
         ("nat-output", "nat", "output", -100),
-        ("nat-output-late", "nat", "output", -90),
+        ("nat-output/late", "nat", "output", -90),
         ("nat-postrouting", "nat", "postrouting", 100),
     ]

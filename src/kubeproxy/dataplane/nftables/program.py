@@ -168,7 +168,11 @@ def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tupl
 
 
 def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
-    """The chains on the hooks; priorities are upstream's, which others rely on."""
+    """The chains on the hooks; priorities are upstream's, which others rely on.
+
+    The names of those that upstream does not have contain a slash: by that it knows chains which
+    it may empty and delete when it takes over, so that no packet comes to what we leave behind.
+    """
     daddr = headers.daddr
     firewall: Rule = (
         IsNew(),
@@ -213,14 +217,14 @@ def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
             _hook("filter", "output", 0, "filter"),
         ),
         Chain(
-            "filter-postrouting",
+            "filter-postrouting/remember",
             (remember,),
             _hook("filter", "postrouting", 90, "srcnat - 10"),
         ),
         Chain("nat-prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
-        Chain("nat-prerouting-late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
+        Chain("nat-prerouting/late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
         Chain("nat-output", nat, _hook("nat", "output", -100, "-100")),
-        Chain("nat-output-late", late, _hook("nat", "output", -90, "-90")),
+        Chain("nat-output/late", late, _hook("nat", "output", -90, "-90")),
     )
 
 
