@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -10,7 +11,7 @@ from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.prepare import prepare
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.inet import Family, Protocol, pack
 from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
 from kubeproxy.kernel.xtables import Xtables
 from kubeproxy.table.diff import diff, patch
@@ -23,6 +24,7 @@ from lab.ipvs import reals
 from lab.network import Network
 from lab.outcome import Outcome, Probe
 from lab.plan import HOSTS, NODE_NAME_OF, crowd
+from waiting import until
 from world import NODE_NAME, node
 
 DRAIN_PERIOD = 0.1
@@ -69,6 +71,9 @@ class Plane:
         update = Update(self._table, node(Mode.IPVS, self.family), changes, self._full)
         with self.network.node.entered():
             report = self._runner.run(self._dataplane.apply(update))
+            if self.family is Family.IPV6:
+                addresses = [address for each in entries for address in _addresses(each)]
+                self._runner.run(until(lambda: all(map(_is_at_work, addresses))))
         assert report.failed == {}
         self._full = False
 
@@ -127,6 +132,16 @@ class Plane:
 
     def _probe(self, source: str, protocol: Protocol) -> Probe:
         return Probe(source, HOSTS[source].address(self.family), self.address, 80, protocol)
+
+
+def _addresses(entry: Entry) -> set[str]:
+    return {frontend.address for frontend in entry.frontends if frontend.address}
+
+
+def _is_at_work(address: str) -> bool:
+    """Whether the kernel takes packets to an IPv6 address in: it sees to that in its own time."""
+    routes = Path("/proc/thread-self/net/ipv6_route").read_text()
+    return f"{pack(address).hex()} 80 " in routes
 
 
 def _who(outcome: Outcome) -> str:
