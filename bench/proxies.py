@@ -18,6 +18,10 @@ from lab.namespaces import Namespace
 PATIENCE = 60.0
 SETTLE_PATIENCE = 600.0
 
+# Megabytes. The kernel counts pages on each processor and adds them up now and then: one peak that
+# is read twice can differ.
+_PEAK_NOISE = 1.0
+
 
 class Proxy(msgspec.Struct, frozen=True):
     """A kube-proxy with upstream's flags, in one of its modes."""
@@ -67,7 +71,6 @@ class Running:
         config = server.directory / f"{proxy.mode}.conf"
         config.write_bytes(msgspec.json.encode(configuration(server.kubeconfig, proxy.mode)))
         self.log = server.directory / f"{proxy.name}.log"
-        self._inherited = peak()
         with namespace.entered(), self.log.open("ab") as log:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
@@ -79,6 +82,8 @@ class Running:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        # Read after the start, or what we grew by until then would count as the proxy's.
+        self._inherited = peak() + _PEAK_NOISE
 
     def cpu(self) -> float:
         """CPU seconds so far, with those of the programs that it ran."""
