@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PROMTOOL := $(BIN)/promtool
 
 .DEFAULT_GOAL := help
 
@@ -17,9 +18,12 @@ venv: $(STAMP)  ## make .venv with the pinned dependencies and .venv/bin/kube-pr
 $(STAMP): requirements/dev.txt pyproject.toml
 	@scripts/debian-packages python3-venv
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(PROMTOOL): | $(STAMP)
+	@scripts/debian-file prometheus usr/bin/promtool $@
 
 .PHONY: demo
 demo: venv  ## the proxy at work, live, in a throw-away network: no root, no cluster
@@ -34,7 +38,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 	$(MAKE) --no-print-directory lab
 
 .PHONY: packages
-packages:
+packages: $(PROMTOOL)
 	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
 		user-mode-linux ipvsadm kmod chromium
 
@@ -52,9 +56,9 @@ lab: venv packages  ## real packets in real kernels, in namespaces of their own
 	@$(MAKE) --no-print-directory -j 2 --output-sync $(UML_LEGS)
 
 NATIVE := --ignore-glob '*/test_iptables_*' --ignore-glob '*/test_ipvs_*' --ignore-glob '*/test_uml_*'
-LONG_UML_LEGS := test_ipvs_scenarios test_ipvs_daemon test_uml_iptables
-SHORT_UML_LEGS := $(filter-out $(LONG_UML_LEGS),$(notdir $(basename $(wildcard tests/lab/test_ipvs_*.py))))
-UML_LEGS := uml-rest $(LONG_UML_LEGS:%=uml-%)  # the longest first
+LONG_UML_LEGS := test_ipvs_daemon test_uml_iptables test_ipvs_scenarios test_ipvs_cleanup
+SHORT_UML_LEGS := $(filter-out $(LONG_UML_LEGS),$(notdir $(basename $(wildcard tests/lab/test_ipvs_*.py tests/lab/test_uml_*.py))))
+UML_LEGS := uml-rest $(LONG_UML_LEGS:%=uml-%)  # in an order in which two of them end together
 
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor:
 # two run side by side, and try what this kernel alone can show.
@@ -74,7 +78,7 @@ lint: venv  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/codespell
 
 .PHONY: test
-test: venv  ## the quick tests only
+test: venv $(PROMTOOL)  ## the quick tests only
 	$(BIN)/python -m pytest -n 2 -m "not slow" --ignore tests/lab
 
 .PHONY: fix
@@ -105,14 +109,22 @@ bench-ipvs: venv packages  ## the data path of ipvs mode, in the test kernel; PE
 		--sizes= --modes ipvs --output bench/results/ipvs.json $(if $(PEER),--peer $(PEER)) \
 		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3) $(if $(QUICK),--quick)
 
+FUZZ_SECONDS ?= 600
+
+.PHONY: fuzz
+fuzz: venv packages  ## hostile inputs, down to a real kernel; FUZZ_SECONDS=600
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -q -p no:randomly --timeout 0 tests/fuzz
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(LAB) -q -p no:randomly --timeout 0 tests/lab/test_nftables_fuzz.py
+
 .PHONY: stress
-stress: venv  ## the quick tests 50 times in random order
+stress: venv $(PROMTOOL)  ## the quick tests 50 times in random order
 	@for i in $$(seq 50); do $(BIN)/python -m pytest -q -n 2 -m "not slow" --ignore tests/lab || exit 1; done
 
 .PHONY: lock
 lock: venv  ## pin the newest dependencies, with hashes
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements/dev.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --output-file requirements/run.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --only-build-deps --build-deps-for wheel --output-file requirements/build.txt pyproject.toml
 
 .PHONY: clean
 clean:  ## remove what the other targets made

@@ -43,6 +43,7 @@ class Probe(Strict, frozen=True):
     period_seconds: int
     timeout_seconds: int
     failure_threshold: int
+    initial_delay_seconds: int = 0
 
 
 class Resources(Strict, frozen=True):
@@ -115,11 +116,31 @@ class Toleration(Strict, frozen=True):
     operator: str
 
 
+class Selector(Strict, frozen=True):
+    match_labels: dict[str, str]
+
+
+class AffinityTerm(Strict, frozen=True):
+    topology_key: str
+    label_selector: Selector
+
+
+class PodAffinity(Strict, frozen=True):
+    required: tuple[AffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Strict, frozen=True):
+    pod_anti_affinity: PodAffinity
+
+
 class PodSpec(Strict, frozen=True):
     service_account_name: str
     priority_class_name: str
     host_network: bool
     node_selector: dict[str, str]
+    affinity: Affinity
     tolerations: tuple[Toleration, ...]
     termination_grace_period_seconds: int
     init_containers: tuple[Container]
@@ -130,10 +151,6 @@ class PodSpec(Strict, frozen=True):
 class Template(Strict, frozen=True):
     metadata: Metadata
     spec: PodSpec
-
-
-class Selector(Strict, frozen=True):
-    match_labels: dict[str, str]
 
 
 class RollingUpdate(Strict, frozen=True):

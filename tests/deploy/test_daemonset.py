@@ -5,7 +5,7 @@ from pathlib import PurePath
 import pytest
 
 from deploy.objects import Container, DaemonSet, daemon_set
-from deploy.overlays import FOLDERS, MODES, config_file, overlay
+from deploy.overlays import API_SERVER, FOLDERS, MODES, config_file, overlay
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
 from kubeproxy.health.server import Health
@@ -35,7 +35,7 @@ def test_arguments_are_flags_that_we_know(folder: str) -> None:
         assert names == {"NODE_NAME": "spec.nodeName"}
 
 
-@pytest.mark.parametrize("folder", [*MODES, "monitoring"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_ports_are_those_of_the_configuration(folder: str) -> None:
     found = overlay(folder)
     config = complete(parse_flags([]), config_file(found)).config
@@ -127,7 +127,7 @@ def test_the_kubeconfig_is_the_one_that_the_configuration_names() -> None:
     assert config.client_connection.kubeconfig == f"{MOUNTED}/kubeconfig.conf"
     document = parse_kubeconfig(config_file(found, "kubeconfig.conf"), MOUNTED)
     access = choose_access(document, "", lambda _: None)
-    assert access.server == "https://API-SERVER:6443"
+    assert access.server == API_SERVER
     assert access.tls is not None
     assert access.tls.ca_file == f"{SERVICE_ACCOUNT}/ca.crt"
     assert access.user.token_file == f"{SERVICE_ACCOUNT}/token"

@@ -14,6 +14,7 @@ from metrics.table import Row, rows
 
 FOUND = overlay("monitoring")
 JOB = "kube-proxy"
+NAME = "kubeproxy"
 # What Prometheus and its operator put on every series of a target.
 TARGET_LABELS = {*("job", "instance", "namespace", "service", "pod", "endpoint", "container")}
 MADE_BY_PROMETHEUS = {"up"}
@@ -128,9 +129,9 @@ class Dashboard(msgspec.Struct, frozen=True):
     templating: Variables
 
 
-RULES = msgspec.convert(FOUND["PrometheusRule", JOB], PrometheusRule).spec.groups[0].rules
+RULES = msgspec.convert(FOUND["PrometheusRule", NAME], PrometheusRule).spec.groups[0].rules
 DASHBOARD = msgspec.json.decode(
-    msgspec.convert(FOUND["ConfigMap", "kube-proxy-dashboard"]["data"], dict[str, str])[
+    msgspec.convert(FOUND["ConfigMap", "kubeproxy-dashboard"]["data"], dict[str, str])[
         "dashboard.json"
     ],
     type=Dashboard,
@@ -236,10 +237,10 @@ def test_the_dashboards_variables_are_defined_and_ask_for_what_there_is() -> Non
 
 
 def test_the_monitor_finds_the_service_and_this_the_pods() -> None:
-    monitor = msgspec.convert(FOUND["ServiceMonitor", JOB], ServiceMonitor)
-    service = msgspec.convert(FOUND["Service", JOB], Service)
+    monitor = msgspec.convert(FOUND["ServiceMonitor", NAME], ServiceMonitor)
+    service = msgspec.convert(FOUND["Service", NAME], Service)
     daemon = daemon_set(FOUND)
-    assert monitor.spec.selector.match_labels == service.metadata.labels
+    assert monitor.spec.selector.match_labels.items() <= service.metadata.labels.items()
     assert service.spec.selector == daemon.spec.template.metadata.labels
     (endpoint,), (port,) = monitor.spec.endpoints, service.spec.ports
     assert endpoint.port == port.name
@@ -250,8 +251,8 @@ def test_the_monitor_finds_the_service_and_this_the_pods() -> None:
 
 
 def test_labels_that_targets_have_too_keep_their_meaning() -> None:
-    """Without `honorLabels` all connections would be those of the Service kube-proxy."""
+    """Without `honorLabels` all connections would be those of the Service kubeproxy."""
     clashing = {label for row in DOCUMENTED.values() for label in row.labels} & TARGET_LABELS
     assert {"namespace", "service", "endpoint"} == clashing
-    monitor = msgspec.convert(FOUND["ServiceMonitor", JOB], ServiceMonitor)
+    monitor = msgspec.convert(FOUND["ServiceMonitor", NAME], ServiceMonitor)
     assert monitor.spec.endpoints[0].honor_labels

@@ -94,7 +94,7 @@ async def test_a_run_asks_for_nothing_that_the_role_lacks(rig: Rig, watch_list: 
 @pytest.mark.parametrize(
     "event",
     [
-        pytest.param(starting(NODE_NAME), id="of-a-node"),
+        pytest.param(starting(NODE_NAME, "nftables"), id="of-a-node"),
         pytest.param(
             service_health_port_failed(
                 NODE_NAME, About("Service", "cart", "shop"), 30000, OSError("in use")
