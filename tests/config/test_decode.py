@@ -1,10 +1,13 @@
 import json
+from unittest.mock import ANY
 
 import pytest
+from msgspec.structs import replace
 
 from kubeproxy.config.decode import decode
 from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import (
     IPVS,
@@ -199,59 +202,76 @@ def test_a_bare_flush_frequency_counts_nanoseconds(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "expected"),
+    ("text", "expected"),
     [
-        pytest.param("", False, id="one-document"),
-        pytest.param("---\nmode: x\n", True, id="two-documents"),
-        pytest.param("---\nmode: [\n", True, id="a-second-one-with-mistakes"),
-        pytest.param("...\n%YAML 9.9\n---\n", True, id="a-second-one-that-cannot-begin"),
-        pytest.param("...\n", False, id="an-end-mark"),
+        pytest.param(
+            "udpIdleTimeout: 250ms",
+            ("udpIdleTimeout", 3, "1.26", "set conntrack.udpTimeout"),
+            id="a-field-of-1.25",
+        ),
+        pytest.param(
+            "udpTimeoutMilliseconds: 250ms",
+            ("udpTimeoutMilliseconds", 3, "1.10", "set conntrack.udpTimeout"),
+            id="the-same-under-its-older-name",
+        ),
+        pytest.param(
+            "resourceContainer: /kube-proxy",
+            ("resourceContainer", 3, "1.16", "remove it: systemd"),
+            id="a-field-of-1.15",
+        ),
+        pytest.param(
+            "conntrack:\n  max: 5",
+            ("conntrack.max", 4, "1.15", "set conntrack.maxPerCore and conntrack.min"),
+            id="deep-inside",
+        ),
+        pytest.param(
+            "portRange: 1-2", ("portRange", 3, "1.26", "remove it"), id="a-field-without-effect"
+        ),
     ],
 )
-def test_only_the_first_document_is_used(rest: str, expected: bool) -> None:
-    decoded = decode(f"---\n{HEAD}mode: ipvs\n{rest}")
-    assert expected == decoded.more_documents
-    assert decoded.config.mode == "ipvs"
+def test_a_field_that_kubernetes_removed_is_skipped_with_a_warning(
+    text: str, expected: tuple[str, int, str, str]
+) -> None:
+    decoded = decode(HEAD + text)
+    assert KubeProxyConfiguration() == replace(decoded.config, port_range="")
+    (notice,) = decoded.notices
+    assert notice.level is Level.WARNING
+    field, line, release, instead = expected
+    assert notice.pairs == {"field": field, "line": line, "removedIn": release, "instead": ANY}
+    assert str(notice.pairs["instead"]).startswith(instead)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text",
     [
-        pytest.param("", "Object 'Kind' is missing in ''", id="an-empty-file"),
-        pytest.param("[1]", "Object 'Kind' is missing in '[1]'", id="a-list"),
-        pytest.param("mode: x", "Object 'Kind' is missing in 'mode: x'", id="no-kind"),
-        pytest.param("kind: [x]", "Object 'Kind' is missing in 'kind: [x]'", id="a-list-as-kind"),
+        pytest.param('portRange: ""', id="as-upstream-writes-it"),
+        pytest.param("conntrack: {max: null}", id="null"),
+    ],
+)
+def test_a_removed_field_that_asks_for_nothing_is_not_worth_a_word(text: str) -> None:
+    assert decode(HEAD + text).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "lines"),
+    [
+        pytest.param("kind: KubeProxyConfiguration", "kind", [2, 3], id="the-kind"),
+        pytest.param('mode: ipvs\nmode: "ipvs"', "mode", [3, 4], id="in-other-quotes"),
         pytest.param(
-            "{[1]: a, kind: x}",
-            "Object 'apiVersion' is missing in '{[1]: a, kind: x}'",
-            id="no-version",
+            "ipvs: {scheduler: a}\nipvs:\n  scheduler: a", "ipvs", [3, 4], id="a-section"
         ),
         pytest.param(
-            "kind: KubeProxyConfiguration\napiVersion: kubeproxy.config.k8s.io/v1beta1",
-            'no kind "KubeProxyConfiguration" is registered for version'
-            ' "kubeproxy.config.k8s.io/v1beta1"; expected kind "KubeProxyConfiguration" of'
-            ' version "kubeproxy.config.k8s.io/v1alpha1"',
-            id="another-version",
-        ),
-        pytest.param(
-            "kind: Pod\napiVersion: v1",
-            'no kind "Pod" is registered for version "v1"; expected kind'
-            ' "KubeProxyConfiguration" of version "kubeproxy.config.k8s.io/v1alpha1"',
-            id="another-kind",
-        ),
-        pytest.param("a: [1", "yaml: line 2: did not find expected ',' or ']'", id="broken-yaml"),
-        pytest.param(
-            "a: \x01",
-            "yaml: unacceptable character #x0001: control characters are not allowed in"
-            ' "<unicode string>", position 3',
-            id="control-characters",
+            "featureGates:\n  A: true\n  A: true", "featureGates.A", [4, 5], id="in-a-map"
         ),
     ],
 )
-def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        decode(text)
-    assert f"failed to decode: {expected}" == str(caught.value)
+def test_a_field_that_is_given_twice_alike_is_a_warning(
+    text: str, field: str, lines: list[int]
+) -> None:
+    decoded = decode(HEAD + text)
+    message = "Config field is given twice, with the same value"
+    expected = Notice(Level.WARNING, message, {"field": field, "lines": lines})
+    assert (expected,) == decoded.notices
 
 
 @pytest.mark.parametrize(
@@ -275,10 +295,24 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
         pytest.param(
             "iptables: {kind: x}", 'unknown field "iptables.kind" (line 3)', id="kind-of-a-section"
         ),
-        pytest.param("mode: a\nmode: b", 'duplicate field "mode" (lines 3 and 4)', id="set-twice"),
+        pytest.param(
+            "mode: a\nmode: b",
+            'duplicate field "mode" (lines 3 and 4, with different values)',
+            id="set-twice",
+        ),
+        pytest.param(
+            "mode:\nmode: b",
+            'duplicate field "mode" (lines 3 and 4, with different values)',
+            id="set-after-null",
+        ),
+        pytest.param(
+            "featureGates: {A: true, A: false}",
+            'duplicate field "featureGates.A" (lines 3 and 3, with different values)',
+            id="set-twice-in-a-map",
+        ),
         pytest.param(
             "ipvs:\n  scheduler: a\n  scheduler: b",
-            'duplicate field "ipvs.scheduler" (lines 4 and 5)',
+            'duplicate field "ipvs.scheduler" (lines 4 and 5, with different values)',
             id="set-twice-deep-inside",
         ),
         pytest.param(
@@ -406,8 +440,20 @@ def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
         pytest.param("[1]: x", "a key is no string (line 3)", id="a-list-as-key"),
         pytest.param(
             "ipvs: &a\n  scheduler: *a",
-            'cannot unmarshal object into field "ipvs.scheduler" of type string (line 3)',
+            "yaml: line 4: the alias *a is part of itself",
             id="a-document-that-contains-itself",
+        ),
+        pytest.param("a: " + "[" * 9999, "yaml: line 3: it is nested too deeply", id="deep"),
+        pytest.param(
+            f"clientConnection: {{qps: 1{'0' * 399}}}",
+            f'cannot unmarshal number 1{"0" * 399} into field "clientConnection.qps" of type'
+            " float32 (line 3)",
+            id="too-large-a-number-for-a-float",
+        ),
+        pytest.param(
+            f"configSyncPeriod: {'9' * 1000}s",
+            f'field "configSyncPeriod": time: invalid duration "{"9" * 1000}s" (line 3)',
+            id="too-long-a-duration",
         ),
         pytest.param(
             "bogus: 1\nconntrack: {min: x}",

@@ -180,11 +180,22 @@ def test_every_flag_leads_somewhere() -> None:
         ),
         pytest.param(
             ["--logtostderr=true"],
-            "unknown flag: --logtostderr: Kubernetes removed it; logs go to standard error",
+            "unknown flag: --logtostderr: Kubernetes removed it in 1.26: logs go to standard"
+            " error; leave it out",
             id="a-flag-of-the-old-log",
         ),
         pytest.param(
-            ["--boot-id-file=x"], "unknown flag: --boot-id-file", id="a-flag-of-cadvisor"
+            ["--boot_id_file=x"],
+            "unknown flag: --boot_id_file: it belonged to a library that upstream was built with,"
+            " and never did anything for kube-proxy; leave it out",
+            id="a-flag-of-cadvisor",
+        ),
+        pytest.param(
+            ["--udp-timeout=5s"],
+            "unknown flag: --udp-timeout: Kubernetes removed it in 1.26, with userspace mode: use"
+            " --conntrack-udp-timeout and --conntrack-udp-timeout-stream, or --ipvs-udp-timeout in"
+            " ipvs mode",
+            id="a-flag-that-was-removed",
         ),
         pytest.param(
             ["foo", "bar"],
@@ -197,6 +208,26 @@ def test_command_lines_that_cannot_be_understood(arguments: list[str], expected:
     with pytest.raises(UsageError) as caught:
         parse_flags(arguments)
     assert expected == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "instead"),
+    [
+        ("cleanup-iptables", "1.15", "--cleanup"),
+        ("cleanup-ipvs", "1.21", "--cleanup"),
+        ("conntrack-max", "1.15", "--conntrack-max-per-core"),
+        ("proxy-port-range", "1.31", "leave it out"),
+        ("resource-container", "1.16", "leave it out"),
+        ("udp-timeout", "1.26", "--conntrack-udp-timeout"),
+        ("stderrthreshold", "1.26", "leave it out"),
+    ],
+)
+def test_a_flag_that_was_removed_says_since_when_and_what_to_do(
+    name: str, release: str, instead: str
+) -> None:
+    with pytest.raises(UsageError, match=f"Kubernetes removed it in {release}") as caught:
+        parse_flags([f"--{name}=1"])
+    assert instead in str(caught.value)
 
 
 @pytest.mark.parametrize(

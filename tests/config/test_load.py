@@ -101,10 +101,13 @@ def test_what_cannot_be_loaded_is_refused(
     assert expected.format(dir=tmp_path) == str(caught.value)
 
 
-def test_further_documents_are_mentioned() -> None:
-    result = loaded("mode: iptables\n---\nmode: ipvs\n")
+def test_what_is_odd_about_the_file_is_mentioned() -> None:
+    result = loaded("mode: iptables\nudpIdleTimeout: 1s\n---\nmode: ipvs\n")
     assert result.config.mode == "iptables"
-    assert "only the first one is used" in messages(result)[0]
+    assert messages(result) == [
+        "The config file has documents that are not for kube-proxy; they are skipped",
+        "Config field has no effect: what it set was removed from Kubernetes",
+    ]
 
 
 def test_a_default_mode_is_mentioned() -> None:

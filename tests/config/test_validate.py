@@ -232,6 +232,12 @@ def test_no_limit_needs_no_burst() -> None:
             id="mode-in-capitals",
         ),
         pytest.param(
+            {"mode": "userspace"},
+            f'{P}.Mode.ProxyMode: Invalid value: "userspace": must be iptables, ipvs, nftables or'
+            f" blank {MODES}; Kubernetes removed it in 1.26: use nftables",
+            id="a-mode-that-was-removed",
+        ),
+        pytest.param(
             {"client_connection": ClientConnection(burst=-1)},
             f"{P}.ClientConnection.Burst: Invalid value: -1: {NOT_NEGATIVE}",
             id="burst",

@@ -100,6 +100,38 @@ def test_when_a_setting_will_do(at_least: bool, current: int | None, expected: b
 
 
 @pytest.mark.parametrize(
+    ("at_least", "current", "expected"),
+    [
+        pytest.param(False, 11, True, id="less-than-there-was"),
+        pytest.param(False, 10, False, id="equal"),
+        pytest.param(False, 9, False, id="more-than-there-was"),
+        pytest.param(True, 11, False, id="what-is-only-ever-raised"),
+        pytest.param(False, None, False, id="not-there"),
+    ],
+)
+def test_when_a_setting_is_lowered(at_least: bool, current: int | None, expected: bool) -> None:
+    assert expected == Setting("a", 10, "", at_least).lowers(current)
+
+
+def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() -> None:
+    second = parse_duration("1s")
+    everything = Conntrack(tcp_be_liberal=True, udp_timeout=second, udp_stream_timeout=second)
+    asked = {
+        setting.name.removeprefix("net.netfilter.nf_conntrack_"): setting.asked_by
+        for setting in wanted_settings(everything, cores=1)
+        if setting.asked_by
+    }
+    assert asked == {
+        "max": "conntrack.maxPerCore, conntrack.min",
+        "buckets": "conntrack.maxPerCore, conntrack.min",
+        "tcp_timeout_established": "conntrack.tcpEstablishedTimeout",
+        "tcp_timeout_close_wait": "conntrack.tcpCloseWaitTimeout",
+        "udp_timeout": "conntrack.udpTimeout",
+        "udp_timeout_stream": "conntrack.udpStreamTimeout",
+    }
+
+
+@pytest.mark.parametrize(
     ("mode", "node", "expected"),
     [
         pytest.param(

@@ -23,6 +23,7 @@ _UNITS: Final = {
 }
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _LONGEST: Final = 2**63
+_LONGEST_TEXT: Final = 400  # reading digits takes time with the square of their count
 
 
 class Duration(msgspec.Struct, frozen=True, order=True):
@@ -52,7 +53,7 @@ def parse_duration(text: str) -> Duration:
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return Duration()
-    if not unsigned:
+    if not unsigned or len(unsigned) > _LONGEST_TEXT:
         raise _invalid(text)
     total = 0
     position = 0

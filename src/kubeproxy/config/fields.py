@@ -1,4 +1,4 @@
-"""YAML nodes to the fields of a structure, by their types; problems are collected with paths."""
+"""YAML nodes to the fields of a structure, by their types; remarks are collected with paths."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, get_args, get_origin
@@ -8,8 +8,10 @@ import yaml
 
 from kubeproxy.config.duration import Duration, parse_duration
 from kubeproxy.config.errors import ValueTextError
+from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.quantity import Quantity, parse_quantity
-from kubeproxy.config.scalar import Scalar, name_of, scalar
+from kubeproxy.config.removed import REMOVED_FIELDS, Removed
+from kubeproxy.config.scalar import Scalar, line_of, name_of, scalar
 from kubeproxy.config.suggest import closest
 from kubeproxy.config.types import Float32, Int32, KubeProxyConfiguration, UInt32
 
@@ -19,59 +21,112 @@ T = TypeVar("T", bound=msgspec.Struct)
 _TYPE_META: Final = frozenset({"apiVersion", "kind"})
 
 
+class Remarks(msgspec.Struct, frozen=True):
+    """What is wrong with a document, and what is odd but no error; both grow in the reading."""
+
+    problems: list[str]
+    notices: list[Notice]
+
+
 class _Place(msgspec.Struct, frozen=True):
-    """Where in the document we are, and where problems go."""
+    """Where in the document we are, and where remarks go."""
 
     path: str
-    problems: list[str]
+    remarks: Remarks
 
     def child(self, name: str) -> "_Place":
         """The place of a field."""
-        return _Place(f"{self.path}.{name}" if self.path else name, self.problems)
+        return _Place(f"{self.path}.{name}" if self.path else name, self.remarks)
 
     def item(self, index: int) -> "_Place":
         """The place of an element of a list."""
-        return _Place(f"{self.path}[{index}]", self.problems)
+        return _Place(f"{self.path}[{index}]", self.remarks)
+
+    def problem(self, text: str) -> None:
+        """Note what is wrong."""
+        self.remarks.problems.append(text)
+
+    def warn(self, message: str, **pairs: object) -> None:
+        """Note what is odd about the field."""
+        notice = Notice(Level.WARNING, message, {"field": self.path, **pairs})
+        self.remarks.notices.append(notice)
 
     def wrong(self, node: yaml.Node, type_name: str) -> None:
         """Note that the node is not of the type."""
-        self.problems.append(
+        self.problem(
             f'cannot unmarshal {name_of(node)} into field "{self.path}" of type {type_name}'
-            f" (line {_line(node)})"
+            f" (line {line_of(node)})"
         )
 
 
-def read_struct(node: yaml.MappingNode, struct: type[T], problems: list[str]) -> T:
+def read_struct(node: yaml.MappingNode, struct: type[T], remarks: Remarks) -> T:
     """The structure that a mapping describes; what is absent or null keeps its default."""
-    return _struct(node, struct, _Place("", problems))
+    return _struct(node, struct, _Place("", remarks))
 
 
 def _struct(node: yaml.MappingNode, struct: type[T], place: _Place) -> T:
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+
+    def read(name: str, value: yaml.Node) -> object:
+        field, inner = fields.get(name), place.child(name)
+        removed = REMOVED_FIELDS.get(inner.path)
+        if removed is not None:
+            _warn_of_removed(removed, value, inner)
+        if field is not None:
+            return _value(value, field.type, inner)
+        if not place.path and name in _TYPE_META:
+            return _value(value, str, inner)
+        if removed is None:
+            place.problem(_unknown(inner.path, value, fields))
+        return None
+
+    values = _entries(node, place, read)
+    return struct(
+        **{
+            field.name: values[name]
+            for name, field in fields.items()
+            if values.get(name) is not None
+        }
+    )
+
+
+def _entries(
+    node: yaml.MappingNode, place: _Place, read: Callable[[str, yaml.Node], object]
+) -> dict[str, object]:
+    """The fields of a mapping, each as it is read.
+
+    A second one of the same name that says the same, as in files put together from parts, is odd;
+    one that says something else is a problem: nobody knows which is meant.
+    """
     values: dict[str, object] = {}
-    for name, value in _entries(node, place):
-        if name in fields:
-            read = _value(value, fields[name].type, place.child(name))
-            if read is not None:
-                values[fields[name].name] = read
-        elif place.path or name not in _TYPE_META:
-            place.problems.append(_unknown(place.child(name).path, value, fields))
-    return struct(**values)
-
-
-def _entries(node: yaml.MappingNode, place: _Place) -> Iterator[tuple[str, yaml.Node]]:
-    """The fields of a mapping; a second one of the same name is a problem."""
     lines: dict[str, int] = {}
-    for key, value in node.value:
+    for key, node_of_value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            place.problems.append(f"a key is no string (line {_line(key)})")
-        elif key.value in lines:
-            path = place.child(key.value).path
-            where = f"lines {lines[key.value]} and {_line(key)}"
-            place.problems.append(f'duplicate field "{path}" ({where})')
+            place.problem(f"a key is no string (line {line_of(key)})")
+            continue
+        name, line, inner = key.value, line_of(key), place.child(key.value)
+        value = read(name, node_of_value)
+        if name not in lines:
+            values[name], lines[name] = value, line
+        elif values[name] == value:
+            inner.warn(
+                "Config field is given twice, with the same value", lines=[lines[name], line]
+            )
         else:
-            lines[key.value] = _line(key)
-            yield key.value, value
+            where = f"lines {lines[name]} and {line}, with different values"
+            place.problem(f'duplicate field "{inner.path}" ({where})')
+    return values
+
+
+def _warn_of_removed(removed: Removed, node: yaml.Node, place: _Place) -> None:
+    """Say that the field has no effect, unless it asks for nothing."""
+    if not (isinstance(node, yaml.ScalarNode) and scalar(node) in (None, "")):
+        place.warn(
+            "Config field has no effect: what it set was removed from Kubernetes",
+            line=line_of(node),
+            removedIn=removed.release,
+            instead=removed.instead,
+        )
 
 
 def _value(node: yaml.Node, kind: object, place: _Place) -> object:
@@ -84,8 +139,7 @@ def _value(node: yaml.Node, kind: object, place: _Place) -> object:
         case yaml.MappingNode() if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return _struct(node, kind, place)
         case yaml.MappingNode() if get_origin(kind) is Mapping:
-            pairs = [(name, item, place.child(name)) for name, item in _entries(node, place)]
-            return {name: _item(item, bool, where) for name, item, where in pairs}
+            return _entries(node, place, lambda key, at: _item(at, bool, place.child(key)))
         case yaml.SequenceNode() if get_origin(kind) is tuple:
             items = enumerate(node.value)
             return tuple(_item(item, get_args(kind)[0], place.item(i)) for i, item in items)
@@ -127,7 +181,7 @@ def _scalar(node: yaml.ScalarNode, kind: _Kind, place: _Place) -> object:
     try:
         value = kind.read(scalar(node))
     except ValueTextError as error:
-        place.problems.append(f'field "{place.path}": {error} (line {_line(node)})')
+        place.problem(f'field "{place.path}": {error} (line {line_of(node)})')
         return None
     if value is None:
         place.wrong(node, kind.name)
@@ -158,7 +212,10 @@ def _whole(low: int, high: int) -> Callable[[Scalar], int | None]:
 def _float(value: Scalar) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all of them
+        return None
 
 
 def _duration(value: Scalar) -> Duration | None:
@@ -191,11 +248,6 @@ _SCALARS: Final[Mapping[object, _Kind]] = {
 # --- what is said about names -----------------------------------------------------------------
 
 
-def _line(node: yaml.Node) -> int:
-    """The line on which a node begins, counted from 1."""
-    return int(node.start_mark.line) + 1
-
-
 def _unknown(path: str, node: yaml.Node, siblings: Iterable[str]) -> str:
     """That nobody knows the field, and which one may have been meant."""
     parent, _, name = path.rpartition(".")
@@ -208,7 +260,7 @@ def _unknown(path: str, node: yaml.Node, siblings: Iterable[str]) -> str:
         )
         meant = next(elsewhere, None)
     hint = f'; did you mean "{meant}"?' if meant else ""
-    return f'unknown field "{path}" (line {_line(node)}{hint})'
+    return f'unknown field "{path}" (line {line_of(node)}{hint})'
 
 
 def _paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:

@@ -24,6 +24,7 @@ from kubeproxy.config.kinds import (
     VMODULE,
 )
 from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.refused_flags import REFUSED
 from kubeproxy.config.version_flag import VERSION_KIND
 
 _ZERO: Final = Duration()
@@ -338,51 +339,20 @@ _OWN: Final = (
         "rules-page",
         STRING,
         "local",
-        "Who may read the rules on the metrics server: local (this host), all or none.",
+        "Who may read the rules on the metrics server: local (root on this host), all or none.",
     ),
     Flag(
         "status-page",
         STRING,
         "local",
-        "Who may read the status page on the metrics server: local (this host), all or none.",
+        "Who may read the status page on the metrics server: local (root on this host), all"
+        " or none.",
     ),
     Flag(
         "status-socket",
         STRING,
         "/run/kube-proxy/status.sock",
         "The Unix socket on which root and our own user may ask this daemon; empty: none.",
-    ),
-)
-
-_WINDOWS_NAMES: Final = (
-    "windows-service",
-    "source-vip",
-    "network-name",
-    "enable-dsr",
-    "root-hnsendpoint-name",
-    "forward-healthcheck-vip",
-)
-_REMOVED_LOG_NAMES: Final = (
-    "add-dir-header",
-    "alsologtostderr",
-    "log-backtrace-at",
-    "log-dir",
-    "log-file",
-    "log-file-max-size",
-    "logtostderr",
-    "one-output",
-    "skip-headers",
-    "skip-log-headers",
-    "stderrthreshold",
-)
-_REFUSED: Final = (
-    *(
-        Flag(name, STRING, "", "", refused="this flag exists on Windows only, and this is Linux")
-        for name in _WINDOWS_NAMES
-    ),
-    *(
-        Flag(name, STRING, "", "", refused="Kubernetes removed it; logs go to standard error")
-        for name in _REMOVED_LOG_NAMES
     ),
 )
 
@@ -396,5 +366,5 @@ GROUPS: Final = {
     "Connection tracking": _CONNTRACK,
     "Logging": _LOGGING,
     "kubeproxy": _OWN,
-    "": _REFUSED,
+    "": REFUSED,
 }

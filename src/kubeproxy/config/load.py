@@ -51,8 +51,7 @@ def complete(parsed: Parsed, text: str | None) -> Loaded:
     else:
         decoded = decode(text)
         config = with_defaults(decoded.config)
-        if decoded.more_documents:
-            notices.append(_MORE_DOCUMENTS)
+        notices += decoded.notices
     config, of_platform = with_platform_defaults(config)
     config = with_hostname_override(config, parsed)
     gates, of_gates = resolve(config.feature_gates)
@@ -61,12 +60,6 @@ def complete(parsed: Parsed, text: str | None) -> Loaded:
         config = replace(config, logging=with_logging_flags(logging, parsed))
         notices += of_logging
     return Loaded(config, gates, (*notices, *of_platform, *of_gates, *_about_contents(config)))
-
-
-_MORE_DOCUMENTS = Notice(
-    Level.WARNING,
-    "The config file has several documents; only the first one is used",
-)
 
 
 def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, list[Notice]]:

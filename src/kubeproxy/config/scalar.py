@@ -61,3 +61,8 @@ def name_of(node: yaml.Node) -> str:
             return f"number {node.value}"
         case _:
             return "string"
+
+
+def line_of(node: yaml.Node) -> int:
+    """The line on which a node begins, counted from 1."""
+    return int(node.start_mark.line) + 1

@@ -13,6 +13,7 @@ from kubeproxy.config.field_error import duplicate, invalid, unsupported
 from kubeproxy.config.gates import KUBE_PROXY_IPVS, Gates
 from kubeproxy.config.hostport import split_host_port
 from kubeproxy.config.nodeports import KEYWORDS
+from kubeproxy.config.removed import REMOVED_MODES
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
@@ -125,6 +126,8 @@ def _mode(mode: str, gates: Gates) -> Iterator[str]:
             f"must be {', '.join(sorted(modes))} or blank"
             " (blank means the best-available proxy [currently nftables])"
         )
+        if (removed := REMOVED_MODES.get(mode)) is not None:
+            detail += f"; Kubernetes removed it in {removed.release}: {removed.instead}"
         yield invalid(f"{_P}.Mode.ProxyMode", mode, detail)
 
 

@@ -54,7 +54,17 @@ def apply_settings(wanted: Iterable[Setting]) -> None:
             write_sysctl(setting.name, setting.value)
         except KernelError as error:
             raise KernelError(f"{error}; {_advice(setting, current)}") from error
-        klog.info("Set sysctl", entry=entry, value=setting.value)
+        if setting.lowers(current):
+            klog.warning(
+                "Set sysctl, to less than it was",
+                entry=entry,
+                value=setting.value,
+                before=current,
+                askedBy=setting.asked_by,
+                keepWith=setting.leave,
+            )
+        else:
+            klog.info("Set sysctl", entry=entry, value=setting.value)
 
 
 def _current(setting: Setting) -> int | None:

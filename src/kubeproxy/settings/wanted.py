@@ -23,19 +23,25 @@ _PREFIX = "net.netfilter.nf_conntrack_"
 class Setting(msgspec.Struct, frozen=True):
     """A sysctl and the value that it should have, or at least have.
 
-    `leave` is what in the configuration keeps us from touching it.
+    `leave` is what in the configuration keeps us from touching it, and `asked_by` the fields that
+    ask for the value.
     """
 
     name: str
     value: int
     leave: str
     at_least: bool = False
+    asked_by: str = ""
 
     def is_met(self, current: int | None) -> bool:
         """Whether a value will do; there is none when the kernel lacks the setting."""
         if current is None:
             return False
         return current >= self.value if self.at_least else current == self.value
+
+    def lowers(self, current: int | None) -> bool:
+        """Whether there will be less than there was: fewer flows, or less time for idle ones."""
+        return current is not None and not self.at_least and current > self.value
 
 
 def wanted_settings(conntrack: Conntrack, cores: int) -> tuple[Setting, ...]:
@@ -48,8 +54,10 @@ def _limits(conntrack: Conntrack, cores: int) -> Iterator[Setting]:
         return
     flows = conntrack_max(conntrack, cores)
     leave = "conntrack.maxPerCore: 0 (--conntrack-max-per-core=0)"
-    yield Setting(f"{_PREFIX}max", flows, leave)
-    yield Setting(f"{_PREFIX}buckets", flows // FLOWS_PER_BUCKET, leave, at_least=True)
+    fields = "conntrack.maxPerCore, conntrack.min"
+    buckets = flows // FLOWS_PER_BUCKET
+    yield Setting(f"{_PREFIX}max", flows, leave, asked_by=fields)
+    yield Setting(f"{_PREFIX}buckets", buckets, leave, at_least=True, asked_by=fields)
 
 
 def conntrack_max(conntrack: Conntrack, cores: int) -> int:
@@ -72,7 +80,9 @@ def _timeouts(conntrack: Conntrack) -> Iterator[Setting]:
 def _timeout(name: str, timeout: Duration, field: str) -> Iterator[Setting]:
     """A timeout in whole seconds. At least one: 0 would forget every connection at once."""
     if timeout > Duration():
-        yield Setting(_PREFIX + name, max(1, int(timeout.seconds)), f"conntrack.{field}: 0s")
+        seconds = max(1, int(timeout.seconds))
+        path = f"conntrack.{field}"
+        yield Setting(_PREFIX + name, seconds, f"{path}: 0s", asked_by=path)
 
 
 def wanted_at_init(mode: Mode, nodes: Mapping[Family, Node]) -> tuple[Setting, ...]:
