@@ -112,3 +112,33 @@ def test_what_makes_no_sense_is_said_once_until_it_changes(
     assert "not an IP address" in capsys.readouterr().err
     rig.follower.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
     assert rig.follower.problems == []
+
+
+def test_many_parts_that_make_no_sense_do_not_fill_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    nonsense = [f"x{number}" for number in range(1000)]
+    rig.follower.deliver(upsert(Kind.SERVICE, service({"externalIPs": nonsense})))
+    said = capsys.readouterr().err
+    assert said.count("Part of an object is ignored") == 10
+    assert "count=990" in said
+
+
+def test_an_object_that_nobody_thought_of_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig()
+    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    known = rig.cluster.service_ports(Family.IPV4, CART)
+
+    def unexpected(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kubeproxy.model.cluster.derive_service_ports", unexpected)
+        rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "10.112.0.99"})))
+    said = capsys.readouterr().err
+    assert "what was known of it stands: ZeroDivisionError" in said
+    assert 'object="shop/cart"' in said
+    assert rig.cluster.service_ports(Family.IPV4, CART) == known

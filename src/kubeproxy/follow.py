@@ -11,8 +11,11 @@ from kubeproxy import klog
 from kubeproxy.happenings import Listener, ObjectTold, nobody
 from kubeproxy.model.cluster import NOTHING, Cluster, Problem, Touched
 from kubeproxy.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
+from kubeproxy.printable import quoted
 from kubeproxy.source.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.sync import FamilySync
+
+_MOST_REPORTED = 10
 
 
 class Follower:
@@ -75,7 +78,7 @@ class Follower:
     def _take(self, event: Event) -> Touched:
         match event:
             case Upsert():
-                touched = self._cluster.upsert(event.kind, event.object)
+                touched = self._upsert(event)
                 self._report(event.kind, event.object.metadata.key, touched.problems)
                 return touched
             case Delete():
@@ -89,17 +92,32 @@ class Follower:
             case _:
                 assert_never(event)
 
+    def _upsert(self, event: Upsert) -> Touched:
+        """Take in an object. One that nobody thought of is skipped: it must not stop a node."""
+        try:
+            return self._cluster.upsert(event.kind, event.object)
+        except Exception as error:  # noqa: BLE001  # whatever it is
+            text = f"what was known of it stands: {type(error).__name__}: {quoted(str(error))}"
+            return Touched(problems=(Problem(event.kind, event.object.metadata.key, text),))
+
     def _report(self, kind: Kind, key: ObjectKey, problems: Iterable[Problem]) -> None:
         """Say what of an object makes no sense: once, and not at every update of it."""
         now = tuple(problems)
         before = self._problems.pop((kind, key), ())
         if now:
             self._problems[kind, key] = now
-        for problem in now:
-            if problem not in before:
-                klog.error(
-                    "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
-                )
+        new = [problem for problem in now if problem not in before]
+        for problem in new[:_MOST_REPORTED]:
+            klog.error(
+                "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
+            )
+        if len(new) > _MOST_REPORTED:
+            klog.error(
+                "Further parts of the object are ignored",
+                kind=kind.value,
+                object=key,
+                count=len(new) - _MOST_REPORTED,
+            )
 
 
 def _told(event: Upsert | Delete, touched: Touched) -> ObjectTold:

@@ -114,7 +114,7 @@ def test_problems_are_told_with_their_object() -> None:
         Problem(Kind.SERVICE, CART, "the cluster IP 'x' is not an IP address"),
     )
     assert upsert(cluster, Kind.ENDPOINT_SLICE, slice_).problems == (
-        Problem(Kind.ENDPOINT_SLICE, SLICE_KEY, "ports[0] ICMP/80 cannot be proxied"),
+        Problem(Kind.ENDPOINT_SLICE, SLICE_KEY, "ports[0] 'ICMP/80' cannot be proxied"),
         Problem(Kind.ENDPOINT_SLICE, SLICE_KEY, "endpoints[0]: 'fd00::1' is not IPv4"),
     )
     assert upsert(cluster, Kind.SERVICE_CIDR, cidr).problems == (

@@ -18,6 +18,11 @@ def derive(
     return derive_service_ports(obj, family, allow_external_ips=allow)
 
 
+def affine(seconds: int) -> Mapping[str, object]:
+    config = {"clientIP": {"timeoutSeconds": seconds}}
+    return service({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config})
+
+
 def annotated(balance: str) -> Mapping[str, object]:
     annotations = {"kubeproxy.io/balance": balance}
     return {
@@ -117,6 +122,32 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
             "externalTrafficPolicy is Local but spec.healthCheckNodePort is not set",
             id="health-check-port",
         ),
+        *(
+            pytest.param(
+                service(
+                    {
+                        "type": "LoadBalancer",
+                        "externalTrafficPolicy": "Local",
+                        "healthCheckNodePort": port,
+                    }
+                ),
+                f"spec.healthCheckNodePort {port} is not a port number",
+                id=f"health-check-port-{port}",
+            )
+            for port in (70000, -5)
+        ),
+        pytest.param(
+            affine(10**18),
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds 1000000000000000000 is more than a"
+            " day: a client keeps its endpoint for 86400 seconds",
+            id="affinity",
+        ),
+        pytest.param(
+            annotated("x" * 250_000),
+            f"annotation kubeproxy.io/balance 'xxx{'x' * 96}... (250002 characters) is none of"
+            " random, round-robin, source-hash",
+            id="a-long-text",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_named_and_left_out(
@@ -166,6 +197,11 @@ def test_source_ranges(
 )
 def test_affinity(spec: Mapping[str, object], expected: int) -> None:
     assert expected == derive(service(spec)).ports[0].affinity_seconds
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(-1, 10800), (86400, 86400), (10**12, 86400)])
+def test_affinity_lasts_a_day_at_the_most(seconds: int, expected: int) -> None:
+    assert expected == derive(affine(seconds)).ports[0].affinity_seconds
 
 
 @pytest.mark.parametrize(

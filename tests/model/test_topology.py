@@ -2,7 +2,7 @@ import pytest
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.model.endpoint import derive_slice
-from kubeproxy.model.merge import PortEndpoint, merge
+from kubeproxy.model.merge import PortEndpoint, endpoints_of
 from kubeproxy.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_out
 from kubeproxy.objects.decode import convert
@@ -19,7 +19,7 @@ def merged(endpoints: str) -> list[PortEndpoint]:
     assert isinstance(obj, EndpointSlice)
     derived = derive_slice(obj, NODE_NAME).slice
     assert derived is not None
-    return merge({"cart-1": derived}, "http", Protocol.TCP)
+    return endpoints_of({"cart-1": derived}, "http", Protocol.TCP)
 
 
 def port(*, local: bool) -> ServicePort:

@@ -26,6 +26,12 @@ def unreadable(name: str, version: int) -> dict[str, object]:
     return service(name, version, ports="none")
 
 
+def deeper(data: bytes, depth: int = 9_990) -> bytes:
+    """With metadata of objects as deep as an API server takes it."""
+    fields = b'{"f:a":' * depth + b"{}" + b"}" * depth
+    return data.replace(b'"name"', b'"managedFields": [{"fieldsV1": %s}], "name"' % fields)
+
+
 def event(type_: str, obj: dict[str, object]) -> bytes:
     """A line of a watch."""
     return json.dumps({"type": type_, "object": obj}).encode() + b"\n"

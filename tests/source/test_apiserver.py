@@ -531,3 +531,20 @@ async def test_tools_hear_why_they_get_nothing(server: FakeApiServer) -> None:
     await server.pause()
     with pytest.raises(UnreachableError, match="is the API server running"):
         await source.get_json("/healthz", (), Pod)
+
+
+async def test_a_server_whose_name_is_none_is_unreachable() -> None:
+    access = Access(server=f"http://{'a' * 100}.example")
+    source = ApiServer(access, Settings(NODE), environ={})
+    with pytest.raises(UnreachableError, match=r"the request to http://a+\.example failed"):
+        await source.get_json("/healthz", (), Pod)
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeproxy.source.apiserver.LARGE_LIST", 1000)
+    server.put({"kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "x": "y" * 2000}})
+    source = ApiServer(access_to(server), Settings(NODE), environ={})
+    with pytest.raises(UnreachableError, match="answered with more than 1000 bytes"):
+        await source.get_json("/api/v1/namespaces/ns/pods/p", (), Pod)

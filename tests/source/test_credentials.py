@@ -155,6 +155,31 @@ async def test_a_token_stands_in_for_a_token_file_that_cannot_be_read(tmp_path: 
     assert proof.headers == (("Authorization", "Bearer t"),)
 
 
+@pytest.mark.parametrize(
+    ("user", "impersonated", "header"),
+    [
+        pytest.param(User("u", token=Secret("top\nsecret")), None, "Authorization", id="token"),
+        pytest.param(User(), Impersonation("a\rb"), "Impersonate-User", id="impersonated"),
+        pytest.param(User(), Impersonation("a", groups=("\0",)), "Impersonate-Group", id="group"),
+    ],
+)
+def test_what_no_header_can_hold_is_refused_at_the_start_and_not_shown(
+    user: User, impersonated: Impersonation | None, header: str
+) -> None:
+    access = Access(server="https://api", tls=Tls(), user=user, impersonation=impersonated)
+    with pytest.raises(OperatorError, match=f"the header {header} cannot be sent") as caught:
+        Credentials(access, {}, 0.0)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_token_file_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("top\nsecret\n")
+    access = Access(server="https://api", tls=Tls(), user=User(token_file=str(path)))
+    with pytest.raises(OperatorError, match=f"the bearer of token file {path}"):
+        await Credentials(access, {}, 0.0).prove(0.0, 0.0)
+
+
 # --- impersonation ----------------------------------------------------------------------------
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from kubeproxy.source.documents import BrokenManifest, Document, parse
@@ -212,6 +214,21 @@ again: *base
         ),
         pytest.param("[" * 100_000, 1, 201, "it is nested too deeply", id="too-many-brackets"),
         pytest.param("- " * 100_000, 1, 401, "it is nested too deeply", id="too-many-dashes"),
+        pytest.param('["]",' * 100_000, 1, 1001, "it is nested too deeply", id="quoted-brackets"),
+        pytest.param(
+            "kind: List\nitems: &a\n- kind: List\n  items: *a\n",
+            4,
+            10,
+            "the alias *a is part of itself",
+            id="a-list-in-itself",
+        ),
+        pytest.param(
+            f"kind: Service\nspec: {{port: {'9' * 1_500_000}}}",
+            2,
+            14,
+            "a number of 1500000 characters is too large",
+            id="too-long-a-number",
+        ),
     ],
 )
 def test_texts_that_are_refused(text: str, line: int, column: int, reason: str) -> None:
@@ -233,10 +250,24 @@ def test_texts_that_are_refused(text: str, line: int, column: int, reason: str) 
         pytest.param("{kind: A}", 1, 2, "Expecting property name", id="yaml-in-a-json-file"),
         pytest.param("[1]", 1, 1, "a document must be", id="an-array"),
         pytest.param('{"a":' * 100_000, 1, 1, "it is nested too deeply", id="too-deep"),
+        pytest.param(
+            f'{{"a": {"9" * 1_500_000}}}',
+            1,
+            1,
+            "a number of 1500000 digits is too large",
+            id="too-long-a-number",
+        ),
+        pytest.param(
+            '{"kind": "\\ud800"}',
+            1,
+            1,
+            "a text has '\\ud800', which is half of a character",
+            id="half-a-character",
+        ),
     ],
 )
 def test_json_files_that_are_refused(text: str, line: int, column: int, reason: str) -> None:
-    with pytest.raises(BrokenManifest, match=reason) as caught:
+    with pytest.raises(BrokenManifest, match=re.escape(reason)) as caught:
         parse(text, "file.json")
     assert (line, column) == (caught.value.line, caught.value.column)
 
@@ -244,3 +275,8 @@ def test_json_files_that_are_refused(text: str, line: int, column: int, reason: 
 def test_many_brackets_in_a_text_are_not_nested() -> None:
     text = f"kind: A\napiVersion: v1\nscript: '{'[31m' * 1000}'\n"
     assert len(parse(text)) == 1
+
+
+def test_a_character_in_two_halves_is_one() -> None:
+    (document,) = parse('{"kind": "\\ud83d\\ude00", "apiVersion": "v1"}', "x.json")
+    assert document.kind == "\U0001f600"

@@ -269,6 +269,12 @@ NO_CONFIGURATION = (
             id="ca-data-not-base64",
         ),
         pytest.param(
+            "server: https://a, certificate-authority-data: 'Zm9v\u00e9'",
+            "certificate-authority-data of c is not base64: string argument should contain only"
+            " ASCII characters",
+            id="ca-data-not-ascii",
+        ),
+        pytest.param(
             "server: https://a, proxy-url: 'foo://bar'",
             f'{INVALID}invalid \'proxy-url\' "foo://bar" for cluster "c":'
             ' unsupported scheme "foo", must be http, https, or socks5',
@@ -433,6 +439,19 @@ def test_a_current_context_without_a_cluster_name() -> None:
             'two entries for cluster "c": remove one of them',
             id="the-same-name-twice",
         ),
+        pytest.param("a: &a\n  b: *a", "not YAML: the alias *a is part of itself", id="itself"),
+        pytest.param("a: " + "[" * 9999, "not YAML: it is nested too deeply", id="deep"),
+        pytest.param(
+            '{"a":' * 900 + "1" + "}" * 900, "not a kubeconfig: it is nested too", id="deep-json"
+        ),
+        pytest.param(
+            '{"a":' * 9999 + "1" + "}" * 9999, "not YAML: it is nested too", id="deeper-json"
+        ),
+        pytest.param(
+            'users: [{user: {tokenFile: "a\\0b"}}]',
+            "not a kubeconfig: 'a\\x00b' has a zero byte",
+            id="zero-byte",
+        ),
     ],
 )
 def test_texts_that_are_no_kubeconfig(text: str, expected: str) -> None:
@@ -440,6 +459,21 @@ def test_texts_that_are_no_kubeconfig(text: str, expected: str) -> None:
         parse_kubeconfig(text, "/")
     assert str(caught.value).startswith(expected)
     assert "12345" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_who_is_named_in_the_url_wins_and_is_not_shown(scheme: str) -> None:
+    found = access(f"server: '{scheme}://us%20er:p%40ss@api:6443/x'", "{token: t}")
+    assert found.server == f"{scheme}://api:6443/x"
+    assert found.user == User(username="us er", password=Secret("p@ss"))
+
+
+def test_an_extension_that_is_no_json_is_named() -> None:
+    extension = "{name: client.authentication.k8s.io/exec, extension: {true: 1}}"
+    cluster = f"server: https://a, extensions: [{extension}]"
+    user = f"{{exec: {{command: x, apiVersion: {V1}, interactiveMode: Never}}}}"
+    with pytest.raises(KubeconfigError, match=r"k8s\.io/exec cannot be told to the exec plugin"):
+        access(cluster, user)
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -614,3 +648,8 @@ def test_a_directory_is_no_certificate(tmp_path: Path) -> None:
     path.write_text(kubeconfig(user=f"{{client-certificate: {tmp_path}, client-key: {path}}}"))
     with pytest.raises(OperatorError, match=f"open {tmp_path}: is a directory"):
         load_kubeconfig(str(path))
+
+
+def test_a_path_that_no_file_can_have_is_named() -> None:
+    with pytest.raises(KubeconfigError, match=r"open 'a\\x00b': embedded null byte"):
+        load_kubeconfig("a\0b")

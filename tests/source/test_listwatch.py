@@ -19,6 +19,7 @@ from source.apijson import (
     TOO_LARGE,
     UNAVAILABLE,
     bookmark,
+    deeper,
     error_event,
     event,
     page,
@@ -672,6 +673,27 @@ def test_an_object_without_readable_metadata_is_skipped_and_the_version_stays() 
     assert shown(machine.receive(stream)) == ["?@"]
     machine.broke(30.0)
     assert watch("5") == asked(machine)
+
+
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
+def test_an_object_of_any_depth_is_read_in_a_watch(type_: str) -> None:
+    machine = watching("5", service("a", 3))
+    stream = deeper(event(type_, service("a", 8))) + event("ADDED", service("b", 9))
+    sign = "-a" if type_ == "DELETED" else "+a@8"
+    assert shown(machine.receive(stream)) == [sign, "+b@9"]
+
+
+def test_an_object_of_any_depth_is_read_in_a_list() -> None:
+    machine = listing()
+    ask(machine)
+    body = deeper(page("9", service("a", 3), unreadable("b", 4), service("c", 5)))
+    assert shown(machine.received_list(body)) == ["reset", "+a@3", "?b@4", "+c@5", "synced"]
+
+
+def test_an_object_that_is_not_utf_8_is_skipped() -> None:
+    machine = watching("5")
+    stream = event("ADDED", service("a", 8, externalIPs=["?"])).replace(b"?", b"\xff")
+    assert shown(machine.receive(stream + event("ADDED", service("b", 9)))) == ["?a@8", "+b@9"]
 
 
 def test_a_deletion_needs_no_more_than_the_name() -> None:

@@ -3,11 +3,14 @@
 What is compiled otherwise is tested by the worked cases and by `cases/`.
 """
 
+from collections.abc import Iterator
+
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.model.endpoint import Endpoint, Slice, SlicePort
 from kubeproxy.model.topology import LeftOut
-from kubeproxy.table.compile import left_out
+from kubeproxy.table.compile import Vantage, compile_service, left_out
 from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of
 
 
@@ -64,3 +67,31 @@ def test_who_runs_here_does_not_depend_on_its_state(state: str) -> None:
     table = table_of(service(), endpoint_slice(f"L1{state} L2 R1"))
     (entry,) = table.entries.values()
     assert list(map(str, entry.here)) == ["10.64.3.11:8080", "10.64.3.12:8080"]
+
+
+class Counted(tuple[SlicePort, ...]):
+    """Ports of a slice that count how often somebody goes through them."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[SlicePort]:
+        Counted.times += 1
+        return super().__iter__()
+
+
+def test_the_ports_of_a_slice_are_gone_through_once_for_all_ports_of_the_service() -> None:
+    """A Service and its slices may have 20,000 ports each."""
+    names = [f"p{number}" for number in range(50)]
+    ports = [{"name": name, "port": number} for number, name in enumerate(names, 1)]
+    cluster = cluster_of(service({"ports": ports}))
+    slice_ = Slice(
+        CART,
+        Family.IPV4,
+        Counted(SlicePort(name, Protocol.TCP, 8000) for name in names),
+        (Endpoint("10.65.7.21"),),
+    )
+    service_ports = cluster.service_ports(Family.IPV4, CART)
+    found = compile_service(CART, service_ports, {"cart-1": slice_}, Vantage(cluster.place))
+    assert [len(entry.cluster) for entry in found.entries] == [1] * 50
+    assert Counted.times == 1

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
 from world import node, prefix
 
@@ -108,3 +108,45 @@ def test_loopback_served_by_proxy(
 ) -> None:
     here = with_ranges(NFT, family, *ranges, localhost_gate=gate)
     assert expected is here.serves_loopback_by_proxy()
+
+
+TCP, UDP = Protocol.TCP, Protocol.UDP
+
+
+@pytest.mark.parametrize(
+    ("here", "mode", "protocol", "expected"),
+    [
+        pytest.param(with_ranges(NFT, V4, "192.0.2.0/24"), NFT, UDP, True, id="some-range"),
+        pytest.param(with_ranges(NFT, V4), NFT, TCP, False, id="no-range"),
+        pytest.param(with_ranges(IPT, V4), IPT, TCP, False, id="no-range-in-iptables-mode"),
+        pytest.param(with_ranges(NFT, V4, "127.0.0.0/8"), NFT, TCP, False, id="loopback"),
+        pytest.param(
+            with_ranges(NFT, V4, "127.0.0.0/8", "192.0.2.0/24"), NFT, TCP, True, id="beside-it"
+        ),
+        pytest.param(with_ranges(NFT, V4, "0.0.0.0/0"), NFT, TCP, True, id="all"),
+        pytest.param(
+            with_ranges(NFT, V4, "127.0.0.1/32", localhost_gate=True), NFT, TCP, True, id="a-proxy"
+        ),
+        pytest.param(
+            with_ranges(NFT, V4, "127.0.0.1/32", localhost_gate=True),
+            NFT,
+            UDP,
+            False,
+            id="a-proxy-of-TCP",
+        ),
+        pytest.param(with_ranges(IPT, V4, "127.0.0.0/8"), IPT, UDP, True, id="iptables-loopback"),
+        pytest.param(
+            with_ranges(IPT, V4, "127.0.0.0/8", localhost_node_ports=False),
+            IPT,
+            TCP,
+            False,
+            id="iptables-without-loopback",
+        ),
+        pytest.param(with_ranges(IPT, V6, "::1/128"), IPT, TCP, False, id="iptables-over-IPv6"),
+        pytest.param(with_ranges(IPVS, V4, "127.0.0.0/8"), IPVS, TCP, False, id="ipvs-loopback"),
+    ],
+)
+def test_whether_node_ports_can_be_served_at_all(
+    here: Node, mode: Mode, protocol: Protocol, expected: bool
+) -> None:
+    assert expected is here.opens_node_ports(mode, protocol)

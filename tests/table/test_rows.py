@@ -12,6 +12,7 @@ from world import (
     endpoint_slice,
     everywhere,
     node,
+    prefix,
     service,
     table_of,
 )
@@ -113,3 +114,41 @@ def test_columns_are_aligned() -> None:
 
 def test_an_empty_table_is_its_header() -> None:
     assert "   ".join(HEADER) == aligned([])
+
+
+@pytest.mark.parametrize(
+    ("mode", "endpoints", "here", "expected"),
+    [
+        pytest.param(
+            NFT,
+            "L1",
+            {"node_port_ranges": (prefix("127.0.0.0/8"),)},
+            [("any", "-", "-", "not served")],
+            id="localhost-that-is-not-served",
+        ),
+        pytest.param(
+            NFT, "", {"node_port_ranges": ()}, [("any", "-", "-", "not served")], id="no-address"
+        ),
+        pytest.param(
+            Mode.IPTABLES,
+            "L1",
+            {"node_port_ranges": (prefix("127.0.0.0/8"),)},
+            [("any", "10.64.3.11:8080", "always", "-")],
+            id="localhost-that-is-served",
+        ),
+        pytest.param(
+            Mode.IPTABLES,
+            "",
+            {"node_port_ranges": (prefix("127.0.0.0/8"),), "localhost_node_ports": False},
+            [("any", "-", "always", "reject")],
+            id="what-iptables-mode-refuses-everywhere",
+        ),
+    ],
+)
+def test_a_node_port_without_an_address_is_not_served(
+    mode: Mode, endpoints: str, here: dict[str, object], expected: list[tuple[str, ...]]
+) -> None:
+    table = table_of(everywhere(), endpoint_slice(endpoints))
+    found = rows(table, msgspec.structs.replace(node(mode), **here), mode)
+    name = f"node:{NODE_PORT}/TCP"
+    assert expected == [row[1:] for row in found if row[0] == name]

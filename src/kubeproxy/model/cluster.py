@@ -21,6 +21,7 @@ from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.objects.node import Node
 from kubeproxy.objects.service import Service
 from kubeproxy.objects.servicecidr import ServiceCIDR
+from kubeproxy.printable import quoted
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -225,7 +226,7 @@ class Cluster:
             key, tuple(prefix for _, prefix in parsed if prefix is not None)
         )
         problems = tuple(
-            Problem(Kind.SERVICE_CIDR, key, f"spec.cidrs: {text!r} is not a CIDR")
+            Problem(Kind.SERVICE_CIDR, key, f"spec.cidrs: {quoted(text)} is not a CIDR")
             for text, prefix in parsed
             if prefix is None
         )

@@ -12,6 +12,7 @@ from kubeproxy.inet import PROTOCOL_BY_NAME, Family, Protocol, parse_addresses
 from kubeproxy.objects.endpointslice import Conditions, EndpointPort, EndpointSlice, Hint
 from kubeproxy.objects.endpointslice import Endpoint as EndpointObject
 from kubeproxy.objects.meta import SERVICE_NAME_LABEL, ObjectKey
+from kubeproxy.printable import quoted
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
@@ -65,7 +66,7 @@ def derive_slice(obj: EndpointSlice, node_name: str) -> DerivedSlice:
         return DerivedSlice()
     family = _FAMILY_OF_ADDRESS_TYPE.get(obj.address_type)
     if family is None:
-        return DerivedSlice(problems=(f"addressType {obj.address_type!r} is not proxied",))
+        return DerivedSlice(problems=(f"addressType {quoted(obj.address_type)} is not proxied",))
     problems: list[str] = []
     return DerivedSlice(
         Slice(
@@ -85,7 +86,8 @@ def _ports(ports: tuple[EndpointPort, ...], problems: list[str]) -> tuple[SliceP
             continue
         protocol = PROTOCOL_BY_NAME.get(entry.protocol or "TCP")
         if protocol is None or not 0 < entry.port < 65536:
-            problems.append(f"ports[{index}] {entry.protocol}/{entry.port} cannot be proxied")
+            wanted = quoted(f"{entry.protocol}/{entry.port}")
+            problems.append(f"ports[{index}] {wanted} cannot be proxied")
             continue
         found.append(SlicePort(intern(entry.name), protocol, entry.port))
     return tuple(found)
@@ -101,7 +103,8 @@ def _endpoints(
     for index, (entry, address) in enumerate(zip(entries, addresses, strict=True)):
         if address is None:
             if entry.addresses:
-                problems.append(f"endpoints[{index}]: {texts[index]!r} is not {family.value}")
+                text = quoted(texts[index])
+                problems.append(f"endpoints[{index}]: {text} is not {family.value}")
             continue
         conditions = entry.conditions or _NO_CONDITIONS
         node = intern(entry.node_name) if entry.node_name else ""

@@ -16,8 +16,10 @@ from kubeproxy.inet import (
     parse_prefix,
 )
 from kubeproxy.objects import service as objects
+from kubeproxy.printable import quoted
 
 DEFAULT_AFFINITY_SECONDS = 10800
+MOST_AFFINITY_SECONDS = 86400
 
 BALANCE_ANNOTATION = "kubeproxy.io/balance"
 BALANCES = ("random", "round-robin", "source-hash")
@@ -29,7 +31,8 @@ class ServicePort(msgspec.Struct, frozen=True):
     `source_ranges` is None when everybody may use the load balancer's addresses, and empty when
     ranges were asked for but none is of this family: then nobody may.
     `externally_accessible` also counts external IPs that a feature gate keeps from being served.
-    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration.
+    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration. `created`
+    is when the Service was: of two that claim one address, the older has it.
     """
 
     name: str
@@ -46,6 +49,7 @@ class ServicePort(msgspec.Struct, frozen=True):
     affinity_seconds: int = 0
     health_check_port: int = 0
     balance: str = ""
+    created: str = ""
 
 
 class Derived(msgspec.Struct, frozen=True):
@@ -87,9 +91,10 @@ def derive_service_ports(
         internal_local=spec.internal_traffic_policy == "Local",
         external_local=external_local,
         externally_accessible=bool(external_ips or balancer_ips),
-        affinity_seconds=_affinity_seconds(spec),
+        affinity_seconds=_affinity_seconds(spec, problems),
         health_check_port=_health_check_port(spec, problems) if external_local else 0,
         balance=_balance(service, problems),
+        created=service.metadata.creation_timestamp or "",
     )
     return Derived(_ports(spec, shared, problems), tuple(problems))
 
@@ -102,14 +107,14 @@ def _ports(
         protocol = PROTOCOL_BY_NAME.get(entry.protocol or "TCP")
         where = f"spec.ports[{index}]"
         if protocol is None:
-            problems.append(f"{where}.protocol {entry.protocol!r} is none of TCP, UDP, SCTP")
+            problems.append(f"{where}.protocol {quoted(entry.protocol)} is none of TCP, UDP, SCTP")
             continue
         if not 0 < entry.port < 65536:
-            problems.append(f"{where}.port {entry.port} is not a port number")
+            problems.append(f"{where}.port {quoted(entry.port)} is not a port number")
             continue
         node_port = entry.node_port or 0
         if not 0 <= node_port < 65536:
-            problems.append(f"{where}.nodePort {node_port} is not a port number")
+            problems.append(f"{where}.nodePort {quoted(node_port)} is not a port number")
             node_port = 0
         key = (entry.name or "", protocol)
         if key in ports:
@@ -140,11 +145,11 @@ def _cluster_ip(spec: objects.ServiceSpec, family: Family, problems: list[str]) 
         text = spec.cluster_ip or ""
     address = parse_address(text)
     if address is None:
-        problems.append(f"the cluster IP {text!r} is not an IP address")
+        problems.append(f"the cluster IP {quoted(text)} is not an IP address")
         return None
     if family_of(address) is not family:
         if spec.ip_families:
-            problems.append(f"the cluster IP {text!r} is not {family.value}")
+            problems.append(f"the cluster IP {quoted(text)} is not {family.value}")
         return None
     return address
 
@@ -158,7 +163,7 @@ def _addresses(
         address = parse_address(text)
         if address is None:
             if text:
-                problems.append(f"{where}: {text!r} is not an IP address")
+                problems.append(f"{where}: {quoted(text)} is not an IP address")
         elif family_of(address) is family:
             found[address] = None
     return tuple(found)
@@ -188,7 +193,7 @@ def _source_ranges(
     for text in spec.load_balancer_source_ranges or ():
         prefix = parse_prefix(text.strip())
         if prefix is None:
-            problems.append(f"spec.loadBalancerSourceRanges: {text!r} is not a CIDR")
+            problems.append(f"spec.loadBalancerSourceRanges: {quoted(text)} is not a CIDR")
         elif prefix.family is family:
             ranges[prefix] = None
     if any(prefix.length == 0 for prefix in ranges):
@@ -196,13 +201,20 @@ def _source_ranges(
     return tuple(ranges)
 
 
-def _affinity_seconds(spec: objects.ServiceSpec) -> int:
+def _affinity_seconds(spec: objects.ServiceSpec, problems: list[str]) -> int:
     """How long a client keeps its endpoint; 0 without affinity."""
     if spec.session_affinity != "ClientIP":
         return 0
     config = spec.session_affinity_config
     seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
-    return seconds if seconds and seconds > 0 else DEFAULT_AFFINITY_SECONDS
+    if not seconds or seconds < 0:
+        return DEFAULT_AFFINITY_SECONDS
+    if seconds > MOST_AFFINITY_SECONDS:
+        problems.append(
+            f"spec.sessionAffinityConfig.clientIP.timeoutSeconds {quoted(seconds)} is more than a"
+            f" day: a client keeps its endpoint for {MOST_AFFINITY_SECONDS} seconds"
+        )
+    return min(seconds, MOST_AFFINITY_SECONDS)
 
 
 def _balance(service: objects.Service, problems: list[str]) -> str:
@@ -210,7 +222,8 @@ def _balance(service: objects.Service, problems: list[str]) -> str:
     wanted = (service.metadata.annotations or {}).get(BALANCE_ANNOTATION, "")
     if wanted in ("", *BALANCES):
         return wanted
-    problems.append(f"annotation {BALANCE_ANNOTATION} {wanted!r} is none of {', '.join(BALANCES)}")
+    known = ", ".join(BALANCES)
+    problems.append(f"annotation {BALANCE_ANNOTATION} {quoted(wanted)} is none of {known}")
     return ""
 
 
@@ -220,5 +233,9 @@ def _health_check_port(spec: objects.ServiceSpec, problems: list[str]) -> int:
         return 0
     if not spec.health_check_node_port:
         problems.append("externalTrafficPolicy is Local but spec.healthCheckNodePort is not set")
+        return 0
+    if not 0 < spec.health_check_node_port < 65536:
+        port = quoted(spec.health_check_node_port)
+        problems.append(f"spec.healthCheckNodePort {port} is not a port number")
         return 0
     return spec.health_check_node_port

@@ -11,6 +11,7 @@ import msgspec
 from kubeproxy.errors import KubeProxyError
 from kubeproxy.objects.endpointslice import EndpointSlice
 from kubeproxy.objects.meta import Kind, ObjectKey, ObjectMeta
+from kubeproxy.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.objects.node import Node
 from kubeproxy.objects.service import Service
 from kubeproxy.objects.servicecidr import ServiceCIDR
@@ -54,8 +55,8 @@ _name_decoder = msgspec.json.Decoder(_Named)
 def decode(kind: Kind, data: bytes | msgspec.Raw) -> KubeObject:
     """The object of that kind in JSON bytes."""
     try:
-        return _checked(kind, _decoders[kind].decode(data))
-    except msgspec.MsgspecError as error:
+        return _checked(kind, decode_nested(_decoders[kind], data))
+    except UNREADABLE as error:
         raise UndecodableObject(kind, _name_in(data), str(error)) from error
 
 
@@ -79,6 +80,6 @@ def _checked(kind: Kind, decoded: KubeObject) -> KubeObject:
 
 def _name_in(data: bytes | msgspec.Raw) -> ObjectKey | None:
     try:
-        return _name_decoder.decode(data).metadata.key
-    except msgspec.MsgspecError:
+        return decode_nested(_name_decoder, data).metadata.key
+    except UNREADABLE:
         return None

@@ -41,6 +41,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
 
     @property
     def key(self) -> ObjectKey:

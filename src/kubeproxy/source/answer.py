@@ -7,13 +7,15 @@ import zlib
 import aiohttp
 
 from kubeproxy.source.failures import UnreachableError, describe_failure
-from kubeproxy.source.inflate import Inflater
+from kubeproxy.source.inflate import PIECE, Inflater
+from kubeproxy.source.resources import SMALL_LIST
 
 PATIENCE = 120.0
 """Between two bytes of a list."""
 
 READ_SIZE = 64 * 1024
-"""Compressed slices grow twenty-fold: what is taken at once bounds how long others wait."""
+"""What is taken at once bounds how long others wait."""
+
 
 # A peer that vanished is noticed after 45 s: as soon as upstream notices it with HTTP/2 pings.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
@@ -55,18 +57,21 @@ class Answer:
             ) from error
 
     async def _next(self) -> bytes:
+        inflater = self._inflater
         while True:
-            chunk = await self._response.content.read(READ_SIZE)
-            if self._inflater is not None and chunk:
-                inflated = self._inflater.feed(chunk)
-                if not inflated:
+            piece = inflater.take() if inflater is not None else b""
+            if not piece:
+                piece = await self._response.content.read(READ_SIZE)
+                if inflater is not None and piece:
+                    inflater.feed(piece)
                     continue
-                chunk = inflated
-            self.received += len(chunk)
-            return chunk
+            elif len(piece) == PIECE:
+                await asyncio.sleep(0)  # there is more of it: others get their turn
+            self.received += len(piece)
+            return piece
 
-    async def read_all(self) -> bytearray:
-        """The whole body, in one buffer."""
+    async def read_all(self, most: int = SMALL_LIST) -> bytearray:
+        """The whole body, in one buffer; `UnreachableError` when it has more bytes than that."""
         body = bytearray()
         while True:
             chunk = await self.read_some(PATIENCE)
@@ -75,6 +80,11 @@ class Answer:
             if not chunk:
                 return body
             body += chunk
+            if len(body) > most:
+                raise UnreachableError(
+                    f"{self._server} answered with more than {most} bytes;"
+                    " check that the server URL leads to a Kubernetes API server"
+                )
 
     def keep_alive(self) -> None:
         """Have the kernel ask now and then whether the other side still exists."""

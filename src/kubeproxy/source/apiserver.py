@@ -17,6 +17,7 @@ import msgspec
 
 from kubeproxy.errors import ApiServerError
 from kubeproxy.objects.meta import Kind
+from kubeproxy.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.source.access import Access, CredentialsError
 from kubeproxy.source.answer import Answer
 from kubeproxy.source.connection import Connection, Limits
@@ -28,6 +29,7 @@ from kubeproxy.source.observed import Observe, nobody
 from kubeproxy.source.reports import Reports
 from kubeproxy.source.resources import (
     ENDPOINT_SLICES,
+    LARGE_LIST,
     SERVICE_CIDRS,
     SERVICES,
     Query,
@@ -120,14 +122,14 @@ class ApiServer:
         something else.
         """
         async with self._connect() as connection, connection.get(path, query) as answer:
-            body = await answer.read_all()
+            body = await answer.read_all(LARGE_LIST)
         if answer.status != HTTPStatus.OK:
             status = decode_status(bytes(body), answer.status)
             text = describe_refusal(status, path, self._access.server, self._access.identity)
             raise RefusedError(text, status)
         try:
-            return msgspec.json.decode(body, type=type_)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return decode_nested(msgspec.json.Decoder(type_), body)
+        except UNREADABLE as error:
             raise ApiServerError(
                 f"{self._access.server}{path} answered with something else than expected: {error}"
             ) from error
@@ -186,7 +188,7 @@ class _Follower:
             if watch:
                 await self._watch(answer)
                 return
-            body = await answer.read_all()
+            body = await answer.read_all(self._resource.largest)
             self._reports.answered(self._resource, time.monotonic())
             await self._say(self._machine.received_list(body))
 

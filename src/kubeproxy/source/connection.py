@@ -193,7 +193,7 @@ class Connection:
                     server_hostname=(tls.server_name if tls else None) or None,
                     proxy=self._proxy,
                 )
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # such as a name that is none
             raise UnreachableError(describe_failure(error, self.access.server)) from error
 
     async def _wait_turn(self, path: str) -> float:

@@ -6,6 +6,7 @@ asked again when its credential has expired or the server answered 401 to it.
 
 import base64
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,6 +79,8 @@ class Credentials:
         elif user.username:
             self._fixed = basic_authorization(user.username, user.password.value)
         self._plugin = ExecPlugin(user.exec, access, environ) if user.exec is not None else None
+        self._identity = access.identity
+        check_headers((("Authorization", self._fixed), *self._always), self._identity)
 
     async def prove(self, now: float, wall_clock: float) -> Proof:
         """Headers and TLS context for a request that is made now."""
@@ -91,6 +94,7 @@ class Credentials:
         headers = self._always
         if authorization:
             headers = (("Authorization", authorization), *headers)
+            check_headers(headers, self._identity)
         context = None
         if self._contexts is not None:
             certificate = credential.certificate if credential is not None else None
@@ -116,6 +120,16 @@ def _token_file(access: Access, now: float) -> TokenFile | None:
         return None
 
 
+def check_headers(headers: Headers, identity: str) -> None:
+    """Refuse what no header can hold; the values, which may be secret, are not shown."""
+    for name, value in headers:
+        if _UNFIT.search(value):
+            raise CredentialsError(
+                f"the header {name} cannot be sent: we are {identity}, and what that says has a"
+                " line break or another control character; check the kubeconfig and token files"
+            )
+
+
 def basic_authorization(username: str, password: str) -> str:
     """The header's value."""
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
@@ -138,5 +152,6 @@ def impersonation_headers(impersonation: Impersonation | None) -> Headers:
     )
 
 
+_UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # What a header's name may hold beside letters and digits, without the percent sign.
 _UNESCAPED = "!#$&'*+-.^_`|~"

@@ -1,9 +1,7 @@
 """Text of a manifest -> the documents in it: YAML or JSON, lists taken apart. No I/O.
 
-The text may be what people write or what `kubectl get -o yaml` and `-o json` print. Scalars mean
-what they mean to kubectl: a time stays a text, and so does `1:2:3:4:5:6:7:8`, which YAML 1.1 would
-read as a number to the base of 60. A key that is given twice is refused, because one of the two is
-a mistake that nobody would see.
+The text may be what people write or what `kubectl get -o yaml` and `-o json` print. A key that is
+given twice is refused, because one of the two is a mistake that nobody would see.
 """
 
 import json
@@ -15,6 +13,7 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from kubeproxy.errors import OperatorError
+from kubeproxy.kubeyaml import TAG, TOO_DEEP, Loader, check_bounds, construct
 
 Body = dict[str, object]
 
@@ -56,8 +55,16 @@ def parse(text: str, file: str = "") -> list[Document]:
 # --- JSON -------------------------------------------------------------------------------------
 
 
+_LONGEST_NUMBER = 400  # digits: reading one takes time with the square of their count
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 class _RepeatedKeyError(Exception):
     pass
+
+
+class _UnreadableError(Exception):
+    """A value of JSON that Python could read, and nobody could use."""
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> Body:
@@ -67,21 +74,41 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> Body:
     return body
 
 
-_json_decoder = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys)
+def _whole_number(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise _UnreadableError(f"a number of {len(digits)} digits is too large")
+    return int(digits)
+
+
+def _refuse_half_characters(value: object) -> None:
+    """Half of a surrogate pair is no text: it cannot be written anywhere."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        reason = f"a text has {error.object[error.start]!a}, which is half of a character"
+        raise _UnreadableError(reason) from error
+
+
+_json_decoder = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys, parse_int=_whole_number)
 _not_space = re.compile(r"\S")
 
 
 def _parse_json(text: str, file: str) -> Iterator[Document]:
     """The documents of one or several JSON values that follow each other."""
     begin = _not_space.search(text)
+    is_suspect = _SURROGATE.search(text) is not None
     while begin is not None:
         line = text.count("\n", 0, begin.start()) + 1
         try:
             value, end = _json_decoder.raw_decode(text, begin.start())
+            if is_suspect:
+                _refuse_half_characters(value)
         except json.JSONDecodeError as error:
             raise BrokenManifest(file, error.lineno, error.colno, error.msg) from error
         except RecursionError as error:
-            raise BrokenManifest(file, line, 1, _TOO_DEEP) from error
+            raise BrokenManifest(file, line, 1, TOO_DEEP) from error
+        except _UnreadableError as error:
+            raise BrokenManifest(file, line, 1, str(error)) from error
         except _RepeatedKeyError:
             # JSON is YAML too, and that reader knows the line of every key.
             return (yield from _parse_yaml(text, file))
@@ -105,31 +132,11 @@ def _flatten_json(value: object, around: Document) -> Iterator[Document]:
 
 # --- YAML -------------------------------------------------------------------------------------
 
-_TAG = "tag:yaml.org,2002:"
-_INT = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
-_FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
-    r"|\.inf|\.Inf|\.INF)$|\.(?:nan|NaN|NAN)$"
-)
-
-
-class _Loader(yaml.CSafeLoader):
-    """The safe loader in C, with kubectl's idea of what an unquoted text means."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}bool", f"{_TAG}null")]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
-_Loader.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<$"), ["<"])
-
 
 def _parse_yaml(text: str, file: str) -> Iterator[Document]:
     try:
-        _check_depth(text, file)
-        loader = _Loader(text)
+        check_bounds(text)
+        loader = Loader(text)
         try:
             while loader.check_node():
                 node = loader.get_node()
@@ -148,36 +155,6 @@ def _parse_yaml(text: str, file: str) -> Iterator[Document]:
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         reason = f"the character {error.character!r} is not allowed"
         raise BrokenManifest(file, line, column, reason) from error
-    except ValueError as error:  # a number with no digits, such as `0x_`
-        raise BrokenManifest(file, 1, 1, f"a value cannot be read: {error}") from error
-
-
-_MAX_DEPTH = 200
-_BRACKET = re.compile(r"[\[\]{}]")
-_DEEP_INDENT = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
-
-
-def _check_depth(text: str, file: str) -> None:
-    """Refuse a text that nests so deeply that the C loader would run out of its stack.
-
-    The exact answer costs a parse of its own, so it is asked for only when brackets or indents,
-    quoted ones included, let suspect it.
-    """
-    depth = deepest = 0
-    for bracket in _BRACKET.finditer(text):
-        depth = depth + 1 if bracket[0] in "[{" else max(0, depth - 1)
-        deepest = max(deepest, depth)
-    if deepest <= _MAX_DEPTH and not _DEEP_INDENT.search(text):
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            mark = event.start_mark
-            raise BrokenManifest(file, mark.line + 1, mark.column + 1, _TOO_DEEP)
 
 
 def _check_repeated_keys(root: Node, file: str) -> None:
@@ -195,7 +172,7 @@ def _check_repeated_keys(root: Node, file: str) -> None:
             lines: dict[str, int] = {}
             for key, value in node.value:
                 waiting.append(value)
-                if not isinstance(key, ScalarNode) or key.tag == f"{_TAG}merge":
+                if not isinstance(key, ScalarNode) or key.tag == f"{TAG}merge":
                     continue
                 line, column = key.start_mark.line + 1, key.start_mark.column + 1
                 if key.value in lines:
@@ -204,9 +181,9 @@ def _check_repeated_keys(root: Node, file: str) -> None:
                 lines[key.value] = line
 
 
-def _flatten_yaml(loader: _Loader, node: Node, around: Document) -> Iterator[Document]:
+def _flatten_yaml(loader: Loader, node: Node, around: Document) -> Iterator[Document]:
     """A document, or the items of a list; kind and version may come from the list around it."""
-    if isinstance(node, ScalarNode) and node.tag == f"{_TAG}null":
+    if isinstance(node, ScalarNode) and node.tag == f"{TAG}null":
         return
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     if not isinstance(node, MappingNode):
@@ -220,17 +197,16 @@ def _flatten_yaml(loader: _Loader, node: Node, around: Document) -> Iterator[Doc
         for item in items.value:
             yield from _flatten_yaml(loader, item, inner)
         return
-    body = loader.construct_document(node)
+    body = construct(loader, node)
     yield _document(body, (kind, version), (around.file, line, column))
 
 
 def _text(node: Node | None) -> str:
-    return node.value if isinstance(node, ScalarNode) and node.tag == f"{_TAG}str" else ""
+    return node.value if isinstance(node, ScalarNode) and node.tag == f"{TAG}str" else ""
 
 
 # --- both -------------------------------------------------------------------------------------
 
-_TOO_DEEP = "it is nested too deeply"
 _NO_OBJECT = "a document must be an object with apiVersion and kind"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from kubeproxy.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.source.access import NO_SECRET, Access, CredentialsError, Exec, Secret
 
 PLUGIN_TIMEOUT = 60.0
@@ -96,8 +97,8 @@ def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> st
 def read_answer(stdout: bytes, api_version: str) -> Credential:
     """The credential in what the plugin wrote."""
     try:
-        answer = _answer_decoder.decode(stdout)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        answer = decode_nested(_answer_decoder, stdout)
+    except UNREADABLE as error:
         raise ExecPluginError(f"getting credentials: decoding stdout: {error}") from error
     if answer.kind != "ExecCredential":
         raise ExecPluginError(

@@ -6,16 +6,16 @@ do so once, at start.
 """
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from kubeproxy import klog
 from kubeproxy.inet import parse_address
+from kubeproxy.printable import quoted
 from kubeproxy.source.access import NO_SECRET, Access, Exec, Impersonation, Secret, Tls, User
 from kubeproxy.source.kubeconfigfile import (
     EXEC_V1BETA1,
@@ -72,9 +72,10 @@ def choose_access(document: Document, master: str, unreadable: Unreadable) -> Ac
 
 
 def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
-    server = _server_url(cluster.server)
+    server, in_url = _server_url(cluster.server)
     plain = Access(
         server=server,
+        user=in_url or User(),
         impersonation=_impersonation(user),
         proxy_url=cluster.proxy_url,
         compression=not cluster.disable_compression,
@@ -87,11 +88,16 @@ def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
             " are not built in: use a token, a client certificate or an exec plugin"
         )
     tls = _tls(context, cluster, user)
-    return msgspec.structs.replace(plain, tls=tls, user=_user(context, cluster, user))
+    # As upstream's: who is named in the URL wins.
+    return msgspec.structs.replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
 
 
-def _server_url(server: str) -> str:
-    """The URL without query and fragment; one without a scheme is plain HTTP, as upstream's."""
+def _server_url(server: str) -> tuple[str, User | None]:
+    """The URL without query and fragment, and the user that it names, if it does.
+
+    One without a scheme is plain HTTP, as upstream's. A password that stands in the URL must not
+    show wherever the server is named.
+    """
     url = server if "://" in server else f"http://{server}"
     try:
         parts = urlsplit(url)
@@ -100,7 +106,10 @@ def _server_url(server: str) -> str:
         raise KubeconfigError(f'server "{server}" is not a URL: {error}') from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeconfigError(f'server "{server}" must look like https://host:port')
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    before, at, host = parts.netloc.rpartition("@")
+    name, _, password = before.partition(":")
+    user = User(username=unquote(name), password=Secret(unquote(password))) if at else None
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", user
 
 
 def _tls(context: Context, cluster: Cluster, user: UserEntry) -> Tls:
@@ -127,7 +136,7 @@ def _tls(context: Context, cluster: Cluster, user: UserEntry) -> Tls:
 def _decoded(data: str, field: str, owner: str) -> str:
     try:
         return base64.b64decode("".join(data.split()), validate=True).decode("latin-1")
-    except binascii.Error as error:
+    except ValueError as error:  # binascii's, and another for what is not ASCII
         raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
 
 
@@ -156,7 +165,7 @@ def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
     extension = named(cluster.extensions, EXEC_EXTENSION)
     config = None
     if extension is not None:
-        config = msgspec.Raw(msgspec.json.encode(extension.extension))
+        config = msgspec.Raw(_as_json(extension.extension))
     return Exec(
         command=plugin.command,
         api_version=plugin.api_version,
@@ -167,6 +176,15 @@ def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
         cluster_config=config,
         install_hint=plugin.install_hint,
     )
+
+
+def _as_json(extension: object) -> bytes:
+    try:
+        return msgspec.json.encode(extension)
+    except (TypeError, ValueError) as error:  # such as `true` for a key
+        raise KubeconfigError(
+            f"extension {EXEC_EXTENSION} cannot be told to the exec plugin as JSON: {error}"
+        ) from error
 
 
 def _impersonation(user: UserEntry) -> Impersonation | None:
@@ -192,6 +210,8 @@ def load_kubeconfig(path: str, master: str = "") -> Access:
         ) from error
     except UnicodeDecodeError as error:
         raise KubeconfigError(f'error loading config file "{path}": not UTF-8') from error
+    except ValueError as error:  # such as a zero byte in the path
+        raise KubeconfigError(f"open {quoted(path)}: {error}") from error
     try:
         document = parse_kubeconfig(text, str(Path(path).absolute().parent))
     except KubeconfigError as error:

@@ -11,7 +11,9 @@ from typing import Protocol, TypeVar
 import msgspec
 import yaml
 
+from kubeproxy import kubeyaml
 from kubeproxy.errors import OperatorError
+from kubeproxy.printable import quoted
 
 EXEC_V1BETA1 = "client.authentication.k8s.io/v1beta1"
 
@@ -130,6 +132,8 @@ def parse_kubeconfig(text: str, directory: str) -> Document:
         raise KubeconfigError(f"not YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"not a kubeconfig: {error}") from error
+    except RecursionError as error:
+        raise KubeconfigError(f"not a kubeconfig: {kubeyaml.TOO_DEEP}") from error
     for kind, entries in (
         ("cluster", document.clusters),
         ("user", document.users),
@@ -143,15 +147,12 @@ def parse_kubeconfig(text: str, directory: str) -> Document:
     )
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 def _tree(text: str) -> object:
     """JSON is nearly YAML, but YAML readers stumble over its tabs."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return yaml.load(text, _LOADER)  # noqa: S506  # it is the safe one
+    except (msgspec.DecodeError, RecursionError):
+        return kubeyaml.load(text)
 
 
 def _without_nulls(tree: object) -> object:
@@ -160,6 +161,8 @@ def _without_nulls(tree: object) -> object:
             return {key: _without_nulls(tree[key]) for key in tree if tree[key] is not None}
         case list():
             return [_without_nulls(item) for item in tree if item is not None]
+        case str() if "\0" in tree:
+            raise KubeconfigError(f"not a kubeconfig: {quoted(tree)} has a zero byte")
         case _:
             return tree
 

@@ -6,8 +6,8 @@ line wait in a list and are joined once.
 
 from kubeproxy.errors import ApiServerError
 
-LONGEST_LINE = 64 * 1024 * 1024
-"""Far above what etcd stores in one object; a longer line is not an event of an API server."""
+LONGEST_LINE = 16 * 1024 * 1024
+"""Far above the 1.5 MiB that etcd stores in one object: a longer line is no API server's event."""
 
 
 class LineTooLong(ApiServerError):

@@ -12,15 +12,22 @@ Query = tuple[tuple[str, str], ...]
 """The parameters of a request, in the order in which they are sent."""
 
 PAGE_SIZE = 500
+LARGE_LIST = 256 * 1024 * 1024
+"""Bytes: far above the lists of the largest clusters."""
+SMALL_LIST = 16 * 1024 * 1024
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of objects: where the API server serves it, and which of it we want."""
+    """One kind of objects: where the API server serves it, and which of it we want.
+
+    `largest` is how many bytes of a list are read at most.
+    """
 
     kind: Kind
     path: str
     label_selector: str = ""
     field_selector: str = ""
+    largest: int = SMALL_LIST
 
     @property
     def name(self) -> str:
@@ -39,11 +46,13 @@ SERVICES = Resource(
     "/api/v1/services",
     label_selector=f"!{SERVICE_PROXY_NAME_LABEL}",
     field_selector="spec.clusterIP!=None",
+    largest=LARGE_LIST,
 )
 ENDPOINT_SLICES = Resource(
     Kind.ENDPOINT_SLICE,
     "/apis/discovery.k8s.io/v1/endpointslices",
     label_selector=f"!{HEADLESS_LABEL}",
+    largest=LARGE_LIST,
 )
 SERVICE_CIDRS = Resource(Kind.SERVICE_CIDR, "/apis/networking.k8s.io/v1/servicecidrs")
 

@@ -8,6 +8,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from kubeproxy.objects.nesting import UNREADABLE, decode_nested
+
 TOO_LARGE = "ResourceVersionTooLarge"
 SHOWN_OF_FOREIGN_TEXT = 200
 
@@ -66,8 +68,8 @@ _decoder = msgspec.json.Decoder(_Wire)
 def decode_status(body: bytes | msgspec.Raw, http_code: int = 0) -> Status:
     """The Status in the body of an answer, or of an ERROR event (which has no HTTP status)."""
     try:
-        wire = _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        wire = decode_nested(_decoder, body)
+    except UNREADABLE:
         text = bytes(body).decode(errors="replace")[:SHOWN_OF_FOREIGN_TEXT]
         return Status(http_code, _phrase(http_code), " ".join(text.split()))
     causes = (wire.details.causes if wire.details else None) or ()

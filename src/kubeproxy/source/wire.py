@@ -11,6 +11,7 @@ import msgspec
 from kubeproxy.errors import ApiServerError
 from kubeproxy.objects.decode import TYPE_OF_KIND, KubeObject
 from kubeproxy.objects.meta import Kind, ObjectMeta
+from kubeproxy.objects.nesting import UNREADABLE, decode_nested
 
 _Object = TypeVar("_Object", bound=KubeObject)
 
@@ -61,8 +62,8 @@ _name_decoder = msgspec.json.Decoder(_Named)
 def decode_event(line: bytes) -> WatchEvent:
     """The event in a line of a watch."""
     try:
-        return _event_decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decode_nested(_event_decoder, line)
+    except UNREADABLE as error:
         raise NotTheProtocol(f"not a watch event: {error}") from error
 
 
@@ -73,8 +74,8 @@ def decode_told(kind: Kind, line: bytes) -> KubeObject | None:
     reading a line once instead of twice is a tenth of what it costs to take a cluster in.
     """
     try:
-        found = _told_decoders[kind].decode(line).object
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = decode_nested(_told_decoders[kind], line).object
+    except UNREADABLE:
         return None
     return found if found.metadata.name else None
 
@@ -82,8 +83,8 @@ def decode_told(kind: Kind, line: bytes) -> KubeObject | None:
 def decode_page(body: bytes | bytearray) -> ListPage:
     """The page in the body of a list."""
     try:
-        page = _page_decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        page = decode_nested(_page_decoder, body)
+    except UNREADABLE as error:
         raise NotTheProtocol(f"not a list: {error}") from error
     if not page.metadata.version:
         raise NotTheProtocol("the list has no resourceVersion to watch from")
@@ -93,8 +94,8 @@ def decode_page(body: bytes | bytearray) -> ListPage:
 def decode_metadata(raw: msgspec.Raw) -> ObjectMeta:
     """The metadata of an object, whatever the rest of it is."""
     try:
-        return _name_decoder.decode(raw).metadata
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decode_nested(_name_decoder, raw).metadata
+    except UNREADABLE as error:
         raise NotTheProtocol(f"an object without readable metadata: {error}") from error
 
 

@@ -1,36 +1,32 @@
-"""Keeps a table true: compiles the services that were touched, and says what that changed.
+"""Keeps a table true: compiles the services that were touched, and says what that changed."""
 
-Two service ports can claim one destination (external IPs are free text). Upstream leaves open who
-gets it; here a cluster IP wins over a load balancer's address and that over an external IP, then
-the first by name, whatever the order of events. The others get it when the winner lets go.
-"""
-
-from collections.abc import Collection, Iterable
-
-import msgspec
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
+from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.printable import quoted
+from kubeproxy.table.claims import Claims, Conflict, claims_of
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.diff import Changes, patch
-from kubeproxy.table.entries import (
-    PRECEDENCE,
-    Entry,
-    FrontendKey,
-    HealthCheck,
-    ServiceName,
-    ServicePortName,
-    Table,
-)
+from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
 
 
-class Conflict(msgspec.Struct, frozen=True):
-    """A destination that a service port claims and does not get."""
+class _Wanted(NamedTuple):
+    """What a Service wants: entries by name. `created` is when it came to be."""
 
-    key: FrontendKey
-    loser: ServicePortName
-    winner: ServicePortName
+    created: str
+    entries: Mapping[ServicePortName, Entry]
+
+
+_NOTHING = _Wanted("", {})
+
+
+def _wanted(ports: Sequence[ServicePort], entries: Iterable[Entry]) -> _Wanted:
+    created = ports[0].created if ports else ""
+    return _Wanted(created, {entry.name: entry for entry in entries})
 
 
 class Builder:
@@ -38,24 +34,34 @@ class Builder:
 
     def __init__(self, family: Family) -> None:
         self.table = Table(family)
+        self.new_conflicts: list[Conflict] = []
+        """Those that the last update made."""
+        self.unfit: dict[ObjectKey, str] = {}
+        """Services that could not be compiled, and why: what they had stands."""
         self._vantage: Vantage | None = None
-        self._ports: dict[ObjectKey, tuple[ServicePortName, ...]] = {}
+        self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
-        self._claims: dict[FrontendKey, tuple[ServicePortName, ...]] = {}
-        self._contested: set[FrontendKey] = set()
+        self._claims = Claims()
 
     def update(self, cluster: Cluster, touched: Iterable[ObjectKey], vantage: Vantage) -> Changes:
         """Compile the touched services, or all when the vantage is new, and change the table."""
         family = self.table.family
         if vantage != self._vantage:
             self._vantage = vantage
-            touched = dict.fromkeys((*self._ports, *cluster.services(family)))
+            touched = dict.fromkeys((*self._services, *cluster.services(family)))
+        self.new_conflicts = []
         affected: dict[ServicePortName, None] = {}
         checks: dict[ServiceName, HealthCheck | None] = {}
         for service in touched:
             ports = cluster.service_ports(family, service)
-            compiled = compile_service(service, ports, cluster.slices(family, service), vantage)
-            self._want(service, compiled.entries, affected)
+            slices = cluster.slices(family, service)
+            self.unfit.pop(service, None)
+            try:
+                compiled = compile_service(service, ports, slices, vantage)
+            except Exception as error:  # noqa: BLE001  # one Service must not stop all others
+                self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
+                continue
+            self._want(service, _wanted(ports, compiled.entries), affected)
             name = ServiceName(service.namespace, service.name)
             if self.table.health_checks.get(name) != compiled.health_check:
                 checks[name] = compiled.health_check
@@ -65,74 +71,50 @@ class Builder:
 
     def services(self) -> Collection[ObjectKey]:
         """The services that have entries."""
-        return self._ports.keys()
+        return self._services.keys()
 
     def entries_of(self, service: ObjectKey) -> list[Entry]:
         """The entries of a service's ports."""
-        return [self.table.entries[name] for name in self._ports.get(service, ())]
+        wanted = self._services.get(service, _NOTHING)
+        return [self.table.entries[name] for name in wanted.entries]
 
     def conflicts(self) -> list[Conflict]:
         """Who claims what somebody else has."""
-        return [
-            Conflict(key, name, self._winner(key))
-            for key in sorted(self._contested)
-            for name in sorted(self._claims[key])
-            if name != self._winner(key)
-        ]
+        return list(self._claims.conflicts())
 
     def _want(
+        self, service: ObjectKey, after: _Wanted, affected: dict[ServicePortName, None]
+    ) -> None:
+        """Replace what a service wants; note whose entries that may change."""
+        before = self._services.pop(service, _NOTHING)
+        for name in dict.fromkeys((*before.entries, *after.entries)):
+            affected[name] = None
+            self._replace_claims(name, before, after, affected)
+        for name in before.entries:
+            del self._wanted[name]
+        if after.entries:
+            self._services[service] = after
+            self._wanted.update(after.entries)
+
+    def _replace_claims(
         self,
-        service: ObjectKey,
-        entries: tuple[Entry, ...],
+        name: ServicePortName,
+        before: _Wanted,
+        after: _Wanted,
         affected: dict[ServicePortName, None],
     ) -> None:
-        """Replace what a service claims; note whose entries that may change."""
-        for name in self._ports.pop(service, ()):
-            affected[name] = None
-            for key in dict.fromkeys(self._wanted.pop(name).keys()):
-                self._set_claims(key, tuple(n for n in self._claims[key] if n != name), affected)
-        for entry in entries:
-            name = entry.name
-            affected[name] = None
-            self._wanted[name] = entry
-            for key in dict.fromkeys(entry.keys()):
-                self._set_claims(key, (*self._claims.get(key, ()), name), affected)
-        if entries:
-            self._ports[service] = tuple(entry.name for entry in entries)
-
-    def _set_claims(
-        self,
-        key: FrontendKey,
-        names: tuple[ServicePortName, ...],
-        affected: dict[ServicePortName, None],
-    ) -> None:
-        if names:
-            self._claims[key] = names
-        else:
-            del self._claims[key]
-        if len(names) > 1:
-            self._contested.add(key)
-            affected.update(dict.fromkeys(names))
-        elif key in self._contested:
-            self._contested.discard(key)
-            affected.update(dict.fromkeys(names))
-
-    def _winner(self, key: FrontendKey) -> ServicePortName:
-        def rank(name: ServicePortName) -> tuple[int, ServicePortName]:
-            frontend = self._wanted[name].find(key)
-            return (PRECEDENCE[frontend.kind] if frontend else len(PRECEDENCE), name)
-
-        return min(self._claims[key], key=rank)
-
-    def _granted(self, name: ServicePortName) -> Entry | None:
-        """The entry with the frontends that it gets; None when the service port is gone."""
-        entry = self._wanted.get(name)
-        if entry is None or not self._contested or self._contested.isdisjoint(entry.keys()):
-            return entry
-        granted = tuple(
-            frontend for frontend in entry.frontends if self._winner(entry.key(frontend)) == name
-        )
-        return msgspec.structs.replace(entry, frontends=granted)
+        """Claim what a service port wants now, and let go of what it does not want any more."""
+        old, new = before.entries.get(name), after.entries.get(name)
+        unchanged = old and new and old.frontends == new.frontends
+        if unchanged and before.created == after.created:
+            return  # as nearly always: its endpoints are others
+        of_old = claims_of(old, before.created) if old else {}
+        of_new = claims_of(new, after.created) if new else {}
+        for concerned in self._claims.replace(of_old, of_new):
+            if isinstance(concerned, Conflict):
+                self.new_conflicts.append(concerned)
+            else:
+                affected[concerned] = None
 
     def _changes(
         self,
@@ -143,7 +125,9 @@ class Builder:
         changed: list[tuple[Entry, Entry]] = []
         removed: list[Entry] = []
         for name in affected:
-            before, after = self.table.entries.get(name), self._granted(name)
+            wanted = self._wanted.get(name)
+            before = self.table.entries.get(name)
+            after = None if wanted is None else self._claims.granted(wanted)
             if before is None and after is not None:
                 added.append(after)
             elif before is not None and after is None:

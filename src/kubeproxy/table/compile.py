@@ -6,7 +6,7 @@ import msgspec
 
 from kubeproxy.inet import Protocol, contains
 from kubeproxy.model.endpoint import Slice
-from kubeproxy.model.merge import PortEndpoint, merge
+from kubeproxy.model.merge import PortEndpoint, by_port, endpoints_of, merge
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_out
 from kubeproxy.objects.meta import ObjectKey
@@ -48,8 +48,9 @@ def compile_service(
     """The entries of a Service's ports, and its health check."""
     entries = []
     ready_here: set[str] = set()
+    sources = by_port(slices)
     for port in ports:
-        endpoints = merge(slices, port.name, port.protocol)
+        endpoints = merge(sources.get((port.name, port.protocol), ()))
         entries.append(_compile_port(service, port, endpoints, vantage))
         if port.health_check_port:
             ready_here.update(
@@ -90,7 +91,7 @@ def left_out(
     port: ServicePort, slices: Mapping[str, Slice], place: Place, *, local_policy: bool
 ) -> tuple[tuple[PortEndpoint, LeftOut], ...]:
     """The endpoints of a port that a traffic policy does not use, and why. For explaining."""
-    endpoints = merge(slices, port.name, port.protocol)
+    endpoints = endpoints_of(slices, port.name, port.protocol)
     usable = usable_endpoints(port, endpoints, place)
     reasons = why_left_out(endpoints, usable, local_policy=local_policy)
     return tuple((at, why) for at, why in zip(endpoints, reasons, strict=True) if why is not None)

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix, contains
+from kubeproxy.inet import Family, Prefix, Protocol, contains
 
 
 class Mode(Enum):
@@ -75,21 +75,44 @@ class Node(msgspec.Struct, frozen=True):
         if not any(contains(range_, address) for range_ in self.node_port_ranges):
             return False
         if self.is_loopback(address):
-            ipv4 = self.family is Family.IPV4
-            return mode is Mode.IPTABLES and ipv4 and self.localhost_node_ports
+            return mode is Mode.IPTABLES and self.serves_loopback(mode)
         return not (mode is Mode.IPVS and contains(_LINK_LOCAL, address))
 
     def node_port_addresses(self, mode: Mode) -> tuple[str, ...]:
         """The addresses of this node on which node ports are served."""
         return tuple(a for a in self.addresses if self.accepts_node_ports(a, mode))
 
+    def opens_node_ports(self, mode: Mode, protocol: Protocol) -> bool:
+        """Whether there can be an address on which node ports of the protocol are served.
+
+        Not without accepted ranges, nor where all of them are loopback and that is not served.
+        """
+        if len(self.loopback_ranges) < len(self.node_port_ranges):
+            return True
+        if mode is Mode.NFTABLES and protocol is not Protocol.TCP:
+            return False
+        return bool(self.loopback_ranges) and self.serves_loopback(mode)
+
+    @property
+    def loopback_ranges(self) -> tuple[Prefix, ...]:
+        """The accepted ranges that have loopback addresses only, unlike 0.0.0.0/0."""
+        loopback = LOOPBACK[self.family]
+        return tuple(
+            range_
+            for range_ in self.node_port_ranges
+            if contains(loopback, range_.address) and range_.length >= loopback.length
+        )
+
+    def serves_loopback(self, mode: Mode) -> bool:
+        """Whether the mode can serve node ports on loopback addresses as this node is set up."""
+        if mode is Mode.NFTABLES:
+            return self.localhost_gate  # TCP only, with a proxy
+        is_ipv4 = self.family is Family.IPV4
+        return mode is Mode.IPTABLES and is_ipv4 and self.localhost_node_ports
+
     def serves_loopback_by_proxy(self) -> bool:
         """Whether nftables mode proxies TCP node ports of the loopback address itself.
 
         Only a range inside the loopback network asks for it: 0.0.0.0/0 does not.
         """
-        loopback = LOOPBACK[self.family]
-        return self.localhost_gate and any(
-            contains(loopback, range_.address) and range_.length >= loopback.length
-            for range_ in self.node_port_ranges
-        )
+        return self.localhost_gate and bool(self.loopback_ranges)

@@ -10,6 +10,8 @@ from kubeproxy.table.node import Mode, Node
 from kubeproxy.table.route import Masquerading, Route, Source, route
 
 HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "NOBODY")
+# A node port where `nodePortAddresses` leaves no address that serves it.
+_NOT_SERVED = ("-", "-", "not served")
 
 
 def rows(table: Table, node: Node, mode: Mode) -> list[tuple[str, ...]]:
@@ -24,13 +26,18 @@ def rows(table: Table, node: Node, mode: Mode) -> list[tuple[str, ...]]:
 def entry_rows(entry: Entry, node: Node, mode: Mode) -> Iterator[tuple[str, ...]]:
     """The rows of one service port. Sources that fare alike share a row."""
     setup = Masquerading(detector=node.detector is not None, all=node.masquerade_all)
+    is_open = node.opens_node_ports(mode, entry.protocol)
     for frontend in entry.frontends:
+        is_closed = frontend.kind is FrontendKind.NODE_PORT and not is_open
         by_route: dict[tuple[str, ...], list[Source]] = {}
         for source in Source:
             if source is Source.POD and not setup.detector:
                 continue  # without a detector nobody is known to be a pod
             given = route(entry, frontend.kind, source, setup, mode)
-            by_route.setdefault(_columns(given, entry, frontend.kind), []).append(source)
+            # Without endpoints, iptables mode refuses a node port on all addresses.
+            is_unserved = is_closed and (given.backends or mode is not Mode.IPTABLES)
+            shown = _NOT_SERVED if is_unserved else _columns(given, entry, frontend.kind)
+            by_route.setdefault(shown, []).append(source)
         for columns, sources in by_route.items():
             who = "any" if len(by_route) == 1 else " ".join(each.value for each in sources)
             yield (str(entry.key(frontend)), who, *columns)

@@ -1,0 +1,101 @@
+"""Who gets a destination that several service ports claim. External IPs are free text.
+
+Upstream leaves open who gets it; here a cluster IP wins over a load balancer's address and that
+over an external IP, then the older Service, so that nobody takes over what another one serves,
+then the first by name. The others get it when the winner lets go. What a claim costs does not
+depend on how many others there are.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKey, ServicePortName
+
+
+class Claim(NamedTuple):
+    """What a service port wants a destination for; the least of all claims wins."""
+
+    precedence: int
+    created: str
+    name: ServicePortName
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A destination that a service port claims and does not get."""
+
+    key: FrontendKey
+    loser: ServicePortName
+    winner: ServicePortName
+
+
+def claims_of(entry: Entry, created: str) -> dict[FrontendKey, Claim]:
+    """What an entry claims; frontends are in the order of precedence, so that the first counts."""
+    found: dict[FrontendKey, Claim] = {}
+    for frontend in entry.frontends:
+        key = entry.key(frontend)
+        if key not in found:
+            found[key] = Claim(PRECEDENCE[frontend.kind], created, entry.name)
+    return found
+
+
+class Claims:
+    """All claims by destination. Who changes them hears which service ports that concerns."""
+
+    def __init__(self) -> None:
+        self._winners: dict[FrontendKey, Claim] = {}
+        self._losers: dict[FrontendKey, list[Claim]] = {}
+
+    def replace(
+        self, before: Mapping[FrontendKey, Claim], after: Mapping[FrontendKey, Claim]
+    ) -> Iterator[Conflict | ServicePortName]:
+        """An entry claims this instead of that: conflicts that this makes, and other winners.
+
+        Those named got a destination that they did not have, or lost one that they had.
+        """
+        for key, claim in before.items():
+            if after.get(key) != claim:
+                yield from self._release(key, claim)
+        for key, claim in after.items():
+            if before.get(key) != claim:
+                yield from self._claim(key, claim)
+
+    def _release(self, key: FrontendKey, claim: Claim) -> Iterator[ServicePortName]:
+        losers = self._losers.get(key, [])
+        if self._winners[key] != claim:
+            del losers[bisect_left(losers, claim)]
+        elif losers:
+            self._winners[key] = losers.pop(0)
+            yield self._winners[key].name
+        else:
+            del self._winners[key]
+        if not losers:
+            self._losers.pop(key, None)
+
+    def _claim(self, key: FrontendKey, claim: Claim) -> Iterator[Conflict | ServicePortName]:
+        winner = self._winners.setdefault(key, claim)
+        if winner is claim:
+            return
+        loser = claim
+        if claim < winner:
+            self._winners[key], loser = claim, winner
+            yield winner.name
+        insort(self._losers.setdefault(key, []), loser)
+        yield Conflict(key, loser.name, self._winners[key].name)
+
+    def granted(self, entry: Entry) -> Entry:
+        """The entry with the frontends that it gets."""
+        if not self._losers or self._losers.keys().isdisjoint(entry.keys()):
+            return entry
+        name = entry.name
+        granted = [f for f in entry.frontends if self._winners[entry.key(f)].name == name]
+        return msgspec.structs.replace(entry, frontends=tuple(granted))
+
+    def conflicts(self) -> Iterable[Conflict]:
+        """Who claims what somebody else has, in order."""
+        for key in sorted(self._losers):
+            winner = self._winners[key].name
+            for name in sorted(claim.name for claim in self._losers[key]):
+                yield Conflict(key, name, winner)
