@@ -57,6 +57,8 @@ def test_what_waits_and_for_how_long() -> None:
 def test_the_pages_follow_what_happens_and_are_counted() -> None:
     clock, eligible = Clock(), [True]
     health = Health(60.0, lambda: eligible[0], clock)
+    every = {(path, code) for path in ("/healthz", "/livez") for code in (200, 503)}
+    assert dict.fromkeys(every, 0) == dict(health.answered)
     assert ask(health, "/healthz")[0] == 200
     for happening in (LoopStarted(Family.IPV4), SyncWanted(Family.IPV4, 1)):
         health.hear(happening)
@@ -84,7 +86,7 @@ def test_other_paths_are_not_found_and_not_counted(path: str) -> None:
     answer = health.page(Request("GET", path))
     assert isinstance(answer, Answer)
     assert answer.status == 404
-    assert not health.answered
+    assert health.answered.total() == 0
 
 
 async def test_with_hard_fail_a_port_in_use_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,6 +209,20 @@ async def test_from_the_start_to_the_end_of_a_node(server: FakeApiServer) -> Non
         status, body = await rig.ask("/healthz")
         assert (status, body["healthy"], body["nodeEligible"]) == (503, True, False)
         assert (await rig.ask("/livez"))[0] == 200
+
+
+async def test_a_first_sync_that_fails_shows_and_heals(server: FakeApiServer) -> None:
+    rig = Rig(server)
+    rig.put("Node", "v1", kestrel())
+    rig.put("Service", "v1", service())
+    rig.kernels[Family.IPV4].fail = 1000
+    async with rig.running():
+        late = {"IPv4": False, "IPv6": True}
+        for path in ("/livez", "/healthz"):
+            await rig.wait(path, lambda s, body: s == 503 and statuses(body) == late)
+        rig.kernels[Family.IPV4].fail = 0
+        for path in ("/livez", "/healthz"):
+            await rig.wait(path, lambda status, _: status == 200)
 
 
 async def test_one_bad_service_does_not_take_the_node_out(server: FakeApiServer) -> None:

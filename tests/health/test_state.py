@@ -109,10 +109,18 @@ def test_when_a_family_was_last_updated(
 
 def test_a_family_is_known_from_the_start_of_its_loop_and_apart_from_the_other() -> None:
     told = ObjectTold(Kind.SERVICE, ObjectKey("shop", "cart"), ())
-    assert after([(1, WANTED), (2, OK), (3, told)]) == {}
+    assert after([(1, told)]) == {}
     families = after([(1, STARTED), (2, LoopStarted(Family.IPV6)), (3, WANTED)])
     assert {
         V4: FamilyHealth(at(1), wanted=3),
         Family.IPV6: FamilyHealth(at(2)),
     } == families
-    assert after([(1, STARTED), (2, WANTED), (3, STARTED)]) == {V4: FamilyHealth(at(3))}
+
+
+def test_a_first_sync_that_is_wanted_before_its_loop_starts_is_waited_for() -> None:
+    known = {V4: FamilyHealth(at(1), wanted=1)}
+    assert known == after([(1, STARTED), (1, WANTED)])
+    assert known == after([(1, WANTED), (1, STARTED)])
+    failing = after([(1, WANTED), (1, STARTED), (2, BEGAN), (3, FAILED), (4, BEGAN), (5, FAILED)])
+    assert healthy(failing, 60.999)
+    assert not healthy(failing, 61)

@@ -3,6 +3,7 @@
 import pytest
 
 from kubeproxy.serving.access import SOCKET_PEER, Access, is_loopback, refusal
+from kubeproxy.serving.answer import text
 from kubeproxy.serving.request import Request
 
 HERE = "127.0.0.1"
@@ -33,7 +34,7 @@ def refused(
 ) -> str:
     """Status and text of the refusal; "" when there is none."""
     named = {f"sec-fetch-{name}": value for name, value in headers.items()}
-    request = Request(method, "/status", headers={"host": host, **named}, peer=peer)
+    request = Request(method, "/status", headers={"host": host, **named}, peer=peer, trusted=True)
     answer = refusal(request, access, "the status", "statusPage")
     if answer is None:
         return ""
@@ -71,10 +72,22 @@ def test_who_may_look(access: Access, peer: str, host: str) -> None:
 def test_clients_of_elsewhere_are_told_where_to_ask(peer: str, yours: str) -> None:
     expected = (
         "403 the status is shown to clients with a loopback address only, and yours is"
-        f" {yours}: on the node, ask for http://localhost:10249/status, or set statusPage: all"
-        " (--status-page=all)\n"
+        f" {yours}: on the node, ask for http://localhost:10249/status as root, or set"
+        " statusPage: all (--status-page=all)\n"
     )
     assert expected == refused(Access.LOCAL, peer, "198.51.100.10:10249")
+
+
+def test_other_users_of_this_host_may_not() -> None:
+    request = Request("GET", "/status", headers={"host": "localhost:10249"}, peer=HERE)
+    answer = refusal(request, Access.LOCAL, "the status", "statusPage")
+    assert answer == text(
+        "the status is shown to root and the user of kube-proxy only, and you are neither: on the"
+        " node, ask for http://localhost:10249/status as root, or set statusPage: all"
+        " (--status-page=all)\n",
+        403,
+    )
+    assert refusal(request, Access.ALL, "the status", "statusPage") is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +101,7 @@ def test_clients_of_elsewhere_are_told_where_to_ask(peer: str, yours: str) -> No
 def test_nobody_has_our_answers_under_a_name(host: str) -> None:
     expected = (
         "403 the status is shown under the name of this host only (localhost or an address): on"
-        " the node, ask for http://localhost:10249/status, or set statusPage: all"
+        " the node, ask for http://localhost:10249/status as root, or set statusPage: all"
         " (--status-page=all)\n"
     )
     assert expected == refused(Access.LOCAL, HERE, host)
@@ -131,7 +144,7 @@ def test_browsers_may_look(site: str, dest: str) -> None:
 def test_pages_of_other_sites_may_not(site: str, dest: str) -> None:
     expected = (
         "403 the status is shown to no page of another site: on the node, ask for"
-        " http://localhost/status, or set statusPage: all (--status-page=all)\n"
+        " http://localhost/status as root, or set statusPage: all (--status-page=all)\n"
     )
     assert expected == refused(Access.LOCAL, HERE, site=site, dest=dest)
     assert refused(Access.ALL, HERE, site=site, dest=dest) == ""

@@ -1,10 +1,11 @@
 import contextlib
-import resource
 import socket
 
 import pytest
 
-from kubeproxy.serving.listening import ListenError, Network, allow_many, listen
+from kubeproxy.descriptors import KEPT
+from kubeproxy.serving.listening import ListenError, Network, listen
+from scarcity import room_for
 
 
 def port_of(made: socket.socket) -> int:
@@ -86,11 +87,9 @@ def test_a_refusal_is_worded_as_go_does(address: str, network: Network, error: s
     assert error.format(port) == str(caught.value)
 
 
-def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one() -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] - 1, before[1]))
-        allow_many()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+def test_the_last_descriptors_are_not_for_listeners() -> None:
+    with room_for(KEPT), pytest.raises(ListenError) as caught:
+        listen("127.0.0.1", 0)
+    assert str(caught.value).endswith("bind: too many open files")
+    with room_for(KEPT + 1):
+        listen("127.0.0.1", 0).close()

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from kubeproxy.descriptors import KEPT
 from kubeproxy.serving import server
 from kubeproxy.serving.answer import Answer, Page, text
 from kubeproxy.serving.listening import ListenError, listen
-from kubeproxy.serving.request import Request
+from kubeproxy.serving.request import Ends, Request
 from kubeproxy.serving.room import Limits, Room
 from kubeproxy.serving.server import Port, serve
+from scarcity import room_for
 from waiting import until
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -308,19 +310,42 @@ async def test_a_newcomer_takes_the_place_of_who_waited_longest() -> None:
 
 
 async def test_who_is_being_answered_is_not_sent_away() -> None:
-    go = asyncio.Event()
+    asked, go = asyncio.Event(), asyncio.Event()
 
     async def page(_: Request) -> Answer:
+        asked.set()
         await go.wait()
         return text("worth the wait")
 
     async with rig(page, Limits(connections=1)) as made:
         reader, writer = await made.connect()
         writer.write(get("/"))
-        await until(lambda: made.room.connections == 1 and not made.room._waiting)
+        await until(asked.is_set)
         assert await made.say(b"") == b""
         go.set()
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"worth the wait")
+
+
+async def test_who_asks_without_reading_makes_way_too(capsys: pytest.CaptureFixture[str]) -> None:
+    body = bytes(16 << 20)
+    async with rig(lambda _: Answer(body=body), Limits(connections=2)) as made:
+        for _ in range(2):
+            _, writer = await made.connect()
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a TCP transport
+            writer.write(get("/"))
+        await until(lambda: made.room.connections == 2)
+        for _ in range(2):
+            out = await made.say(get("/new", "Connection: close", method="HEAD"))
+            assert out.startswith(b"HTTP/1.1 200 OK")
+    assert capsys.readouterr().err.count("Too many connections") == 1
+
+
+async def test_a_page_knows_both_ends_of_the_connection() -> None:
+    async with rig(lambda request: text(str(request.ends))) as made:
+        reader, writer = await made.connect()
+        writer.write(get("/"))
+        expected = Ends(writer.get_extra_info("sockname"), ("127.0.0.1", made.number))
+        assert await answer_of(reader) == ("HTTP/1.1 200 OK", str(expected).encode())
 
 
 async def test_closing_drops_connections_and_frees_the_address() -> None:
@@ -353,6 +378,21 @@ async def test_clients_wait_while_there_are_no_descriptors(
         for each in (writer, other):
             await hang_up(each)
     assert "Cannot accept a connection" in capsys.readouterr().err
+
+
+async def test_the_last_descriptors_are_not_for_clients(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "_REST_SECONDS", 0.02)
+    async with rig() as made:
+        with socket.socket() as client:
+            client.setblocking(False)
+            with room_for(KEPT):
+                await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", made.number))
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+        out = await made.say(get("/later", "Connection: close"))
+        assert out.endswith(b"GET /later ")
+    assert capsys.readouterr().err.count("Cannot accept a connection") == 1
 
 
 class Poor(socket.socket):

@@ -16,7 +16,7 @@ from kubeproxy.health.answers import service_health
 from kubeproxy.inet import Family, Prefix, contains
 from kubeproxy.schedule import Outcome
 from kubeproxy.serving.answer import Answer
-from kubeproxy.serving.listening import ListenError, Network, allow_many, listen
+from kubeproxy.serving.listening import ListenError, Network, listen
 from kubeproxy.serving.request import Request
 from kubeproxy.serving.room import Room
 from kubeproxy.serving.server import Port
@@ -175,7 +175,6 @@ class HealthChecks:
 
     async def run(self) -> None:
         """Open, answer and close until cancelled."""
-        allow_many()
         room = Room()
         ports: dict[Family, FamilyPorts] = {}
         async with asyncio.TaskGroup() as tasks:

@@ -21,7 +21,7 @@ def now() -> Instant:
 
 
 class Health:
-    """The health of this proxy. `answered` counts answers by path and status code.
+    """The health of this proxy. `answered` counts answers by path and status code, from 0 on.
 
     `eligible` says whether load balancers should use this node at all, as its Node has it.
     """
@@ -32,12 +32,13 @@ class Health:
         eligible: Callable[[], bool],
         clock: Callable[[], Instant] = now,
     ) -> None:
-        self.answered: Counter[tuple[str, int]] = Counter()
+        pages: dict[str, Page] = {"/healthz": self._healthz, "/livez": self._livez}
+        self.answered = Counter({(path, code): 0 for path in pages for code in (200, 503)})
         self._timeout = timeout
         self._eligible = eligible
         self._clock = clock
         self._families: Families = {}
-        self.page: Page = by_path({"/healthz": self._healthz, "/livez": self._livez})
+        self.page: Page = by_path(pages)
 
     def hear(self, happening: Happening) -> None:
         """Take note of what happened."""

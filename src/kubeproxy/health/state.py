@@ -47,22 +47,24 @@ Families = Mapping[Family, FamilyHealth]
 
 
 def hear(families: Families, happening: Happening, now: Instant) -> Families:
-    """The state after something happened; a family is known once its loop has started."""
+    """The state after something happened; a family is known from the first that is heard of it.
+
+    That may be the start of its loop or a wish for its first sync: they come from two tasks.
+    """
     match happening:
-        case LoopStarted(family):
-            return {**families, family: FamilyHealth(now)}
-        case SyncWanted(family) | SyncBegan(family) | SyncEnded(family):
-            health = families.get(family)
-            if health is not None:
-                return {**families, family: _after(health, happening, now)}
+        case LoopStarted(family) | SyncWanted(family) | SyncBegan(family) | SyncEnded(family):
+            health = families.get(family) or FamilyHealth(now)
+            return {**families, family: _after(health, happening, now)}
     return families
 
 
 def _after(
-    health: FamilyHealth, happening: SyncWanted | SyncBegan | SyncEnded, now: Instant
+    health: FamilyHealth, happening: LoopStarted | SyncWanted | SyncBegan | SyncEnded, now: Instant
 ) -> FamilyHealth:
     replace = msgspec.structs.replace
     match happening:
+        case LoopStarted():
+            return health
         case SyncWanted():
             return health if health.wanted is not None else replace(health, wanted=now.seconds)
         case SyncBegan():

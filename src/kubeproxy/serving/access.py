@@ -18,7 +18,7 @@ _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
 
 
 class Access(Enum):
-    """Who may look; the values are those of the settings."""
+    """Who may look; the values are those of the settings. Local are root and our own user."""
 
     LOCAL = "local"
     ALL = "all"
@@ -28,9 +28,10 @@ class Access(Enum):
 def refusal(request: Request, access: Access, what: str, setting: str) -> Answer | None:
     """Why a client may not read `what`, in the words of the setting; None when it may.
 
-    A client of the Unix socket always may. With LOCAL the name in the Host header must be this
-    host's as well, and no other site's page may ask: a browser on this host must neither give our
-    answers away nor do such a page's work.
+    A client of the Unix socket always may. With LOCAL it must be root or our own user on this
+    host: other users may not list Services, whatever they run. The name in the Host header must
+    be this host's as well, and no other site's page may ask: a browser on this host must neither
+    give our answers away nor do such a page's work.
     """
     if request.method not in {"GET", "HEAD"}:
         said = f"{request.method} is not possible here: {what} can only be read\n"
@@ -44,7 +45,7 @@ def refusal(request: Request, access: Access, what: str, setting: str) -> Answer
         return None
     flag = "--" + "".join(f"-{c.lower()}" if c.isupper() else c for c in setting)
     return text(
-        f"{what} is shown {reason}: on the node, ask for {_local_place(request)}, or set"
+        f"{what} is shown {reason}: on the node, ask for {_local_place(request)} as root, or set"
         f" {setting}: all ({flag}=all)\n",
         403,
     )
@@ -62,6 +63,8 @@ def _not_local(request: Request) -> str:
     if not is_loopback(peer):
         yours = parse_address(peer) or peer or "not known"
         return f"to clients with a loopback address only, and yours is {yours}"
+    if not request.trusted:
+        return "to root and the user of kube-proxy only, and you are neither"
     if not _names_this_host(request.headers.get("host", "")):
         return "under the name of this host only (localhost or an address)"
     if _is_of_another_site(request):

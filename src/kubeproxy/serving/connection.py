@@ -27,7 +27,9 @@ from kubeproxy.serving.answer import (
     refusal,
     text,
 )
-from kubeproxy.serving.request import BadRequest, Head, Request, end_of_head, parse_head
+from kubeproxy.serving.caller import Caller
+from kubeproxy.serving.places import Stage
+from kubeproxy.serving.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
 from kubeproxy.serving.room import Room
 
 _READ = 8192
@@ -39,14 +41,18 @@ _PARTING_SECONDS = 0.5
 class Conversation:
     """What goes on with one client, whose socket is the caller's to close."""
 
-    def __init__(self, client: socket.socket, page: Page, room: Room) -> None:
+    def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
         self._client = client
+        self._caller = caller
         self._page = page
         self._room = room
         self._limits = room.limits
         self._loop = asyncio.get_running_loop()
         self._deadline = asyncio.timeout(None)
         self._read = bytearray()
+        self._stage = Stage.FIRST
+        self._ends = _ends(client)
+        self._peer = _peer(client, self._ends)
 
     async def run(self) -> None:
         """Talk until one of the two has had enough.
@@ -58,7 +64,7 @@ class Conversation:
         except OSError:  # a client that is gone, or out of time: its own loss
             pass
         except Exception as error:  # noqa: BLE001  # no request may end the proxying
-            klog.error("Hung up on a client", err=repr(error), peer=_peer(self._client))
+            klog.error("Hung up on a client", err=repr(error), peer=self._peer)
 
     async def _talk(self) -> None:
         async with self._deadline:
@@ -69,7 +75,7 @@ class Conversation:
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
-        self._note(waiting=True)
+        self._note(Stage.WAITING)
         try:
             head = await self._receive_head()
             if head is None:
@@ -79,11 +85,12 @@ class Conversation:
             await self._send(refusal(error))
             await self._part()
             return False
-        self._note(waiting=False)
         self._deadline.reschedule(None)
-        await self._room.wait_turn()
+        self._note(self._stage)
+        await self._wait_turn()
         answer = await self._answer(request)
         await self._write(answer, head)
+        self._stage = Stage.AGAIN
         return keeps_open(answer, head)
 
     async def _receive_head(self) -> Head | None:
@@ -99,6 +106,8 @@ class Conversation:
             if not searched:
                 self._allow(limits.request_seconds)
             end = end_of_head(self._read, searched)
+            if end is None:
+                await self._wait_turn()  # reading crumbs is work, too
         head = parse_head(bytes(self._read[:end]))
         del self._read[:end]
         return head
@@ -113,13 +122,15 @@ class Conversation:
         while len(self._read) < head.length:
             if not await self._receive():
                 raise BadRequest(400)
+            await self._wait_turn()
         body = bytes(self._read[: head.length])
         del self._read[: head.length]
         return msgspec.structs.replace(head.request, body=body)
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            answer = self._page(msgspec.structs.replace(request, peer=_peer(self._client)))
+            named = msgspec.structs.replace(request, peer=self._peer, ends=self._ends)
+            answer = self._page(named)
             return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001  # a page that fails must not end the proxying
             klog.error("Failed to answer a request", err=repr(error), path=request.path)
@@ -143,7 +154,9 @@ class Conversation:
             if piece:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
-            await self._room.wait_turn()  # making the next piece is work as an answer is
+                self._stage = Stage.AGAIN
+                self._note(self._stage)
+            await self._wait_turn()  # a piece is work, as an answer is
         if in_chunks:
             await self._send(LAST_CHUNK)
 
@@ -157,6 +170,7 @@ class Conversation:
         view = memoryview(data)
         for start in range(begin, len(data), _PIECE):
             self._allow(self._limits.piece_seconds)
+            self._note(Stage.WAITING)
             await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
 
     async def _part(self) -> None:
@@ -168,19 +182,29 @@ class Conversation:
             while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
                 left -= len(got)
 
-    def _note(self, *, waiting: bool) -> None:
+    def _note(self, stage: Stage) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._room.note(task, waiting=waiting)
+            self._room.note(task, self._caller, stage)
+
+    async def _wait_turn(self) -> None:
+        await self._room.wait_turn(self._caller, self._stage)
 
     def _allow(self, seconds: float) -> None:
         self._deadline.reschedule(self._loop.time() + seconds)
 
 
-def _peer(client: socket.socket) -> str:
+def _peer(client: socket.socket, ends: Ends | None) -> str:
     if client.family == socket.AF_UNIX:
         return SOCKET_PEER
+    return ends.client[0] if ends else ""
+
+
+def _ends(client: socket.socket) -> Ends | None:
+    """The two ends of a TCP connection; None of any other, and when the client is gone."""
+    if client.family == socket.AF_UNIX:
+        return None
     try:
-        return str(client.getpeername()[0])
+        return Ends(client.getpeername()[:2], client.getsockname()[:2])
     except OSError:
-        return ""
+        return None

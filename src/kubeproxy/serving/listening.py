@@ -3,11 +3,11 @@
 import contextlib
 import errno
 import os
-import resource
 import socket
 from collections.abc import Iterator
 from enum import Enum
 
+from kubeproxy.descriptors import leave_the_last
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family, family_of, join, pack
 
@@ -50,6 +50,7 @@ def _bound(
 ) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
+        leave_the_last(made)
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family is socket.AF_INET6:
@@ -70,15 +71,3 @@ def _saying(network: Network, where: str) -> Iterator[None]:
         reason = os.strerror(error.errno or 0)
         reason = reason[:1].lower() + reason[1:]
         raise ListenError(f"listen {network.value} {where}: bind: {reason}") from error
-
-
-def allow_many() -> None:
-    """Let this process have as many descriptors as it may, as Go does at its start.
-
-    The usual soft limit of 1,024 is soon used up by a few hundred services with a port for each
-    family and address.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # then it stays as it is
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -6,6 +6,7 @@ headers), as lenient where people type requests by hand (bare line feeds).
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -28,12 +29,21 @@ class BadRequest(KubeProxyError):
         self.status = status
 
 
+class Ends(NamedTuple):
+    """Addresses and ports of a connection, the client's and ours."""
+
+    client: tuple[str, int]
+    server: tuple[str, int]
+
+
 class Request(msgspec.Struct, frozen=True):
     """What a client asks.
 
     `path` is decoded and without the query. `query` has the first value of each name, and `pairs`
     all of it; names of `headers` are in lower case, and the values of repeated ones are joined
-    with commas. `peer` is the client's address, "" when it is gone already.
+    with commas. `peer` is the client's address, "" when it is gone already, and `ends` has both
+    ends of its TCP connection. `trusted` is what root and our own user ask on this machine, once
+    somebody has looked.
     """
 
     method: str
@@ -43,6 +53,8 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes = b""
     peer: str = ""
     pairs: tuple[tuple[str, str], ...] = ()
+    ends: Ends | None = None
+    trusted: bool = False
 
     def values(self, name: str) -> list[str]:
         """All values of a name in the query, in their order."""

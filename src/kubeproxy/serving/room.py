@@ -1,21 +1,26 @@
 """How much of us clients may have: the number of connections, their time, and their turn."""
 
 import asyncio
-from collections import deque
 
 import msgspec
 
-Task = asyncio.Task[None]
+from kubeproxy import klog
+from kubeproxy.bursts import Bursts
+from kubeproxy.descriptors import share
+from kubeproxy.serving.caller import Caller
+from kubeproxy.serving.places import Places, Stage
+from kubeproxy.serving.turns import Turns
 
-_AT_ONCE = 4
-"""Answers, or pieces of them, in each round of the event loop: all else has its turn between."""
+Task = asyncio.Task[None]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a client may take of us.
+    """What clients may take of us.
 
-    `request_seconds` is for a request to arrive whole, `idle_seconds` for the next one to begin,
-    and `piece_seconds` for each 64 KiB of an answer to be taken. Upstream has no such limits.
+    `connections` are for clients of this node, and as many for all others; where descriptors are
+    few, there are fewer. `request_seconds` is for a request to arrive whole, `idle_seconds` for
+    the next one to begin, and `piece_seconds` for each 64 KiB of an answer to be taken. Upstream
+    has no such limits.
     """
 
     connections: int = 1024
@@ -29,67 +34,56 @@ class Limits(msgspec.Struct, frozen=True):
 class Room:
     """Where the connections of one or many ports are.
 
-    When it is full, whoever has waited longest without a whole request makes way for another, so
-    that clients who ask nothing never keep out one who does. However many ask at once, they are
-    answered a few at a time, and long answers are made a few pieces at a time.
+    Clients of this node have places and turns that others cannot take: the kubelet ends a proxy
+    that does not answer. So have first requests of connections, as most probes are: who has had
+    an answer cannot keep out who has not. How the rest is shared is told in `places` and `turns`.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self._count = 0
-        self._waiting: dict[Task, None] = {}
-        self._free_turns = _AT_ONCE
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._turns = {(own, first): Turns() for own in (False, True) for first in (False, True)}
+        count = min(self.limits.connections, share())
+        self._own = Places[Task](count)
+        self._others = Places[Task](count)
+        self._bursts = Bursts()
 
     @property
     def connections(self) -> int:
         """How many there are now."""
-        return self._count
+        return len(self._own) + len(self._others)
 
-    def make_room(self) -> bool:
-        """See to it that one more finds room; False when all are at work."""
-        if self._count < self.limits.connections:
+    def make_room(self, caller: Caller) -> bool:
+        """See to it that one more finds room; False when nobody should go for it."""
+        places = self._places(caller)
+        if not places.full:
             return True
-        longest = next(iter(self._waiting), None)
-        if longest is None:
+        giver = places.giver(caller)
+        if self._bursts.begins(asyncio.get_running_loop().time()):
+            most = places.caller(giver) if giver else caller
+            klog.warning(
+                "Too many connections, the client with most of them loses some",
+                port=most.port,
+                client=most.client,
+            )
+        if giver is None:
             return False
-        del self._waiting[longest]
-        longest.cancel()
+        places.leave(giver)
+        giver.cancel()
         return True
 
-    def enter(self, task: Task) -> None:
+    def enter(self, task: Task, caller: Caller) -> None:
         """The task has a connection; it counts until the task is done."""
-        self._count += 1
-        task.add_done_callback(self._leave)
+        places = self._places(caller)
+        places.enter(task, caller)
+        task.add_done_callback(places.leave)
 
-    def note(self, task: Task, *, waiting: bool) -> None:
-        """The task waits for a request from now on, or has one."""
-        self._waiting.pop(task, None)
-        if waiting:
-            self._waiting[task] = None
+    def note(self, task: Task, caller: Caller, stage: Stage) -> None:
+        """The task made progress, to that stage."""
+        self._places(caller).note(task, stage)
 
-    def _leave(self, task: Task) -> None:
-        self._count -= 1
-        self._waiting.pop(task, None)
+    async def wait_turn(self, caller: Caller, stage: Stage) -> None:
+        """Wait until it is the caller's turn."""
+        await self._turns[caller.own, stage is Stage.FIRST].wait(caller)
 
-    async def wait_turn(self) -> None:
-        """Wait until it is our turn to be answered."""
-        loop = asyncio.get_running_loop()
-        if self._free_turns == 0:
-            place = loop.create_future()
-            self._queue.append(place)
-            await place
-            return
-        if self._free_turns == _AT_ONCE:
-            loop.call_soon(self._begin_round)
-        self._free_turns -= 1
-
-    def _begin_round(self) -> None:
-        self._free_turns = _AT_ONCE
-        while self._queue and self._free_turns:
-            place = self._queue.popleft()
-            if not place.done():  # else it is somebody who left
-                place.set_result(None)
-                self._free_turns -= 1
-        if self._free_turns < _AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._begin_round)
+    def _places(self, caller: Caller) -> Places[Task]:
+        return self._own if caller.own else self._others

@@ -9,14 +9,18 @@ import socket
 from collections.abc import Callable, Iterable
 
 from kubeproxy import klog
+from kubeproxy.bursts import Bursts
+from kubeproxy.descriptors import leave_the_last
 from kubeproxy.inet import join, parse_address
+from kubeproxy.serving.access import SOCKET_PEER
 from kubeproxy.serving.answer import Page
+from kubeproxy.serving.caller import Caller, caller_of
 from kubeproxy.serving.connection import Conversation
 from kubeproxy.serving.listening import ListenError, listen
 from kubeproxy.serving.room import Room, Task
 
 RETRY_SECONDS = 5.0
-_ACCEPTS_AT_ONCE = 4
+_ACCEPTS_AT_ONCE = 8
 _REST_SECONDS = 1.0
 
 
@@ -47,6 +51,7 @@ class Port:
         self._loop = asyncio.get_running_loop()
         self._connections: set[Task] = set()
         self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._bursts = Bursts()
         for each in self._sockets:
             self._loop.add_reader(each, self._accept, each)
 
@@ -65,20 +70,22 @@ class Port:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
                 client, _ = listening.accept()
+                leave_the_last(client)
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._rest(listening, error)
                 return
-            if self._admits(client) and self._room.make_room():
-                self._begin(client)
+            caller = _caller(client)
+            if self._admits(client) and self._room.make_room(caller):
+                self._begin(client, caller)
             else:
                 client.close()
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
         """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
-        where = _name(listening)
-        klog.error("Cannot accept a connection", err=error, address=where)
+        if self._bursts.begins(self._loop.time()):
+            klog.error("Cannot accept a connection", err=error, address=_name(listening))
         self._loop.remove_reader(listening)
         self._rests[listening] = self._loop.call_later(_REST_SECONDS, self._wake, listening)
 
@@ -86,17 +93,28 @@ class Port:
         del self._rests[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _begin(self, client: socket.socket) -> None:
+    def _begin(self, client: socket.socket, caller: Caller) -> None:
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        talk = Conversation(client, self._page, self._room)
+        talk = Conversation(client, caller, self._page, self._room)
         task = self._tasks.create_task(talk.run(), name="http connection")
-        self._room.enter(task)
+        self._room.enter(task, caller)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
         # Here and not in the task, which may be cancelled before its first step.
         task.add_done_callback(lambda _: client.close())
+
+
+def _caller(client: socket.socket) -> Caller:
+    if client.family == socket.AF_UNIX:
+        return Caller(0, SOCKET_PEER)
+    local, port = client.getsockname()[:2]
+    try:
+        peer = client.getpeername()[0]
+    except OSError:  # it is gone already
+        peer = ""
+    return caller_of(port, peer, local)
 
 
 def _name(listening: socket.socket) -> str:
