@@ -13,12 +13,14 @@ class FakeDataplane:
 
     A partial update changes only what it names; a full one replaces everything. `fail` makes that
     many updates fail altogether, half done; the services in `refuse` cannot be programmed.
+    `mistakes` are raised, one in each update.
     """
 
     def __init__(self) -> None:
         self.entries: dict[ServicePortName, Entry] = {}
         self.updates: list[Update] = []
         self.fail = 0
+        self.mistakes: list[Exception] = []
         self.refuse: set[str] = set()
         self.lost: Callable[[], None] | None = None
         self.closed = False
@@ -27,6 +29,8 @@ class FakeDataplane:
         self.updates.append(update)
         if update.full:
             self.entries.clear()
+        if self.mistakes:
+            raise self.mistakes.pop(0)
         if self.fail:
             self.fail -= 1
             raise KernelError("no buffer space")

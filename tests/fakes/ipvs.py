@@ -6,7 +6,7 @@ They refuse what the real ones refuse, and keep what they refused: commands in a
 import errno
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -30,6 +30,7 @@ from kubeproxy.netlink.ipvs import (
     SetReal,
     SetServer,
     VirtualServer,
+    command_request,
 )
 
 SCHEDULERS = ("rr", "mh", "sh")
@@ -86,6 +87,8 @@ class FakeServers(Ipvs):
     def run(self, commands: Sequence[Command]) -> dict[Command, NetlinkError]:
         self.asked += commands
         found = {}
+        for command in commands:
+            command_request(0, command)  # what cannot be written is nobody's refusal
         for command in commands:
             number = errno.EIO if command.key in self.broken else self._run(command)
             if number:
@@ -145,6 +148,7 @@ class FakeSets:
         self.full: set[str] = set()
         self.broken = ""
         self.restored: list[str] = []
+        self.read: set[str] = set()
         self.checked = 0
         self.can_match = True
 
@@ -167,16 +171,20 @@ class FakeSets:
                 raise IpsetFailed(f"line {number}: there is no set {name}", number)
             elif verb == "del":
                 self.kept[name][1].discard(rest)
+            elif rest in ("0.0.0.0", "::"):  # of a set of addresses; others take it
+                raise IpsetFailed(f"line {number}: null-valued element", number)
             elif name in self.full and rest not in self.kept[name][1]:
                 raise IpsetFailed(f"line {number}: the set {name} is full", number)
             else:
                 self.kept[name][1].add(rest)
 
-    def save(self) -> str:
+    def save(self, wanted: Iterable[str]) -> str:
+        kept = {name: self.kept[name] for name in wanted if name in self.kept}
+        self.read |= kept.keys()
         return "".join(
             f"create {name} {options} bucketsize 12 initval 0x1\n"
             + "".join(f"add {name} {member}\n" for member in sorted(members))
-            for name, (options, members) in self.kept.items()
+            for name, (options, members) in kept.items()
         )
 
     def members(self) -> dict[str, set[str]]:
@@ -230,6 +238,9 @@ class FakeTables(Xtables):
         }
         self.broken = ""
         self.restored: list[str] = []
+
+    def is_nft(self) -> bool:
+        return False
 
     def save(self, table: str) -> str:
         if self.broken == "save":

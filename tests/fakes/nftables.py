@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from fakes.ruleset import KernelSet, KernelTable, Ruleset, elements_in, parts, text_of
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.netlink.attribute import attribute, nested, text, u32, u64
-from kubeproxy.netlink.message import Message, attributes, encode
+from kubeproxy.netlink.message import Message, attributes, decode, encode
 from kubeproxy.netlink.nfnetlink import (
     NFGENMSG,
+    NFT_MSG_DELTABLE,
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,
@@ -26,7 +27,8 @@ class FakeNftables(Nfnetlink):
     """Stands in for `Nfnetlink`, on a `Ruleset` that several sockets may share.
 
     `others` is how many times somebody else will be faster with a change; `broken` is the error
-    that every transaction gets, 0 for none. `commits` are the transactions that succeeded.
+    that every transaction gets, 0 for none. A `stubborn` one takes whole tables and no change of
+    one. `commits` are the transactions that succeeded.
     """
 
     def __init__(self, ruleset: Ruleset | None = None, *, room: int = 1 << 20) -> None:
@@ -35,6 +37,7 @@ class FakeNftables(Nfnetlink):
         self.room = room
         self.others = 0
         self.broken = 0
+        self.stubborn = False
         self.commits: list[list[bytes]] = []
         self.closed = False
 
@@ -59,6 +62,10 @@ class FakeNftables(Nfnetlink):
             raise Refused("commit", MessageError(WHOLE_BATCH, errno.EMSGSIZE))
         if self.broken:
             raise Refused("commit", MessageError(WHOLE_BATCH, self.broken))
+        if self.stubborn and not any(
+            decoded.type == NFT_MSG_DELTABLE for decoded in _all(messages)
+        ):
+            raise Refused("commit", MessageError(0, errno.ENOENT))
         if self.others:
             self.others -= 1
             self.ruleset.generation += 1
@@ -104,6 +111,11 @@ class FakeNftables(Nfnetlink):
 
     def _set(self, family: int, payload: bytes) -> KernelSet:
         return _set_in(self._table(family, payload), payload)
+
+
+def _all(messages: Sequence[bytes]) -> Iterator[Message]:
+    for message in messages:
+        yield from decode(message)
 
 
 def _missing() -> Refused:

@@ -29,6 +29,7 @@ from kubeproxy.netlink.nfnetlink import (
 )
 
 LONGEST_NAME = 255
+ELEMENTS = 3
 KEY, DATA, FLAGS, KEY_END = 1, 2, 3, 10
 VALUE, VERDICT = 1, 2
 INTERVAL, MAP, CONCAT = 0x4, 0x8, 0x80
@@ -211,7 +212,7 @@ class Ruleset:
 def elements_in(message: Message) -> Iterator[tuple[int, bytes, bytes]]:
     """The elements of a message: where they begin in it, their heads and tails."""
     payload = message.payload[NFGENMSG.size :]
-    (listed,) = (part for part in parts(payload) if part.kind == 3)
+    (listed,) = (part for part in parts(payload) if part.kind == ELEMENTS)
     for element in parts(listed.value):
         found = attributes(element.value)
         head = b"".join(attribute(kind, found[kind]) for kind in _HEAD if kind in found)
@@ -319,11 +320,27 @@ def span(head: bytes) -> tuple[bytes, bytes]:
 
 
 def _delete_elements(table: KernelTable, payload: bytes) -> None:
+    """Delete the elements that are named, or all when none is."""
     _, set_ = _set_of(table, payload)
+    if ELEMENTS not in attributes(payload):
+        set_.elements.clear()
+        return
     message = Message(NFT_MSG_DELSETELEM, 0, 0, bytes(NFGENMSG.size) + payload)
+    begun = None
     for offset, head, _ in elements_in(message):
-        if set_.elements.pop(head, None) is None:
+        if head not in set_.elements or not _may_go(set_, head, begun):
             raise Refusal(errno.ENOENT, offset)
+        begun = head
+    for _, head, _ in elements_in(message):
+        del set_.elements[head]
+
+
+def _may_go(set_: KernelSet, head: bytes, before: bytes | None) -> bool:
+    """Whether an end of a range is deleted straight after its beginning."""
+    if set_.shape.flags & CONCAT or not set_.shape.flags & INTERVAL or bound(head).begins:
+        return True
+    below = [each for each in set_.elements if bound(each) < bound(head)]
+    return before is not None and before == max(below, key=bound, default=None)
 
 
 def _new_set(table: KernelTable, payload: bytes) -> None:

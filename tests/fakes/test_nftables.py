@@ -64,7 +64,7 @@ def kernel() -> Nfnetlink:
     return FakeNftables()
 
 
-IPS, LISTS, ALLOW = names.SERVICE_IPS, names.SERVICE_ENDPOINTS, names.FIREWALL_ALLOW
+IPS, LISTS, ALLOW = names.SERVICE_CHOICES, names.SERVICE_ENDPOINTS, names.FIREWALL_SOURCES
 BACKEND, OTHER = tail(bytes(8)), tail(bytes([1] * 8))
 TO_PICK = verdict_tail(goto("pick-1"))
 PICKED = [chain("pick-1"), add(IPS, KEY + TO_PICK)]
@@ -72,21 +72,21 @@ PICKED = [chain("pick-1"), add(IPS, KEY + TO_PICK)]
 REFUSED = [
     pytest.param([add(IPS, KEY + TO_PICK)], errno.ENOENT, id="a-verdict-to-no-chain"),
     pytest.param(
-        [add(IPS, KEY + verdict_tail(goto("filter-input")))],
+        [add(IPS, KEY + verdict_tail(goto("filter/input")))],
         errno.EOPNOTSUPP,
         id="a-verdict-to-a-chain-of-a-hook",
     ),
     pytest.param([new_rule(PROGRAM, "x", (DROP,))], errno.ENOENT, id="a-rule-of-no-chain"),
     pytest.param(
-        [new_rule(PROGRAM, "services", (goto("x"),))], errno.ENOENT, id="a-rule-to-no-chain"
+        [new_rule(PROGRAM, "frontends", (goto("x"),))], errno.ENOENT, id="a-rule-to-no-chain"
     ),
     pytest.param(
-        [new_rule(PROGRAM, "services", (InSet((HEADERS[Family.IPV4].daddr,), "x"),))],
+        [new_rule(PROGRAM, "frontends", (InSet((HEADERS[Family.IPV4].daddr,), "x"),))],
         errno.ENOENT,
         id="a-rule-with-no-set",
     ),
     pytest.param(
-        [new_rule(PROGRAM, "services", (Count("x"),))], errno.ENOENT, id="a-rule-with-no-counter"
+        [new_rule(PROGRAM, "frontends", (Count("x"),))], errno.ENOENT, id="a-rule-with-no-counter"
     ),
     pytest.param([add("x", KEY)], errno.ENOENT, id="an-element-of-no-set"),
     pytest.param([delete(IPS, KEY)], errno.ENOENT, id="deleting-what-is-not-there"),
@@ -95,7 +95,7 @@ REFUSED = [
         [*PICKED, delete_chain(PROGRAM, "pick-1")], errno.EBUSY, id="a-chain-that-a-map-leads-to"
     ),
     pytest.param(
-        [delete_chain(PROGRAM, "firewall-check")], errno.EBUSY, id="a-chain-that-a-rule-leads-to"
+        [delete_chain(PROGRAM, "check-sources")], errno.EBUSY, id="a-chain-that-a-rule-leads-to"
     ),
     pytest.param(
         [add(LISTS, PLACE + BACKEND), add(LISTS, PLACE + OTHER)],
@@ -129,7 +129,7 @@ TAKEN = [
         [add(LISTS, PLACE + BACKEND), add(LISTS, PLACE + BACKEND)], id="the-same-once-more"
     ),
     pytest.param([add(ALLOW, allow(1, 4), allow(5, 9))], id="ranges-side-by-side"),
-    pytest.param([new_table(PROGRAM), chain("services")], id="what-exists"),
+    pytest.param([new_table(PROGRAM), chain("frontends")], id="what-exists"),
     pytest.param([chain("x" * 255)], id="a-long-name"),
     pytest.param(
         [chain("a"), chain("b"), new_rule(PROGRAM, "a", (goto("b"),)), delete_chain(PROGRAM, "a")],

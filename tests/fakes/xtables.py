@@ -7,7 +7,10 @@ from kubeproxy.kernel.xtables import Xtables, XtablesFailed
 
 
 class FakeXtables(Xtables):
-    """As the real ones, as far as the dataplane sees them. `broken` is why nothing works."""
+    """As the real ones, as far as the dataplane sees them. `broken` is why nothing works.
+
+    The first line with one of the words `refused` is refused, and nothing restored.
+    """
 
     def __init__(self, family: Family = Family.IPV4) -> None:
         super().__init__(family)
@@ -16,13 +19,22 @@ class FakeXtables(Xtables):
         self.restored: list[str] = []
         self.broken = ""
         self.no_save = False
+        self.no_new_chains = False
+        self.looks = 0
+        self.refused: tuple[str, ...] = ()
+
+    def is_nft(self) -> bool:
+        return False
 
     def ensure_chain(self, table: str, chain: str) -> None:
         self._check()
+        if self.no_new_chains:
+            raise XtablesFailed("cannot make a chain")
         self.chains.add((table, chain))
 
     def has_chain(self, table: str, chain: str) -> bool:
         self._check()
+        self.looks += 1
         return (table, chain) in self.chains
 
     def ensure_rule(self, table: str, chain: str, words: Sequence[str]) -> bool:
@@ -40,6 +52,9 @@ class FakeXtables(Xtables):
 
     def restore(self, text: str) -> None:
         self._check()
+        for line in text.splitlines():
+            if any(word in line for word in self.refused):
+                raise XtablesFailed(f"refused: {line}", 2, [line])
         self.restored.append(text)
         table = ""
         for line in text.splitlines():

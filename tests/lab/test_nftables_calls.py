@@ -126,7 +126,7 @@ def _frontends(network: Network, family: Family) -> list[str]:
         return []
     text = "".join(
         network.node.run(["nft", "list", "map", KEYWORD[family], "kube-proxy", name])
-        for name in ("service-ips", "service-endpoints")
+        for name in ("service-choices", "service-endpoints")
     )
     frontends = re.findall(r"(\S+) \. udp \. 80 : goto pick-(\d+)", text)
     places = set(re.findall(r"(\S+) \. udp \. 80 \. (\d+) :", text))

@@ -177,6 +177,8 @@ def message_lines(data: bytes) -> list[str]:
     of = attributes(payload)
     table = f"{family} {text_of(of[1])}"
     if message.type in {NFT_MSG_NEWSETELEM, NFT_MSG_DELSETELEM}:
+        if 3 not in of:
+            return [f"flush set {table} {text_of(of[2])}"]
         verb = "add" if message.type == NFT_MSG_NEWSETELEM else "delete"
         elements = [element_line(part.value) for part in parts(of[3])]
         return [f"{verb} elements {table} {text_of(of[2])}", *elements]

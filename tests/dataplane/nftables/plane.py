@@ -47,7 +47,8 @@ class Plane:
         table = table_with(*entries)
         changes = diff(self._before, table)
         fresh = {entry.name for entry in changes.added} | {e.name for _, e in changes.changed}
-        again = tuple(entry for entry in self._failed if entry.name not in fresh)
+        left = table.entries.keys() - fresh
+        again = tuple(entry for entry in self._failed if entry.name in left)
         report = await self.nftables.apply(Update(table, self.node, changes, full, again))
         self._before = table
         self._failed = tuple(table.entries[name] for name in report.failed)

@@ -13,6 +13,7 @@ from kubeproxy.dataplane.contract import SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
 from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import state as state_module
 from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
 from kubeproxy.dataplane.nftables.language import DROP, Chain
@@ -56,7 +57,7 @@ async def test_an_update_without_changes_writes_nothing(plane: Plane) -> None:
 
 async def test_a_full_update_writes_only_the_difference(plane: Plane) -> None:
     await plane.sync(A, B, full=True)
-    service_ips = plane.table.sets[names.SERVICE_IPS].elements
+    service_ips = plane.table.sets[names.SERVICE_CHOICES].elements
     key = head(frontend_key(A.frontends[0], A.protocol))
     del service_ips[key]
     report = await plane.sync(A, B, full=True)
@@ -86,6 +87,21 @@ async def test_chains_that_nobody_needs_stay_at_a_restart_and_go_at_the_next_ful
     assert "pick-3" in after.table.chains
 
 
+async def test_chains_that_nobody_needs_do_not_pile_up(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that is changed thousands of times leaves a bounded number of them."""
+    monkeypatch.setattr(state_module, "MOST_IDLE", 20)
+    await plane.sync(A, full=True)
+    fixed = len(plane.table.chains)
+    for count in range(1, 201):
+        await plane.sync(A, service("b", 2, count))
+        assert len(plane.table.chains) <= 3 * fixed + 20
+    assert expected_elements(A, service("b", 2, 200)) == plane.table.elements()
+    assert (await plane.sync(A, service("b", 2, 7))).failed == {}
+    assert expected_elements(A, service("b", 2, 7)) == plane.table.elements()
+
+
 async def test_chains_that_the_kernel_still_holds_are_left_for_later(plane: Plane) -> None:
     await plane.sync(service("a", 1, 3), full=True)
     await plane.sync(service("a", 1, 2))
@@ -113,10 +129,10 @@ async def test_a_table_that_is_not_our_program_is_replaced_in_one_transaction(
 
 async def test_a_rule_that_somebody_added_costs_the_table(plane: Plane) -> None:
     await plane.sync(A, full=True)
-    plane.kernel.commit([new_rule(program(HERE, 0x4000), "services", (DROP,))])
+    plane.kernel.commit([new_rule(program(HERE, 0x4000), "frontends", (DROP,))])
     await plane.sync(A, full=True)
     expected = filled(table_with(A), HERE).table
-    assert expected.chains["services"] == plane.table.chains["services"]
+    assert expected.chains["frontends"] == plane.table.chains["frontends"]
     assert expected.elements() == plane.table.elements()
 
 
@@ -144,7 +160,7 @@ def spoil_a_set(table: KernelTable) -> None:
 
 
 def spoil_a_chain(table: KernelTable) -> None:
-    del table.chains["filter-forward"]
+    del table.chains["filter/forward"]
 
 
 async def test_a_table_that_is_gone_is_made_again(plane: Plane) -> None:
@@ -156,7 +172,7 @@ async def test_a_table_that_is_gone_is_made_again(plane: Plane) -> None:
 
 async def test_a_partial_update_that_is_refused_becomes_a_full_one(plane: Plane) -> None:
     await plane.sync(A, B, full=True)
-    plane.table.sets[names.SERVICE_IPS].elements.clear()
+    plane.table.sets[names.SERVICE_CHOICES].elements.clear()
     report = await plane.sync(A, service("b", 2, 1))
     assert report.failed == {}
     assert expected_elements(A, service("b", 2, 1)) == plane.table.elements()

@@ -17,10 +17,11 @@ from kubeproxy.dataplane.nftables.batch import (
     encoded,
     pieces,
 )
-from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
+from kubeproxy.dataplane.nftables.elements import head, is_end, tail, verdict_tail
 from kubeproxy.dataplane.nftables.encode import delete_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.language import DROP, Chain, goto
 from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.netlink.attribute import u32
 from kubeproxy.netlink.message import decode
 from kubeproxy.table.node import Mode
 from world import endpoint_slice, node, service, table_of
@@ -28,6 +29,7 @@ from world import endpoint_slice, node, service, table_of
 PROGRAM = program(node(Mode.NFTABLES), MARK)
 KEY = head(bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0]))
 OTHER = head(bytes([10, 112, 0, 22, 6, 0, 0, 0, 0, 80, 0, 0]))
+IS_END = u32(3, 1)
 ONE, TWO = tail(b"1234"), tail(b"4321")
 
 
@@ -75,15 +77,15 @@ def test_the_order_of_messages() -> None:
     """Chains before who leads to them, what goes before what comes, unused chains last."""
     batch = Batch(chains=[Chain("pick-1", ((DROP,),))], unused_chains=["pick-2", "pick-3"])
     here, there = verdict_tail(goto("pick-1")), verdict_tail(goto("pick-2"))
-    batch.change(names.SERVICE_IPS, {KEY: there}, {KEY: here})
+    batch.change(names.SERVICE_CHOICES, {KEY: there}, {KEY: here})
     batch.change(names.SERVICE_ENDPOINTS, {}, {KEY[:-4] + bytes(4): b""})
     assert [line for line in lines(batch) if not line.startswith(("[", "element"))] == [
         "add chain ip kube-proxy pick-1",
         "flush chain ip kube-proxy pick-1",
         "add rule ip kube-proxy pick-1",
-        "delete elements ip kube-proxy service-ips",
+        "delete elements ip kube-proxy service-choices",
         "add elements ip kube-proxy service-endpoints",
-        "add elements ip kube-proxy service-ips",
+        "add elements ip kube-proxy service-choices",
         "flush chain ip kube-proxy pick-2",
         "flush chain ip kube-proxy pick-3",
         "delete chain ip kube-proxy pick-2",
@@ -106,14 +108,14 @@ def test_a_whole_change_as_the_kernel_gets_it() -> None:
         "[ numgen reg 11 = random mod 1 ]",
         "[ lookup reg 1 set service-endpoints dreg 1 ]",
         "[ nat dnat ip addr_min reg 1 proto_min reg 9 ]",
-        "delete elements ip kube-proxy service-ips",
+        "delete elements ip kube-proxy service-choices",
         "element 0x1500700a 0x00000006 0x00005000",
         "delete elements ip kube-proxy service-endpoints",
         "element 0x1500700a 0x00000006 0x00005000 0x00000000",
         "element 0x1500700a 0x00000006 0x00005000 0x00000001",
         "add elements ip kube-proxy service-endpoints",
         "element 0x1500700a 0x00000006 0x00005000 0x00000000 : 0x1f09420a 0x0000901f",
-        "add elements ip kube-proxy service-ips",
+        "add elements ip kube-proxy service-choices",
         "element 0x1500700a 0x00000006 0x00005000 : goto -> pick-1",
     ]
 
@@ -131,12 +133,12 @@ def test_two_entries_share_an_element_until_the_last_lets_go() -> None:
 
 def test_what_guards_a_frontend_is_filled_before_it() -> None:
     frontends = (
-        FILLING_ORDER.index(names.SERVICE_NODEPORTS),
-        FILLING_ORDER.index(names.SERVICE_IPS),
+        FILLING_ORDER.index(names.NODEPORT_CHOICES),
+        FILLING_ORDER.index(names.SERVICE_CHOICES),
     )
-    for guard in (names.FIREWALL_ALLOW, names.FIREWALL_IPS, names.CLUSTER_IPS, names.HAIRPIN):
+    for guard in (names.FIREWALL_SOURCES, names.FIREWALL_IPS, names.CLUSTER_IPS, names.HAIRPINS):
         assert FILLING_ORDER.index(guard) < min(frontends)
-    assert FILLING_ORDER.index(names.FIREWALL_ALLOW) < FILLING_ORDER.index(names.FIREWALL_IPS)
+    assert FILLING_ORDER.index(names.FIREWALL_SOURCES) < FILLING_ORDER.index(names.FIREWALL_IPS)
 
 
 # --- messages and pieces ----------------------------------------------------------------------
@@ -153,6 +155,19 @@ def test_many_elements_go_into_several_messages(size: int, delete: bool) -> None
     sizes = [len(part.value) for data in messages for part in parts(data[20:]) if part.kind == 3]
     in_one = (0xFFFF - 4) // (size + 12)
     assert len(sizes) == -(-len(heads) // in_one)
+
+
+def test_ranges_are_written_anew_and_never_cut_in_two_by_the_end_of_a_message() -> None:
+    bounds = [head(n.to_bytes(16)) + (IS_END if n % 2 else b"") for n in range(6000)]
+    batch = Batch()
+    batch.change(names.SERVICE_CIDRS, {bounds[0]: b""}, dict.fromkeys(bounds, b""))
+    flush, *adds = batch_messages(PROGRAM, batch)
+    assert message_lines(flush) == ["flush set ip kube-proxy service-cidrs"]
+    added = [[at for _, at, _ in elements_in(*decode(message))] for message in adds]
+    assert [at for each in added for at in each] == bounds
+    assert len(added) > 1
+    assert not any(is_end(each[0]) for each in added)
+    assert batch.count == 1 + 3000
 
 
 def test_no_elements_are_no_message() -> None:
@@ -175,9 +190,7 @@ def test_pieces_are_in_order_and_as_large_as_they_may_be(
 
 
 heads = st.lists(st.integers(0, 5).map(lambda n: head(bytes(4 + 4 * n))), min_size=1, max_size=8)
-tails = st.sampled_from(
-    [b"", tail(bytes(8)), verdict_tail(goto("reject-chain")), verdict_tail(DROP)]
-)
+tails = st.sampled_from([b"", tail(bytes(8)), verdict_tail(goto("refuse")), verdict_tail(DROP)])
 
 
 @given(heads, tails, st.data())

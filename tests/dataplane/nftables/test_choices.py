@@ -15,7 +15,7 @@ from kubeproxy.dataplane.nftables.choices import (
     with_parts,
 )
 from kubeproxy.dataplane.nftables.language import Verdict
-from kubeproxy.dataplane.nftables.program import MARK_FOR_MASQUERADE
+from kubeproxy.dataplane.nftables.program import MARK_TO_MASQUERADE
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Mode, PodInterface
@@ -71,6 +71,13 @@ def test_names_say_what_a_chain_does(choice: Choice, expected: str) -> None:
     assert expected == choice.chain
 
 
+def test_names_are_none_of_upstreams() -> None:
+    """Of those, the ones that depend on the cluster all have a slash."""
+    names = [choice.chain for choice in every_choice(12, 2)]
+    assert [name for name in names if "/" in name] == []
+    assert [name for name in names if "pick-" not in name and "remember-" not in name] == []
+
+
 @pytest.mark.parametrize(("count", "here"), [(1, 1), (12, 2), (MOST, MOST)])
 def test_names_are_distinct_and_short_enough_for_the_kernel(count: int, here: int) -> None:
     chosen = every_choice(count, here)
@@ -95,7 +102,7 @@ def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
 
 def test_chains_come_after_those_that_they_lead_to() -> None:
     chosen = in_order(with_parts(every_choice(3, 2)))
-    made = {MARK_FOR_MASQUERADE}
+    made = {MARK_TO_MASQUERADE}
     for choice in chosen:
         chain = chain_of(choice, HERE)
         verdicts = [each for rule in chain.rules for each in rule if isinstance(each, Verdict)]
@@ -144,7 +151,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
         pytest.param(
             External(EVERYWHERE),
             HERE.detector,
-            ["jump mark-for-masquerade", "goto pick-3"],
+            ["jump mark-to-masquerade", "goto pick-3"],
             id="cluster-policy-masquerades",
         ),
         pytest.param(

@@ -118,7 +118,7 @@ def test_a_table_with_its_services() -> None:
     (chosen,) = block(text, "chain pick-local-1")
     assert chosen.endswith("th dport . numgen random mod 1 map @service-local-endpoints")
     assert block(text, "set service-cidrs")[-1] == "elements = { 10.112.0.0/16 }"
-    assert block(text, "set hairpin-connections")[-1] == (
+    assert block(text, "set hairpins")[-1] == (
         "elements = { 10.64.3.11 . 10.64.3.11 . tcp . 8080 }"
     )
 
@@ -142,10 +142,11 @@ def test_what_one_service_port_has() -> None:
     text = describe_some(program(here, MARK), [place(entry, None, 1)], here)
     lines = text.splitlines()
     at = "ip kube-proxy"
-    assert f"add element {at} cluster-ips {{ 10.112.0.21 }}" in lines
+    assert f"add element {at} cluster-ips-in-use {{ 10.112.0.21 }}" in lines
     assert f"add element {at} service-connections {{ 10.112.0.21 . tcp . 80 }}" in lines
     assert (
-        f"add element {at} service-ips {{ 10.112.0.21 . tcp . 80 : goto pick-2-sticky }}" in lines
+        f"add element {at} service-choices {{ 10.112.0.21 . tcp . 80 : goto pick-2-sticky }}"
+        in lines
     )
     assert (
         f"add element {at} service-endpoints"
@@ -159,4 +160,4 @@ def test_what_an_ipv6_service_port_has() -> None:
     six = service({"clusterIP": "fd00::21", "clusterIPs": ["fd00::21"], "ipFamilies": ["IPv6"]})
     (entry,) = table_of(six, family=Family.IPV6).entries.values()
     text = describe_some(program(here, MARK), [place(entry, None, 0)], here)
-    assert "add element ip6 kube-proxy cluster-ips { fd00::21 }\n" in text
+    assert "add element ip6 kube-proxy cluster-ips-in-use { fd00::21 }\n" in text

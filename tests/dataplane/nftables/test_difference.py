@@ -35,8 +35,8 @@ NODE = with_node(
     node_port_ranges=(prefix("0.0.0.0/0"),),
     service_cidrs=(prefix("10.112.0.0/16"), prefix("10.200.0.0/24")),
 )
-FRONTEND = "element ip kube-proxy service-ips { 10.112.0.1 . tcp . 80"
-CHECK = "rule ip kube-proxy cluster-ips-check"
+FRONTEND = "element ip kube-proxy service-choices { 10.112.0.1 . tcp . 80"
+CHECK = "rule ip kube-proxy refuse-cluster-ips"
 DRAW = "dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @service-endpoints"
 AT = head(frontend_key(A.frontends[0], A.protocol))
 
@@ -102,13 +102,13 @@ def test_what_the_kernel_refused_is_not_missed() -> None:
 
 def test_a_frontend_that_is_gone() -> None:
     there = rig(A, B)
-    del there.table.sets[names.SERVICE_IPS].elements[AT]
+    del there.table.sets[names.SERVICE_CHOICES].elements[AT]
     assert told(there, A, B) == [f"+ {FRONTEND} : goto pick-2 }} | shop/a:http"]
 
 
 def test_one_that_leads_elsewhere() -> None:
     there = rig(A, B)
-    there.table.sets[names.SERVICE_IPS].elements[AT] = verdict_tail(DROP)
+    there.table.sets[names.SERVICE_CHOICES].elements[AT] = verdict_tail(DROP)
     assert told(there, A, B) == [
         f"- {FRONTEND} : drop }} | shop/a:http",
         f"+ {FRONTEND} : goto pick-2 }} | shop/a:http",
@@ -124,16 +124,16 @@ def test_one_that_leads_elsewhere() -> None:
 )
 def test_verdicts_of_others(code: int, text: str) -> None:
     there = rig(A)
-    there.table.sets[names.SERVICE_IPS].elements[AT] = nested(2, nested(2, u32(1, code)))
+    there.table.sets[names.SERVICE_CHOICES].elements[AT] = nested(2, nested(2, u32(1, code)))
     assert f"{{ 10.112.0.1 . tcp . 80 : {text} }}" in told(there, A)[0]
 
 
 def test_a_protocol_that_is_never_ours() -> None:
     there = rig(A)
     gre = head(pack("10.112.0.1") + bytes([47, 0, 0, 0, 0, 80, 0, 0]))
-    there.table.sets[names.SERVICE_IPS].elements[gre] = verdict_tail(goto("pick-2"))
+    there.table.sets[names.SERVICE_CHOICES].elements[gre] = verdict_tail(goto("pick-2"))
     assert told(there, A) == [
-        "- element ip kube-proxy service-ips { 10.112.0.1 . 47 . 80 : goto pick-2 }"
+        "- element ip kube-proxy service-choices { 10.112.0.1 . 47 . 80 : goto pick-2 }"
     ]
 
 
@@ -142,10 +142,10 @@ def test_a_protocol_that_is_never_ours() -> None:
     [
         (names.SERVICE_CONNECTIONS, "10.112.0.1 . tcp . 80", "shop/a:http"),
         (names.NODEPORT_CONNECTIONS, "tcp . 30001", "shop/a:http"),
-        (names.SERVICE_NODEPORTS, "tcp . 30001 : goto masquerade-nodeport-pick-2", "shop/a:http"),
+        (names.NODEPORT_CHOICES, "tcp . 30001 : goto masquerade-nodeport-pick-2", "shop/a:http"),
         (names.CLUSTER_IPS, "10.112.0.1", "shop/a"),
-        (names.HAIRPIN, "10.64.3.11 . 10.64.3.11 . tcp . 8080", "shop/b:http"),
-        (names.NODEPORT_IPS, "198.51.100.10", ""),
+        (names.HAIRPINS, "10.64.3.11 . 10.64.3.11 . tcp . 8080", "shop/b:http"),
+        (names.NODEPORT_ADDRESSES, "198.51.100.10", ""),
     ],
 )
 def test_whose_an_element_is(set_: str, element: str, owner: str) -> None:
@@ -169,17 +169,17 @@ def test_an_endpoint_that_nobody_wants_belongs_to_its_service_all_the_same() -> 
 
 
 def test_elements_of_services_that_nobody_knows() -> None:
-    assert "- element ip kube-proxy cluster-ips { 10.112.0.2 }" in told(rig(A, B), A)
+    assert "- element ip kube-proxy cluster-ips-in-use { 10.112.0.2 }" in told(rig(A, B), A)
 
 
 def test_source_ranges() -> None:
     vip = Frontend(FrontendKind.LOAD_BALANCER, "203.0.113.7", 443)
     entry = replace(A, frontends=(vip,), source_ranges=(Prefix("192.0.2.0", 25),))
     there = rig(entry)
-    there.table.sets[names.FIREWALL_ALLOW].elements.clear()
+    there.table.sets[names.FIREWALL_SOURCES].elements.clear()
     element = "203.0.113.7 . tcp . 443 . 192.0.2.0/25"
     assert told(there, entry) == [
-        f"+ element ip kube-proxy firewall-allow {{ {element} }} | shop/a:http"
+        f"+ element ip kube-proxy firewall-sources {{ {element} }} | shop/a:http"
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_range_that_begins_where_another_ends() -> None:
 
 def test_a_choice_that_is_gone_is_made_with_its_rules() -> None:
     there = rig(A)
-    there.table.sets[names.SERVICE_IPS].elements.clear()
+    there.table.sets[names.SERVICE_CHOICES].elements.clear()
     del there.table.chains["pick-2"]
     assert told(there, A) == [
         "+ chain ip kube-proxy pick-2",
@@ -284,7 +284,7 @@ def set_gone(table: KernelTable) -> None:
 
 
 def map_gone(table: KernelTable) -> None:
-    del table.sets[names.SERVICE_IPS]
+    del table.sets[names.SERVICE_CHOICES]
 
 
 def set_otherwise(table: KernelTable) -> None:
@@ -293,15 +293,15 @@ def set_otherwise(table: KernelTable) -> None:
 
 
 def chain_gone(table: KernelTable) -> None:
-    del table.chains["filter-forward"]
+    del table.chains["filter/forward"]
 
 
 def rule_gone(table: KernelTable) -> None:
-    del table.chains["cluster-ips-check"].rules[0]
+    del table.chains["refuse-cluster-ips"].rules[0]
 
 
 def rules_swapped(table: KernelTable) -> None:
-    table.chains["cluster-ips-check"].rules.reverse()
+    table.chains["refuse-cluster-ips"].rules.reverse()
 
 
 def rule_of_a_choice_gone(table: KernelTable) -> None:
@@ -311,24 +311,24 @@ def rule_of_a_choice_gone(table: KernelTable) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        pytest.param(set_gone, ["+ set ip kube-proxy cluster-ips"], id="set-gone"),
-        pytest.param(map_gone, ["+ map ip kube-proxy service-ips"], id="map-gone"),
+        pytest.param(set_gone, ["+ set ip kube-proxy cluster-ips-in-use"], id="set-gone"),
+        pytest.param(map_gone, ["+ map ip kube-proxy service-choices"], id="map-gone"),
         pytest.param(
             set_otherwise,
-            ["! set ip kube-proxy cluster-ips | it is declared otherwise"],
+            ["! set ip kube-proxy cluster-ips-in-use | it is declared otherwise"],
             id="set-otherwise",
         ),
-        pytest.param(chain_gone, ["+ chain ip kube-proxy filter-forward"], id="chain-gone"),
+        pytest.param(chain_gone, ["+ chain ip kube-proxy filter/forward"], id="chain-gone"),
         pytest.param(
             rule_gone,
-            [f"+ {CHECK} ip daddr @cluster-ips goto reject-chain"],
+            [f"+ {CHECK} ip daddr @cluster-ips-in-use goto refuse"],
             id="rule-gone",
         ),
         pytest.param(
             rules_swapped,
             [
-                f"+ {CHECK} ip daddr @cluster-ips goto reject-chain",
-                f"- {CHECK} ip daddr @cluster-ips goto reject-chain # handle 2",
+                f"+ {CHECK} ip daddr @cluster-ips-in-use goto refuse",
+                f"- {CHECK} ip daddr @cluster-ips-in-use goto refuse # handle 2",
             ],
             id="rules-swapped",
         ),
@@ -356,12 +356,14 @@ HOOK = Hook("filter", "forward", 2, -5, "-5")
     ("name", "hook", "expected"),
     [
         pytest.param(
-            "filter-forward",
+            "filter/forward",
             HOOK,
             "it should be: type filter hook forward priority filter; policy accept;",
             id="another-priority",
         ),
-        pytest.param("services", HOOK, "it should have no hook", id="a-hook-where-none-should-be"),
+        pytest.param(
+            "frontends", HOOK, "it should have no hook", id="a-hook-where-none-should-be"
+        ),
     ],
 )
 def test_a_chain_that_is_attached_otherwise(name: str, hook: Hook, expected: str) -> None:
@@ -397,11 +399,11 @@ def test_a_rule_of_somebody_else(
 ) -> None:
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: listed)
     there = rig(A)
-    there.kernel.commit([new_rule(there.program, "cluster-ips-check", (IsNew(),))])
-    there.table.chains["cluster-ips-check"].rules[-1] += expression("made-up")
+    there.kernel.commit([new_rule(there.program, "refuse-cluster-ips", (IsNew(),))])
+    there.table.chains["refuse-cluster-ips"].rules[-1] += expression("made-up")
     assert told(there, A) == [
         TABLE_LINE,
-        f"- rule ip kube-proxy cluster-ips-check {expected} # handle 3",
+        f"- rule ip kube-proxy refuse-cluster-ips {expected} # handle 3",
     ]
 
 
@@ -409,8 +411,8 @@ def test_a_rule_of_ours_in_another_place_is_told_as_ours(monkeypatch: pytest.Mon
     """Without nft: of a large table, it would read every element."""
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: pytest.fail("nft was run"))
     there = rig(A)
-    there.kernel.commit([new_rule(there.program, "services", (Masquerade(),))])
+    there.kernel.commit([new_rule(there.program, "frontends", (Masquerade(),))])
     assert told(there, A) == [
         TABLE_LINE,
-        "- rule ip kube-proxy services masquerade fully-random # handle 5",
+        "- rule ip kube-proxy frontends masquerade fully-random # handle 5",
     ]

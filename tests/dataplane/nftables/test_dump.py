@@ -87,9 +87,9 @@ def test_chains_are_those_of_our_table(kernel: FakeNftables) -> None:
 
 
 def test_a_chain_whose_policy_somebody_changed_is_told_apart() -> None:
-    drops = message(NAME + text(3, "filter-input") + u32(5, 0))
+    drops = message(NAME + text(3, "filter/input") + u32(5, 0))
     assert read_chains([drops], TABLE) == {
-        "filter-input": KernelChain("filter-input", accepts=False)
+        "filter/input": KernelChain("filter/input", accepts=False)
     }
 
 
@@ -275,3 +275,8 @@ def test_a_message_without_elements_has_none() -> None:
 
 def test_the_handle_of_a_table() -> None:
     assert table_handle(message(NAME + u64(4, 77))) == 77
+
+
+def test_names_that_others_chose_may_be_any_bytes() -> None:
+    foreign = Message(0, 0, 0, bytes(4) + attribute(1, b"\xff\0") + attribute(3, b"\xfe\0"))
+    assert read_chains([foreign], "kube-proxy") == {}

@@ -83,7 +83,7 @@ def test_a_cluster_ip() -> None:
     found = texts(entry_elements(placed(CLUSTER, cluster=(L1, R1), any=True), HERE))
     assert found == {
         names.SERVICE_CONNECTIONS: [f"{AT} counter packets 0 bytes 0"],
-        names.SERVICE_IPS: [f"{AT} : goto pick-2"],
+        names.SERVICE_CHOICES: [f"{AT} : goto pick-2"],
         names.SERVICE_ENDPOINTS: [
             f"{AT} . 0 : 10.64.3.11 . 8080",
             f"{AT} . 1 : 10.65.7.21 . 8080",
@@ -96,7 +96,7 @@ def test_a_node_port_with_local_policy_and_affinity() -> None:
         PORT, cluster=(L1, R1), local=(L1,), any=True, external_local=True, affinity_seconds=60
     )
     assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
-        names.SERVICE_NODEPORTS: ["tcp . 31080 : goto local-1-of-nodeport-pick-2-sticky"],
+        names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-1-of-nodeport-pick-2-sticky"],
         names.NODEPORT_ENDPOINTS: [
             "tcp . 31080 . 0 : 10.64.3.11 . 8080",
             "tcp . 31080 . 1 : 10.65.7.21 . 8080",
@@ -118,7 +118,7 @@ def test_a_load_balancer_with_source_ranges() -> None:
     )
     found = texts(entry_elements(entry, HERE))
     assert found[names.FIREWALL_IPS] == ["203.0.113.7 . tcp . 80"]
-    assert found[names.FIREWALL_ALLOW] == [
+    assert found[names.FIREWALL_SOURCES] == [
         "203.0.113.7 . tcp . 80 . 192.0.2.0-192.0.2.191",
         "203.0.113.7 . tcp . 80 . 203.0.113.7",
     ]
@@ -127,21 +127,21 @@ def test_a_load_balancer_with_source_ranges() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"any": False}, "goto reject-chain", id="nobody-anywhere"),
+        pytest.param({"any": False}, "goto refuse", id="nobody-anywhere"),
         pytest.param({"any": True, "internal_local": True}, "drop", id="nobody-here"),
     ],
 )
 def test_nobody_to_serve(fields: dict[str, object], expected: str) -> None:
     found = without(texts(entry_elements(placed(CLUSTER, **fields), HERE)), *COUNTED)
-    assert found == {names.NO_ENDPOINT_SERVICES: [f"{AT} : {expected}"]}
+    assert found == {names.SERVICE_REFUSALS: [f"{AT} : {expected}"]}
 
 
 def test_somebody_for_pods_and_nobody_for_others() -> None:
     entry = placed(PORT, cluster=(R1,), any=True, external_local=True)
     assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
-        names.SERVICE_NODEPORTS: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
+        names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
         names.NODEPORT_ENDPOINTS: ["tcp . 31080 . 0 : 10.65.7.21 . 8080"],
-        names.NO_ENDPOINT_NODEPORTS: ["tcp . 31080 : drop"],
+        names.NODEPORT_REFUSALS: ["tcp . 31080 : drop"],
     }
 
 
@@ -211,7 +211,7 @@ def test_how_a_frontend_chooses(
     ("frontend", "fields", "expected"),
     [
         pytest.param(CLUSTER, BOTH, None, id="there-is-somebody"),
-        pytest.param(CLUSTER, {}, goto(names.REJECT_CHAIN), id="nobody-anywhere"),
+        pytest.param(CLUSTER, {}, goto(names.REFUSE), id="nobody-anywhere"),
         pytest.param(CLUSTER, {"any": True, "internal_local": True}, DROP, id="nobody-here"),
         pytest.param(PORT, {"any": True, "internal_local": True}, DROP, id="policy-cluster"),
         pytest.param(
@@ -266,7 +266,7 @@ def test_what_entries_share() -> None:
     found = texts(without_data(shared_elements(entry)))
     assert found == {
         names.CLUSTER_IPS: [CLUSTER_IP],
-        names.HAIRPIN: ["10.64.3.11 . 10.64.3.11 . tcp . 8080"],
+        names.HAIRPINS: ["10.64.3.11 . 10.64.3.11 . tcp . 8080"],
     }
 
 
@@ -276,7 +276,7 @@ def test_elements_of_the_node() -> None:
         service_cidrs=(prefix("10.113.0.0/16"), prefix("10.112.0.0/16"), prefix("10.120.0.0/16")),
     )
     found = texts(node_elements(here))
-    assert found[names.NODEPORT_IPS] == ["198.51.100.10"]
+    assert found[names.NODEPORT_ADDRESSES] == ["198.51.100.10"]
     bounds = ["10.112.0.0", "10.114.0.0", "10.120.0.0", "10.121.0.0"]
     assert bounds == found[names.SERVICE_CIDRS]
 

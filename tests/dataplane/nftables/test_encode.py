@@ -48,7 +48,7 @@ FRONTEND = (V4.daddr, L4PROTO, DPORT)
         (new_chain(PROGRAM, Chain("pick-2", ())), ["add chain ip kube-proxy pick-2"]),
         (delete_chain(PROGRAM, "pick-2"), ["delete chain ip kube-proxy pick-2"]),
         (new_counter(PROGRAM, "localhost-tcp"), ["add counter ip kube-proxy localhost-tcp"]),
-        (new_set(PROGRAM, PROGRAM.sets[0], 1), ["add set ip kube-proxy cluster-ips"]),
+        (new_set(PROGRAM, PROGRAM.sets[0], 1), ["add set ip kube-proxy cluster-ips-in-use"]),
         (
             new_rule(PROGRAM, "pick-2", (DROP,)),
             ["add rule ip kube-proxy pick-2", "[ immediate reg 0 drop ]"],
@@ -73,7 +73,7 @@ def test_flags(message: bytes, flags: int) -> None:
 
 def test_a_base_chain_says_where_it_stands() -> None:
     hook = Hook("nat", "output", 3, -100, "-100")
-    (message,) = decode(new_chain(PROGRAM, Chain("nat-output", (), hook)))
+    (message,) = decode(new_chain(PROGRAM, Chain("nat/output", (), hook)))
     said = attributes(message.payload[4:])
     place = attributes(said[4])
     assert number_of(place[1]) == 3

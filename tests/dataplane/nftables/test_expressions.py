@@ -170,34 +170,34 @@ def lines_of(text: str) -> list[str]:
             id="the-mark-is-cleared",
         ),
         pytest.param(
-            InSet((V4.saddr, V4.daddr, L4PROTO, DPORT), "hairpin-connections"),
+            InSet((V4.saddr, V4.daddr, L4PROTO, DPORT), "hairpins"),
             """
             [ payload load 4b @ network header + 12 => reg 1 ]
             [ payload load 4b @ network header + 16 => reg 9 ]
             [ meta load l4proto => reg 10 ]
             [ payload load 2b @ transport header + 2 => reg 11 ]
-            [ lookup reg 1 set hairpin-connections ]
+            [ lookup reg 1 set hairpins ]
             """,
             id="in-a-set",
         ),
         pytest.param(
-            InSet((V6.saddr, V6.daddr, L4PROTO, DPORT), "hairpin-connections"),
+            InSet((V6.saddr, V6.daddr, L4PROTO, DPORT), "hairpins"),
             """
             [ payload load 16b @ network header + 8 => reg 1 ]
             [ payload load 16b @ network header + 24 => reg 2 ]
             [ meta load l4proto => reg 3 ]
             [ payload load 2b @ transport header + 2 => reg 17 ]
-            [ lookup reg 1 set hairpin-connections ]
+            [ lookup reg 1 set hairpins ]
             """,
             id="in-a-set-of-ipv6",
         ),
         pytest.param(
-            VerdictMap((V4.daddr, L4PROTO, DPORT), "service-ips"),
+            VerdictMap((V4.daddr, L4PROTO, DPORT), "service-choices"),
             """
             [ payload load 4b @ network header + 16 => reg 1 ]
             [ meta load l4proto => reg 9 ]
             [ payload load 2b @ transport header + 2 => reg 10 ]
-            [ lookup reg 1 set service-ips dreg 0 ]
+            [ lookup reg 1 set service-choices dreg 0 ]
             """,
             id="a-verdict-from-a-map",
         ),
@@ -226,7 +226,7 @@ def lines_of(text: str) -> list[str]:
         pytest.param(DROP, "[ immediate reg 0 drop ]", id="drop"),
         pytest.param(RETURN, "[ immediate reg 0 return ]", id="return"),
         pytest.param(goto("pick-2"), "[ immediate reg 0 goto -> pick-2 ]", id="goto"),
-        pytest.param(jump("services"), "[ immediate reg 0 jump -> services ]", id="jump"),
+        pytest.param(jump("frontends"), "[ immediate reg 0 jump -> frontends ]", id="jump"),
     ],
 )
 def test_statements(statement: Statement, expected: str) -> None:

@@ -21,7 +21,7 @@ A, B, C = service("a", 1), service("b", 2), service("c", 3)
 
 
 def key_of(entry: Entry) -> tuple[str, bytes]:
-    return names.SERVICE_IPS, head(frontend_key(entry.frontends[0], entry.protocol))
+    return names.SERVICE_CHOICES, head(frontend_key(entry.frontends[0], entry.protocol))
 
 
 async def test_a_service_that_is_refused_is_named_and_the_others_are_programmed(
@@ -100,6 +100,20 @@ async def test_a_chain_that_is_refused_is_a_failure_of_the_whole(
     monkeypatch.setattr("fakes.ruleset.LONGEST_NAME", 3)
     with pytest.raises(Refused, match="Numerical result out of range"):
         await plane.sync(A, full=True)
+
+
+async def test_a_table_whose_changes_are_refused_is_replaced_in_one_transaction(
+    plane: Plane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await plane.sync(A, full=True)
+    plane.kernel.stubborn = True
+    report = await plane.sync(A, B, full=True)
+    assert (report.failed, plane.commits) == ({}, 2)
+    assert expected_elements(A, B) == plane.table.elements()
+    said = capsys.readouterr().err
+    assert "Changes of rules refused again, replacing the whole table" in said
+    plane.kernel.stubborn = False
+    assert (await plane.sync(A, B, full=True)).written == 0
 
 
 @pytest.mark.parametrize("times", [1, 4])

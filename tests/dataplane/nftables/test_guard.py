@@ -13,7 +13,7 @@ from kubeproxy.dataplane.nftables.language import Chain
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
     LOCAL_AFFINITY,
-    SERVICE_IPS,
+    SERVICE_CHOICES,
     TABLE,
     program,
 )
@@ -53,7 +53,7 @@ def message(kind: int, body: bytes, family: int = NFPROTO_IPV4, port: int = THEI
             message(NFT_MSG_NEWCHAIN, TABLE_NAME + text(3, "x")), NFPROTO_IPV4, id="a-new-chain"
         ),
         pytest.param(
-            message(NFT_MSG_NEWSETELEM, TABLE_NAME + text(2, SERVICE_IPS)),
+            message(NFT_MSG_NEWSETELEM, TABLE_NAME + text(2, SERVICE_CHOICES)),
             NFPROTO_IPV4,
             id="an-element",
         ),

@@ -67,7 +67,10 @@ TCP = IsProtocol("tcp", 6)
         ((IsMarked(0x4000),), "meta mark & 0x00004000 != 0x00000000"),
         ((Mark(0x4000),), "meta mark set meta mark | 0x00004000"),
         ((Mark(0x4000, clear=True),), "meta mark set meta mark ^ 0x00004000"),
-        ((InSet((V4.daddr,), "cluster-ips"), RETURN), "ip daddr @cluster-ips return"),
+        (
+            (InSet((V4.daddr,), "cluster-ips-in-use"), RETURN),
+            "ip daddr @cluster-ips-in-use return",
+        ),
         ((VerdictMap(FRONTEND, "x"),), "ip daddr . meta l4proto . th dport vmap @x"),
         (
             (SetPriority((L4PROTO, DPORT), "x"),),

@@ -8,6 +8,7 @@ transaction that fills the new one.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -32,16 +33,27 @@ from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import forget_stale_pins
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
+from kubeproxy.dataplane.nftables.state import (
+    Programmed,
+    Step,
+    commit,
+    reconcile,
+    step,
+    take_idle_chains,
+    write_alone,
+)
+from kubeproxy.dataplane.unfit import unfit, without
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, join
 from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.netlink.nfnetlink import WHOLE_BATCH
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _ATTEMPTS = 5
 _CULPRITS = 20
+_REFUSALS = 2
 _PIECE = 2 << 20
 _LARGE = 256 << 10
 
@@ -136,24 +148,50 @@ class Nftables:
             masquerade_mark(self._settings.masquerade_bit),
             endpoint_counters=self._settings.endpoint_counters,
         )
-        return await self._full(wanted, update)
+        try:
+            return await self._full(wanted, update)
+        except KernelError:
+            raise
+        except Exception:
+            entries = update.table.entries.values()
+            left_out = unfit(entries, partial(write_alone, wanted, update.node))
+            if not left_out:
+                raise
+        fit = msgspec.structs.replace(update, table=without(update.table, left_out))
+        report = await self._full(wanted, fit)
+        return msgspec.structs.replace(report, failed={**left_out, **report.failed})
 
     async def _partial(self, state: Programmed, update: Update) -> SyncReport:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
-        next_ = step(state, gone, wanted, update.node)
+        left_out: dict[ServicePortName, str] = {}
+        try:
+            next_ = step(state, gone, wanted, update.node)
+        except Exception:
+            left_out = unfit(wanted, partial(write_alone, state.program, update.node))
+            if not left_out:
+                raise
+            fit = [entry for entry in wanted if entry.name not in left_out]
+            next_ = step(state, gone, fit, update.node)
         await self._commit(batch_messages(state.program, next_.batch))
-        return await self._done(state, next_, update.node)
+        report = await self._done(state, next_, update.node)
+        await self._prune(state, take_idle_chains(state))
+        return msgspec.structs.replace(report, failed=left_out)
 
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
-        """Read and compare, leaving out one service port after the other that is refused."""
+        """Read and compare, leaving out one service port after the other that is refused.
+
+        A difference that is refused twice, for no service's fault, will be refused for ever: then
+        the table is replaced as a whole.
+        """
         failed: dict[ServicePortName, str] = {}
         suspects: set[ServicePortName] = set()
-        attempts = 0
+        attempts = refusals = 0
         while True:
+            replace = refusals == _REFUSALS
             try:
-                report = await self._reconcile(wanted, update, failed)
+                report = await self._reconcile(wanted, update, failed, replace=replace)
             except GenerationChanged:
                 attempts += 1
                 if attempts == _ATTEMPTS:
@@ -165,16 +203,38 @@ class Nftables:
                 failed[culprit.name] = str(culprit)
                 if len(failed) > _CULPRITS:
                     raise
+            except Refused as error:
+                if replace or error.errors[0].index == WHOLE_BATCH:
+                    raise
+                refusals += 1
+                self._tell_of_refusal(error, refusals)
             else:
                 return msgspec.structs.replace(report, failed=failed)
 
+    def _tell_of_refusal(self, error: Refused, refusals: int) -> None:
+        family = self._family.value
+        if refusals < _REFUSALS:
+            klog.info("Changes of rules refused, reading them again", err=error, ipFamily=family)
+        else:
+            klog.error(
+                "Changes of rules refused again, replacing the whole table; "
+                "connection counters and affinity of clients begin anew",
+                err=error,
+                ipFamily=family,
+            )
+
     async def _reconcile(
-        self, wanted: Program, update: Update, failed: dict[ServicePortName, str]
+        self,
+        wanted: Program,
+        update: Update,
+        failed: dict[ServicePortName, str],
+        *,
+        replace: bool,
     ) -> SyncReport:
         kernel = self._kernel
         entries = [e for name, e in update.table.entries.items() if name not in failed]
         since: Moment | None = await self._guard.moment(kernel)
-        found, state = look(kernel, wanted, entries, update.node)
+        found, state = look(kernel, wanted, entries, update.node, replace=replace)
         # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
@@ -277,7 +337,7 @@ def _culprit(
 ) -> ServicePortName | None:
     """The service port whose element the kernel did not like, when it says so."""
     first = error.errors[0]
-    if first.index < 0 or first.offset is None:
+    if not 0 <= first.index < len(messages) or first.offset is None:
         return None
     element = element_at(messages[first.index], first.offset)
     if element is None:

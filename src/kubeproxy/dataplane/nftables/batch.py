@@ -9,7 +9,7 @@ from struct import Struct
 import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.elements import ElementKey
+from kubeproxy.dataplane.nftables.elements import ElementKey, is_end
 from kubeproxy.dataplane.nftables.encode import (
     delete_chain,
     new_chain,
@@ -44,9 +44,9 @@ FILLING_ORDER = (
     names.SERVICE_LOCAL_ENDPOINTS,
     names.NODEPORT_ENDPOINTS,
     names.NODEPORT_LOCAL_ENDPOINTS,
-    names.FIREWALL_ALLOW,
+    names.FIREWALL_SOURCES,
     names.FIREWALL_IPS,
-    names.HAIRPIN,
+    names.HAIRPINS,
     names.SERVICE_AFFINITY,
     names.NODEPORT_AFFINITY,
     names.REMEMBER_SERVICES,
@@ -55,20 +55,24 @@ FILLING_ORDER = (
     names.NODEPORT_CONNECTIONS,
     names.LOCALHOST_NODEPORTS,
     names.CLUSTER_IPS,
-    names.NODEPORT_IPS,
-    names.SERVICE_NODEPORTS,
-    names.SERVICE_IPS,
-    names.NO_ENDPOINT_NODEPORTS,
-    names.NO_ENDPOINT_SERVICES,
+    names.NODEPORT_ADDRESSES,
+    names.NODEPORT_CHOICES,
+    names.SERVICE_CHOICES,
+    names.NODEPORT_REFUSALS,
+    names.SERVICE_REFUSALS,
     names.SERVICE_CIDRS,
 )
 
 
 class Batch(msgspec.Struct):
-    """What one transaction does to the elements and chains of the table."""
+    """What one transaction does to the elements and chains of the table.
+
+    Sets that are `flushed` are emptied before elements are added.
+    """
 
     chains: list[Chain] = []
     deleted: dict[str, list[bytes]] = {}
+    flushed: list[str] = []
     added: dict[str, list[bytes]] = {}
     unused_chains: list[str] = []
 
@@ -77,6 +81,10 @@ class Batch(msgspec.Struct):
     ) -> None:
         """Elements of a set were these, and shall be those; one with other data goes and comes."""
         if before == after:
+            return
+        if name in names.RANGE_SETS:
+            self.flushed.append(name)
+            self.added[name] = _ranges(after)
             return
         gone = [encoded(at) for at, tail in before.items() if after.get(at) != tail]
         if before:
@@ -92,12 +100,27 @@ class Batch(msgspec.Struct):
     def count(self) -> int:
         """How many kernel objects it touches."""
         listed = [*self.deleted.values(), *self.added.values()]
-        return sum(map(len, listed)) + len(self.chains) + len(self.unused_chains)
+        others = len(self.chains) + len(self.unused_chains) + len(self.flushed)
+        return sum(map(len, listed)) + others
 
 
 def encoded(body: bytes) -> bytes:
     """An element in a list of elements."""
     return _HEADERS[len(body)] + body
+
+
+def _ranges(bounds: Iterable[bytes]) -> list[bytes]:
+    """The ranges of a set, each with its beginning and its end together.
+
+    One that has no end, because it reaches to the last address, is the last.
+    """
+    found: list[bytes] = []
+    for bound in bounds:
+        if is_end(bound):
+            found[-1] += encoded(bound)
+        else:
+            found.append(encoded(bound))
+    return found
 
 
 def program_messages(program: Program) -> list[bytes]:
@@ -146,8 +169,10 @@ def batch_messages(program: Program, batch: Batch) -> list[bytes]:
     messages += rule_messages(program, batch.chains)
     for name, elements in batch.deleted.items():
         messages += element_messages(program, name, elements, delete=True)
-    for name in sorted(batch.added, key=FILLING_ORDER.index):
-        messages += element_messages(program, name, batch.added[name])
+    for name in sorted({*batch.added, *batch.flushed}, key=FILLING_ORDER.index):
+        if name in batch.flushed:
+            messages.append(_flush_set(program, name))
+        messages += element_messages(program, name, batch.added.get(name, ()))
     for name in batch.unused_chains:
         messages.append(_flush_chain(program, name))
     messages += [delete_chain(program, name) for name in batch.unused_chains]
@@ -157,6 +182,11 @@ def batch_messages(program: Program, batch: Batch) -> list[bytes]:
 def _flush_chain(program: Program, name: str) -> bytes:
     payload = text(1, program.table) + text(2, name)
     return request(NFT_MSG_DELRULE, NFPROTO[program.family], payload)
+
+
+def _flush_set(program: Program, name: str) -> bytes:
+    payload = text(1, program.table) + text(2, name)
+    return request(NFT_MSG_DELSETELEM, NFPROTO[program.family], payload)
 
 
 def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:

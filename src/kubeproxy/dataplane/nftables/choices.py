@@ -34,7 +34,7 @@ from kubeproxy.dataplane.nftables.language import (
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
     LOCAL_AFFINITY,
-    MARK_FOR_MASQUERADE,
+    MARK_TO_MASQUERADE,
     NODEPORT_AFFINITY,
     NODEPORT_ENDPOINTS,
     NODEPORT_LOCAL_ENDPOINTS,
@@ -174,7 +174,7 @@ def chain_of(choice: Choice, node: Node) -> Chain:
         case Pick():
             rules = _sticky(choice, headers) if choice.sticky else _plain(choice, headers)
         case External():
-            rules = ((jump(MARK_FOR_MASQUERADE),), (goto(choice.pick.chain),))
+            rules = ((jump(MARK_TO_MASQUERADE),), (goto(choice.pick.chain),))
         case Split():
             rules = _split(choice, node, headers)
         case Remember():

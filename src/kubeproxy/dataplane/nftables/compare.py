@@ -8,15 +8,28 @@ from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.kernel.understood import understood
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Node
 
 
 def look(
-    kernel: Nfnetlink, wanted: Program, entries: Sequence[Entry], node: Node
+    kernel: Nfnetlink,
+    wanted: Program,
+    entries: Sequence[Entry],
+    node: Node,
+    *,
+    replace: bool = False,
 ) -> tuple[Found, Programmed]:
-    """What the kernel has, and the state from which to reconcile it with the entries."""
-    found = inspect(kernel, wanted, needed_chains(entries, node))
+    """What the kernel has, and the state from which to reconcile it with the entries.
+
+    A table that is to be replaced counts as one of others, whatever is in it.
+    """
+    needed = needed_chains(entries, node)
+    with understood(f"cannot read the {wanted.family.value} table {wanted.table}"):
+        found = inspect(kernel, wanted, needed)
+    if replace:
+        found = Found(exists=found.exists)
     chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
     return found, Programmed(wanted, node, chains=set(chains))
 

@@ -24,6 +24,7 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, lists, served
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.attribute import nested, text
 from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
@@ -38,7 +39,7 @@ Values = dict[bytes, int]
 
 def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Reading:
     """The counters of these entries, which are all that are programmed."""
-    with Nfnetlink() as kernel:
+    with Nfnetlink() as kernel, understood(f"cannot read the counters of {program.table}"):
         for _ in range(_ATTEMPTS):
             epoch = _epoch(kernel, program)
             values = _frontend_values(kernel, program, placed)

@@ -14,12 +14,7 @@ from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.choices import counts_in
 from kubeproxy.dataplane.nftables.describe import element_text, range_text
 from kubeproxy.dataplane.nftables.dump import read_elements
-from kubeproxy.dataplane.nftables.elements import (
-    INTERVAL_END,
-    NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY,
-    Elements,
-)
+from kubeproxy.dataplane.nftables.elements import NFTA_SET_ELEM_KEY, Elements, is_end
 from kubeproxy.dataplane.nftables.language import HEADERS, Chain, Program, Set
 from kubeproxy.dataplane.nftables.owners import owner_of, owners_of
 from kubeproxy.dataplane.nftables.render import rule_text
@@ -54,9 +49,9 @@ def changes(
     owners = owners_of(entries) if deleted or added else {}
     for set_ in program.sets:
         gone, come = deleted.get(set_.name, {}), added.get(set_.name, {})
-        if set_.name == names.SERVICE_CIDRS:
+        if set_.name in names.RANGE_SETS:
             then = before.get(set_.name, {})
-            texts = _range_changes(then, ({*then} - {*gone}) | {*come})
+            texts = _range_changes(then, come if set_.name in step.batch.flushed else then)
         else:
             texts = _element_changes(set_, gone, come, owners)
         found += [
@@ -122,8 +117,8 @@ def _range_texts(heads: Iterable[bytes]) -> set[str]:
     following = dict(pairwise(addresses))
     return {
         range_text(first, _before(following.get(first), len(first)))
-        for first, is_end in bounds
-        if not is_end
+        for first, ends in bounds
+        if not ends
     }
 
 
@@ -135,6 +130,4 @@ def _before(address: bytes | None, size: int) -> bytes:
 
 def _bound(head: bytes) -> tuple[bytes, bool]:
     """An address where a range begins or, behind its last address, ends."""
-    parts = attributes(head)
-    flags = int.from_bytes(parts.get(NFTA_SET_ELEM_FLAGS, b""), "big")
-    return attributes(parts[NFTA_SET_ELEM_KEY])[1], bool(flags & INTERVAL_END)
+    return attributes(attributes(head)[NFTA_SET_ELEM_KEY])[1], is_end(head)

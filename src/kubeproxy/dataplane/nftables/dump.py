@@ -243,4 +243,5 @@ def code_in(tail: bytes) -> int:
 
 
 def _text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode()
+    """A name; those of others may be any bytes."""
+    return value.rstrip(b"\0").decode(errors="surrogateescape")

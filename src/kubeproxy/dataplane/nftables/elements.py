@@ -146,7 +146,7 @@ def _frontend_elements(
     counted = names.NODEPORT_CONNECTIONS if node_port else names.SERVICE_CONNECTIONS
     found[counted][at] = b""
     if choice is not None:
-        chosen = names.SERVICE_NODEPORTS if node_port else names.SERVICE_IPS
+        chosen = names.NODEPORT_CHOICES if node_port else names.SERVICE_CHOICES
         found[chosen][at] = verdict_tail(goto(choice.chain))
         remember = remember_of(placed, frontend)
         if remember is not None:
@@ -156,12 +156,12 @@ def _frontend_elements(
             found[memory][at] = verdict_tail(goto(remember.chain))
     nobody = nobody_of(placed, frontend)
     if nobody is not None:
-        none = names.NO_ENDPOINT_NODEPORTS if node_port else names.NO_ENDPOINT_SERVICES
+        none = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
         found[none][at] = verdict_tail(nobody)
     if frontend.kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
         found[names.FIREWALL_IPS][at] = b""
         for first, last in allowed_sources(entry):
-            found[names.FIREWALL_ALLOW][_range_head(key + first, key + last)] = b""
+            found[names.FIREWALL_SOURCES][_range_head(key + first, key + last)] = b""
 
 
 def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
@@ -237,13 +237,21 @@ def shared_elements(entry: Entry) -> set[ElementKey]:
         if backend.local:
             address = pack(backend.address)
             ports = _PROTOCOL_PORT.pack(entry.protocol, backend.port)
-            found.add((names.HAIRPIN, head(address + address + ports)))
+            found.add((names.HAIRPINS, head(address + address + ports)))
     return found
 
 
 def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
     """The service ranges, first and last address."""
     return joined(map(_bounds, node.service_cidrs))
+
+
+_IS_END = u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)
+
+
+def is_end(bound: bytes) -> bool:
+    """Whether an element of a set of ranges is where one ends, and not where one begins."""
+    return bound.endswith(_IS_END)
 
 
 def node_elements(node: Node) -> Elements:
@@ -254,9 +262,8 @@ def node_elements(node: Node) -> Elements:
         cidrs[head(first)] = b""
         after = int.from_bytes(last, "big") + 1
         if after < 1 << (8 * len(last)):
-            end = head(after.to_bytes(len(last), "big")) + u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)
-            cidrs[end] = b""
-    return {names.NODEPORT_IPS: ports, names.SERVICE_CIDRS: cidrs}
+            cidrs[head(after.to_bytes(len(last), "big")) + _IS_END] = b""
+    return {names.NODEPORT_ADDRESSES: ports, names.SERVICE_CIDRS: cidrs}
 
 
 # --- elements together ------------------------------------------------------------------------

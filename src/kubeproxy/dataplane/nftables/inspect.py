@@ -41,10 +41,10 @@ LARGE_SET = 20_000
 
 # The maps of lists: whose verdicts lead to them, and which of a chain's two counts is theirs.
 LISTS = {
-    names.SERVICE_ENDPOINTS: (names.SERVICE_IPS, 0),
-    names.SERVICE_LOCAL_ENDPOINTS: (names.SERVICE_IPS, 1),
-    names.NODEPORT_ENDPOINTS: (names.SERVICE_NODEPORTS, 0),
-    names.NODEPORT_LOCAL_ENDPOINTS: (names.SERVICE_NODEPORTS, 1),
+    names.SERVICE_ENDPOINTS: (names.SERVICE_CHOICES, 0),
+    names.SERVICE_LOCAL_ENDPOINTS: (names.SERVICE_CHOICES, 1),
+    names.NODEPORT_ENDPOINTS: (names.NODEPORT_CHOICES, 0),
+    names.NODEPORT_LOCAL_ENDPOINTS: (names.NODEPORT_CHOICES, 1),
 }
 
 

@@ -32,7 +32,7 @@ def owners_of(entries: Iterable[Entry]) -> dict[bytes, str]:
 
 def owner_of(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
     """The service port that an element belongs to; "" when none is known."""
-    if set_.name == names.NODEPORT_IPS:
+    if set_.name == names.NODEPORT_ADDRESSES:
         return ""
     key = key_in(head)
     if set_.key[:2] == (L4PROTO, DPORT):

@@ -11,6 +11,7 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.attribute import text
 from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM
 from kubeproxy.table.entries import Backend
@@ -53,8 +54,9 @@ def forget_stale_pins(program: Program, placed: Iterable[Placed]) -> int:
     with Nfnetlink() as kernel:
         for name, local in ((names.AFFINITY, False), (names.LOCAL_AFFINITY, True)):
             of_map = text(1, program.table) + text(2, name)
-            pins = read_elements(kernel.dump(NFT_MSG_GETSETELEM, family, of_map))
-            heads = stale_pins(pins, valid_data(known, local=local))
+            with understood(f"cannot read the pins of clients in {name}"):
+                pins = read_elements(kernel.dump(NFT_MSG_GETSETELEM, family, of_map))
+                heads = stale_pins(pins, valid_data(known, local=local))
             for start in range(0, len(heads), _AT_ONCE):
                 commits += _delete(kernel, program, name, heads[start : start + _AT_ONCE])
     return commits

@@ -49,7 +49,7 @@ def nobody_of(placed: Placed, frontend: Frontend) -> Verdict | None:
     local = entry.external_local if frontend.kind.external else entry.internal_local
     if entry.local if local else entry.cluster:
         return None
-    return DROP if entry.any else goto(names.REJECT_CHAIN)
+    return DROP if entry.any else goto(names.REFUSE)
 
 
 def remember_of(placed: Placed, frontend: Frontend) -> Remember | None:

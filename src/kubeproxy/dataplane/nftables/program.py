@@ -42,24 +42,25 @@ from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
 TABLE = "kube-proxy"
 COMMENT = "rules for kube-proxy"
 
-# Where upstream has a set, map or chain of a name, ours is of the same kind and type: else it
-# could not take the table over when an operator goes back.
-CLUSTER_IPS = "cluster-ips"
-NODEPORT_IPS = "nodeport-ips"
+# The table's name is upstream's, and no name in it is one that a release of upstream has. When an
+# operator goes back, upstream works on in this table: what it makes, empties, deletes or declares
+# in another way is then never ours, and nothing that we leave behind refers to it.
+CLUSTER_IPS = "cluster-ips-in-use"
+NODEPORT_ADDRESSES = "nodeport-addresses"
 SERVICE_CIDRS = "service-cidrs"
-SERVICE_IPS = "service-ips"
-SERVICE_NODEPORTS = "service-nodeports"
+SERVICE_CHOICES = "service-choices"
+NODEPORT_CHOICES = "nodeport-choices"
 SERVICE_ENDPOINTS = "service-endpoints"
 SERVICE_LOCAL_ENDPOINTS = "service-local-endpoints"
 NODEPORT_ENDPOINTS = "nodeport-endpoints"
 NODEPORT_LOCAL_ENDPOINTS = "nodeport-local-endpoints"
 SERVICE_CONNECTIONS = "service-connections"
 NODEPORT_CONNECTIONS = "nodeport-connections"
-NO_ENDPOINT_SERVICES = "no-endpoint-services"
-NO_ENDPOINT_NODEPORTS = "no-endpoint-nodeports"
+SERVICE_REFUSALS = "service-refusals"
+NODEPORT_REFUSALS = "nodeport-refusals"
 FIREWALL_IPS = "firewall-services"
-FIREWALL_ALLOW = "firewall-allow"
-HAIRPIN = "hairpin-connections"
+FIREWALL_SOURCES = "firewall-sources"
+HAIRPINS = "hairpins"
 AFFINITY = "affinity"
 LOCAL_AFFINITY = "local-affinity"
 SERVICE_AFFINITY = "service-affinity"
@@ -68,8 +69,15 @@ REMEMBER_SERVICES = "remember-services"
 REMEMBER_NODEPORTS = "remember-nodeports"
 LOCALHOST_NODEPORTS = "localhost-nodeports"
 
-REJECT_CHAIN = "reject-chain"
-MARK_FOR_MASQUERADE = "mark-for-masquerade"
+RANGE_SETS = frozenset({SERVICE_CIDRS})
+"""Sets in which a range is two elements, its beginning and its end.
+
+Newer kernels (seen: 6.18.44) refuse to add or delete one without the other next to it, so these
+sets are emptied and filled again, in one transaction, whenever they differ.
+"""
+
+REFUSE = "refuse"
+MARK_TO_MASQUERADE = "mark-to-masquerade"
 
 LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
 
@@ -111,8 +119,8 @@ def program(node: Node, mark: int, *, endpoint_counters: bool = False) -> Progra
         chains=(
             *_base_chains(node, headers),
             *_check_chains(node, headers),
-            Chain(MARK_FOR_MASQUERADE, ((Mark(mark),),)),
-            Chain("masquerading", ((Mark(mark, clear=True),), (Masquerade(),))),
+            Chain(MARK_TO_MASQUERADE, ((Mark(mark),),)),
+            Chain("masquerade-marked", ((Mark(mark, clear=True),), (Masquerade(),))),
             _postrouting(headers, mark),
         ),
     )
@@ -138,22 +146,22 @@ def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tupl
 
     return (
         Set(CLUSTER_IPS, address, "cluster IPs in use"),
-        Set(NODEPORT_IPS, address, "addresses that serve node ports"),
+        Set(NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
         Set(SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
         Set(SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True),
         Set(NODEPORT_CONNECTIONS, node_port, "new connections of a node port", counter=True),
-        Set(SERVICE_IPS, frontend, "how a frontend chooses its endpoint", verdicts=True),
-        Set(SERVICE_NODEPORTS, node_port, "how a node port chooses", verdicts=True),
+        Set(SERVICE_CHOICES, frontend, "how a frontend chooses its endpoint", verdicts=True),
+        Set(NODEPORT_CHOICES, node_port, "how a node port chooses", verdicts=True),
         endpoints(SERVICE_ENDPOINTS, frontend, "the n-th endpoint of a frontend"),
         endpoints(SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
         endpoints(NODEPORT_ENDPOINTS, node_port, "the n-th endpoint of a node port"),
         endpoints(NODEPORT_LOCAL_ENDPOINTS, node_port, "the n-th endpoint on this node"),
-        Set(NO_ENDPOINT_SERVICES, frontend, "frontends with nobody to serve", verdicts=True),
-        Set(NO_ENDPOINT_NODEPORTS, node_port, "node ports with nobody to serve", verdicts=True),
+        Set(SERVICE_REFUSALS, frontend, "frontends with nobody to serve", verdicts=True),
+        Set(NODEPORT_REFUSALS, node_port, "node ports with nobody to serve", verdicts=True),
         Set(FIREWALL_IPS, frontend, "frontends with source ranges"),
-        Set(FIREWALL_ALLOW, (*frontend, headers.saddr), "source ranges", interval=True),
+        Set(FIREWALL_SOURCES, (*frontend, headers.saddr), "source ranges", interval=True),
         Set(
-            HAIRPIN,
+            HAIRPINS,
             (headers.saddr, headers.daddr, L4PROTO, DPORT),
             "endpoints of this node that reach themselves",
         ),
@@ -170,36 +178,36 @@ def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tupl
 def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
     """The chains on the hooks; priorities are upstream's, which others rely on.
 
-    The names of those that upstream does not have contain a slash: by that it knows chains which
-    it may empty and delete when it takes over, so that no packet comes to what we leave behind.
+    Their names contain a slash: by that upstream knows chains which it may empty and delete. Its
+    first transaction empties them, so that no packet comes to what we leave behind.
     """
     daddr = headers.daddr
     firewall: Rule = (
         IsNew(),
         InSet((daddr, L4PROTO, DPORT), FIREWALL_IPS),
-        jump("firewall-check"),
+        jump("check-sources"),
     )
-    new_services: Rule = (IsNew(), jump("service-endpoints-check"))
-    new_cluster_ips: Rule = (IsNew(), jump("cluster-ips-check"))
+    new_services: Rule = (IsNew(), jump("refuse-services"))
+    new_cluster_ips: Rule = (IsNew(), jump("refuse-cluster-ips"))
     localhost = ((jump("localhost-check"),),) if node.localhost_gate else ()
     remember: Rule = (IsNew(), IsTranslated(), jump("remember"))
     nat = _mark_cluster_ip_traffic(node, headers)
     late = _once_more(node, headers)
     return (
         Chain(
-            "filter-prerouting-pre-dnat",
+            "filter/prerouting-pre-dnat",
             (firewall,),
             _hook("filter", "prerouting", -110, "dstnat - 10"),
         ),
         Chain(
-            "filter-output-pre-dnat",
+            "filter/output-pre-dnat",
             (firewall,),
             _hook("filter", "output", -110, "-110"),
         ),
         Chain(
-            "filter-input",
+            "filter/input",
             (
-                (IsNew(), jump("nodeport-endpoints-check")),
+                (IsNew(), jump("refuse-nodeports")),
                 new_services,
                 *localhost,
                 remember,
@@ -207,24 +215,24 @@ def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
             _hook("filter", "input", 0, "filter"),
         ),
         Chain(
-            "filter-forward",
+            "filter/forward",
             (new_services, new_cluster_ips),
             _hook("filter", "forward", 0, "filter"),
         ),
         Chain(
-            "filter-output",
+            "filter/output",
             (new_services, new_cluster_ips),
             _hook("filter", "output", 0, "filter"),
         ),
         Chain(
-            "filter-postrouting/remember",
+            "filter/postrouting-remember",
             (remember,),
             _hook("filter", "postrouting", 90, "srcnat - 10"),
         ),
-        Chain("nat-prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
-        Chain("nat-prerouting/late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
-        Chain("nat-output", nat, _hook("nat", "output", -100, "-100")),
-        Chain("nat-output/late", late, _hook("nat", "output", -90, "-90")),
+        Chain("nat/prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
+        Chain("nat/prerouting-late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
+        Chain("nat/output", nat, _hook("nat", "output", -100, "-100")),
+        Chain("nat/output-late", late, _hook("nat", "output", -90, "-90")),
     )
 
 
@@ -236,11 +244,11 @@ def _once_more(node: Node, headers: Headers) -> tuple[Rule, ...]:
     is not translated looks once more.
     """
     *mark, _ = _mark_cluster_ip_traffic(node, headers)
-    to_node_port = InSet((headers.daddr,), NODEPORT_IPS)
+    to_node_port = InSet((headers.daddr,), NODEPORT_ADDRESSES)
     return (
         *mark,
-        (VerdictMap((headers.daddr, L4PROTO, DPORT), SERVICE_IPS),),
-        (to_node_port, VerdictMap((L4PROTO, DPORT), SERVICE_NODEPORTS)),
+        (VerdictMap((headers.daddr, L4PROTO, DPORT), SERVICE_CHOICES),),
+        (to_node_port, VerdictMap((L4PROTO, DPORT), NODEPORT_CHOICES)),
     )
 
 
@@ -248,47 +256,47 @@ def _mark_cluster_ip_traffic(node: Node, headers: Headers) -> tuple[Rule, ...]:
     """Traffic to cluster IPs that must come back through this node is masqueraded."""
     to_cluster_ip = InSet((headers.daddr,), CLUSTER_IPS)
     not_a_pod = is_pod(node, headers, negate=True)
-    services: Rule = (jump("services"),)
+    frontends: Rule = (jump("frontends"),)
     if node.masquerade_all:
-        return ((to_cluster_ip, jump(MARK_FOR_MASQUERADE)), services)
+        return ((to_cluster_ip, jump(MARK_TO_MASQUERADE)), frontends)
     if not_a_pod is None:
-        return (services,)
-    return ((to_cluster_ip, not_a_pod, jump(MARK_FOR_MASQUERADE)), services)
+        return (frontends,)
+    return ((to_cluster_ip, not_a_pod, jump(MARK_TO_MASQUERADE)), frontends)
 
 
 def _check_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
     frontend: Key = (headers.daddr, L4PROTO, DPORT)
     node_port: Key = (L4PROTO, DPORT)
-    to_node_port = InSet((headers.daddr,), NODEPORT_IPS)
+    to_node_port = InSet((headers.daddr,), NODEPORT_ADDRESSES)
     original: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
-    was_node_port = InSet((headers.original_daddr,), NODEPORT_IPS)
+    was_node_port = InSet((headers.original_daddr,), NODEPORT_ADDRESSES)
     chains = [
         Chain(
-            "services",
+            "frontends",
             (
                 (InSet(frontend, SERVICE_CONNECTIONS),),
-                (VerdictMap(frontend, SERVICE_IPS),),
+                (VerdictMap(frontend, SERVICE_CHOICES),),
                 (to_node_port, InSet(node_port, NODEPORT_CONNECTIONS)),
-                (to_node_port, VerdictMap(node_port, SERVICE_NODEPORTS)),
+                (to_node_port, VerdictMap(node_port, NODEPORT_CHOICES)),
             ),
         ),
-        Chain("service-endpoints-check", ((VerdictMap(frontend, NO_ENDPOINT_SERVICES),),)),
+        Chain("refuse-services", ((VerdictMap(frontend, SERVICE_REFUSALS),),)),
         Chain(
-            "nodeport-endpoints-check",
-            ((to_node_port, VerdictMap(node_port, NO_ENDPOINT_NODEPORTS)),),
+            "refuse-nodeports",
+            ((to_node_port, VerdictMap(node_port, NODEPORT_REFUSALS)),),
         ),
         Chain(
-            "cluster-ips-check",
+            "refuse-cluster-ips",
             (
-                (InSet((headers.daddr,), CLUSTER_IPS), goto(REJECT_CHAIN)),
+                (InSet((headers.daddr,), CLUSTER_IPS), goto(REFUSE)),
                 (InSet((headers.daddr,), SERVICE_CIDRS), DROP),
             ),
         ),
         Chain(
-            "firewall-check",
-            ((InSet((*frontend, headers.saddr), FIREWALL_ALLOW), RETURN), (DROP,)),
+            "check-sources",
+            ((InSet((*frontend, headers.saddr), FIREWALL_SOURCES), RETURN), (DROP,)),
         ),
-        Chain(REJECT_CHAIN, ((Reject(node.family),),)),
+        Chain(REFUSE, ((Reject(node.family),),)),
         # A port of conntrack has no type but beside its protocol: hence a rule for each.
         Chain(
             "remember",
@@ -332,10 +340,10 @@ def _localhost_check(node: Node, headers: Headers) -> Chain:
 def _postrouting(headers: Headers, mark: int) -> Chain:
     itself = (headers.saddr, headers.daddr, L4PROTO, DPORT)
     return Chain(
-        "nat-postrouting",
+        "nat/postrouting",
         (
-            (IsMarked(mark), jump("masquerading")),
-            (IsTranslated(), InSet(itself, HAIRPIN), Masquerade()),
+            (IsMarked(mark), jump("masquerade-marked")),
+            (IsTranslated(), InSet(itself, HAIRPINS), Masquerade()),
         ),
         _hook("nat", "postrouting", 100, "srcnat"),
     )

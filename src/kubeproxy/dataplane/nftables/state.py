@@ -36,6 +36,9 @@ from kubeproxy.table.node import Node
 
 _NUMBER = Struct("=I")
 
+MOST_IDLE = 1000
+"""A service whose endpoints come and go can leave a chain behind at every change."""
+
 
 class Programmed(msgspec.Struct):
     """The kernel's state, as far as it cannot be derived."""
@@ -46,6 +49,8 @@ class Programmed(msgspec.Struct):
     shared: Counter[ElementKey] = msgspec.field(default_factory=Counter)
     chains: set[str] = set()
     last_number: int = 0
+    most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
+    """So many chains that it is worth looking for those that nobody needs."""
 
 
 class Step(msgspec.Struct):
@@ -70,6 +75,11 @@ def place(entry: Entry, before: Placed | None, number: int) -> Placed:
         rearrange(before.local if before else (), entry.local),
         number if entry.affinity_seconds else 0,
     )
+
+
+def write_alone(program: Program, node: Node, entry: Entry) -> None:
+    """Write down all of an entry, to see whether that can be done."""
+    step(Programmed(program, node), (), [entry], node)
 
 
 def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
@@ -140,6 +150,22 @@ def commit(state: Programmed, done: Step, node: Node) -> None:
         state.shared[element] += difference
         if state.shared[element] <= 0:
             del state.shared[element]
+
+
+def take_idle_chains(state: Programmed) -> list[str]:
+    """Chains of choices that nobody makes any more, when there are many; they are forgotten.
+
+    To look for them costs what exists, so that is done when they may have become as many as all
+    others.
+    """
+    if len(state.chains) < state.most_chains:
+        return []
+    made = with_parts(choice for placed in state.placed.values() for choice in choices(placed))
+    fixed = {chain.name for chain in state.program.chains}
+    idle = state.chains - fixed - {choice.chain for choice in made}
+    state.chains -= idle
+    state.most_chains = 2 * len(state.chains) + MOST_IDLE
+    return sorted(idle)
 
 
 # --- from what the kernel says ----------------------------------------------------------------
@@ -246,5 +272,8 @@ def reconcile(
 
 def _take(batch: Batch, wanted: Elements, kernel: Elements) -> None:
     for name, elements in wanted.items():
+        if name in names.RANGE_SETS:
+            batch.change(name, kernel.pop(name, {}), elements)
+            continue
         left = kernel.get(name, {})
         batch.change(name, {at: left.pop(at) for at in elements if at in left}, elements)

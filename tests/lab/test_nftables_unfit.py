@@ -1,0 +1,51 @@
+"""A service port that cannot be written is left out; the kernel has all others."""
+
+import msgspec
+import pytest
+
+from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
+from lab.entries import exposed, served
+from lab.farm import crop
+from lab.listing import Blocks, blocks, list_table, without_idle_choices
+from lab.namespaces import Namespace
+from lab.plane import Plane
+from lab.stage import NFTABLES, Lab
+
+pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+
+
+@pytest.fixture
+def services(kestrel: Plane) -> list[Entry]:
+    family = kestrel.node.family
+    backends = [crop(number, family) for number in range(3)]
+    return [exposed(served(number, backends, family), number, family) for number in (1, 2)]
+
+
+def bad_ones(kestrel: Plane) -> list[Entry]:
+    """Values that no model lets through, and the kernel has no room for."""
+    good = served(3, [crop(3, kestrel.node.family)], kestrel.node.family)
+    port = Frontend(FrontendKind.NODE_PORT, "", 70_000)
+    name = good.name._replace(service="b")
+    return [
+        msgspec.structs.replace(good, cluster=(Backend("nowhere", 80),)),
+        msgspec.structs.replace(good, name=name, frontends=(port,)),
+    ]
+
+
+def listed(namespace: Namespace, kestrel: Plane) -> Blocks:
+    return blocks(list_table(namespace, kestrel.node.family))
+
+
+def test_the_kernel_has_all_others(lab: Lab, kestrel: Plane, services: list[Entry]) -> None:
+    bad = bad_ones(kestrel)
+    names = {entry.name for entry in bad}
+    kestrel.put(services)
+    wanted = listed(lab.network.node, kestrel)
+    assert names == kestrel.put([*services, *bad]).failed.keys()
+    assert wanted == without_idle_choices(listed(lab.network.node, kestrel), wanted)
+    assert names == kestrel.resync().failed.keys()
+    assert wanted == without_idle_choices(listed(lab.network.node, kestrel), wanted)
+    assert names == kestrel.restart().failed.keys()
+    assert wanted == without_idle_choices(listed(lab.network.node, kestrel), wanted)
+    assert kestrel.put(services).failed == {}
+    assert kestrel.restart().written == 0
