@@ -13,7 +13,7 @@ from bench.clusters import Size
 from bench.figures import quantile
 from bench.namespaces import node_namespace
 from bench.notified import Notified
-from bench.programmed import ENDPOINTS, FRONTENDS, UNTOLD, Kernel, Programmed
+from bench.programmed import ENDPOINTS, UNTOLD, Kernel, Programmed
 from bench.proxies import Proxy, Running
 from lab.namespaces import Namespace
 
@@ -123,7 +123,7 @@ def _cold(scene: Scene, fleet: Fleet, dice: random.Random) -> dict[str, float]:
 
     def is_full() -> bool:
         endpoints = kernel.count(ENDPOINTS)  # upstream has no such map
-        return kernel.count(FRONTENDS) in {size.services, UNTOLD} and endpoints in {
+        return kernel.frontends() in {size.services, UNTOLD} and endpoints in {
             None,
             size.total,
             UNTOLD,

@@ -27,8 +27,9 @@ from kubeproxy.netlink.nfnetlink import (
 from lab.namespaces import Namespace
 
 TABLE = "kube-proxy"
-FRONTENDS = "service-ips"
+FRONTENDS = "service-choices"
 ENDPOINTS = "service-endpoints"
+PEER_FRONTENDS = "service-ips"
 UNTOLD = -1
 """Older kernels do not say how many elements a set has."""
 AT_ONCE = 20
@@ -74,6 +75,11 @@ class Kernel:
         found = attributes(answer.payload[NFGENMSG.size :])
         return int.from_bytes(found[_COUNT], "big") if _COUNT in found else UNTOLD
 
+    def frontends(self) -> int | None:
+        """How many frontends there are, in either layout, or `UNTOLD`."""
+        ours = self.count(FRONTENDS)
+        return self.count(PEER_FRONTENDS) if ours is None else ours
+
     def knows(self, wanted: Wanted, endpoints: int) -> bool:
         """Whether a service has the endpoints that it should, and not those that went."""
         try:
@@ -87,13 +93,16 @@ class Kernel:
     def _endpoints(self, service: int, count: int) -> bytes:
         """All that is known of the endpoints of a service, in the kernel's own words."""
         frontend = _FRONTEND.pack(socket.inet_aton(cluster_ip(service)), 6, SERVICE_PORT)
-        (answer,) = self._elements(FRONTENDS, [frontend])
-        chain = _CHAIN_OF_SERVICE.search(answer, answer.find(frontend) + len(frontend))
-        if chain is None:
+        ours = self.count(FRONTENDS) is not None
+        (answer,) = self._elements(FRONTENDS if ours else PEER_FRONTENDS, [frontend])
+        if ours:
             keys = [frontend + _SLOT.pack(slot) for slot in range(count)]
             most = self._link.max_answers
             parts = [keys[start : start + most] for start in range(0, count, most)]
             return b"".join(each for part in parts for each in self._elements(ENDPOINTS, part))
+        chain = _CHAIN_OF_SERVICE.search(answer, answer.find(frontend) + len(frontend))
+        if chain is None:
+            return b""
         of_chain = _of_table() + attribute(_RULE_CHAIN, chain.group() + b"\0")
         rules = self._link.dump(NFT_MSG_GETRULE, NFPROTO_IPV4, of_chain)
         maps = {name for rule in rules for name in _MAP_OF_RULE.findall(rule.payload)}

@@ -19,11 +19,12 @@ from collections.abc import Iterator
 
 from bench.clusters import Size
 from bench.traffic import Rig
+from kubeproxy.descriptors import allow_many
 from kubeproxy.happenings import LoopStarted
 from kubeproxy.health.server import Health
 from kubeproxy.inet import Family
 from kubeproxy.serving.answer import Answer, by_path
-from kubeproxy.serving.listening import allow_many, listen
+from kubeproxy.serving.listening import listen
 from kubeproxy.serving.room import Room
 from kubeproxy.serving.server import Port
 

@@ -76,6 +76,7 @@ class Observed(Rig):
             eligible=lambda: True,
             gaps=tuple,
             ignored=tuple,
+            remains=tuple,
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 

@@ -106,7 +106,11 @@ def program(stage: Stage) -> None:
     """No chain and no rule belongs to a service: a thousand more services are data alone."""
     screen, web = stage.screen, stage.cluster.frontend("shop/web")
     screen.act("The rules are a program, the cluster is its data", "From `nft list table`:")
-    for kind, name in (("map", "service-ips"), ("map", "service-endpoints"), ("chain", "pick-3")):
+    for kind, name in (
+        ("map", "service-choices"),
+        ("map", "service-endpoints"),
+        ("chain", "pick-3"),
+    ):
         text = ruleset.excerpt(stage.node, kind, name, web.address)
         screen.show(wrapped(screen, text, 8))
     before = ruleset.read(stage.node)

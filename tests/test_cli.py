@@ -219,3 +219,11 @@ def test_the_daemon_starts_without_what_only_tools_need() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", [[], ["services"], ["explain", "--to"]])
+def test_arguments_that_are_no_text_are_named(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*command, os.fsdecode(b"a\xffb")]) == 1
+    assert capsys.readouterr().err == "Error: the argument 'a\\udcffb' is not UTF-8\n"

@@ -322,10 +322,13 @@ async def test_what_follows_the_first_sync_waits_for_every_family_and_comes_once
     rig: Rig,
 ) -> None:
     called: list[list[str]] = []
+
+    def remove() -> tuple[str, ...]:
+        called.append(rig.backends())
+        return ()
+
     rig.kernels[Family.IPV6].fail = 1
-    rig.setup = msgspec.structs.replace(
-        rig.setup, after_first_sync=lambda: called.append(rig.backends())
-    )
+    rig.setup = msgspec.structs.replace(rig.setup, remove_other_modes=remove)
     async with rig.running():
         await until(lambda: rig.kernels[Family.IPV6].fail == 0)
         await asyncio.sleep(0.05)

@@ -17,6 +17,7 @@ from kubeproxy.serving.listening import ListenError
 from kubeproxy.source.apiserver import ApiServer
 from kubeproxy.status.wire import Status
 from kubeproxy.table.node import Node
+from kubeproxy.version import KUBERNETES_VERSION, VERSION
 from test_daemon import Rig
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
@@ -175,11 +176,12 @@ async def test_a_machine_that_cannot_be_prepared_is_the_end(server: FakeApiServe
     assert rig.kernels[Family.IPV4].updates == []
 
 
-async def test_the_cluster_is_told_of_the_start(server: FakeApiServer) -> None:
+async def test_the_cluster_is_told_of_the_start_and_of_who_started(server: FakeApiServer) -> None:
     async with prepared(server).running():
         await until(lambda: bool(events(server)))
     node = {"kind": "Node", "apiVersion": "v1", "name": NODE_NAME}
-    assert events(server) == [Told("Starting", node)]
+    note = f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in nftables mode"
+    assert events(server) == [Told("Starting", node, note)]
 
 
 async def test_a_server_that_takes_no_events_disturbs_nothing(server: FakeApiServer) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.dataplane import FakeDataplane
+from kubeproxy import insight
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.daemon import Daemon, Setup
@@ -18,12 +20,13 @@ from kubeproxy.inet import Family, Protocol
 from kubeproxy.insight import serve_socket
 from kubeproxy.metrics.server import find_page
 from kubeproxy.serving.answer import Answer
-from kubeproxy.serving.request import Request
+from kubeproxy.serving.request import Ends, Request
 from kubeproxy.source.manifests import Manifests
 from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName, Table
 from waiting import until
 
 CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
+ENDS = Ends(("127.0.0.1", 40000), ("127.0.0.1", 10249))
 FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
 
 
@@ -89,33 +92,61 @@ async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> N
     assert answer.status == 403
 
 
+@pytest.fixture
+def _asked_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insight, "socket_user", lambda *ends: {ENDS: 0}[ends])
+
+
+@pytest.mark.parametrize(
+    ("user", "status"),
+    [
+        pytest.param(0, 200, id="root"),
+        pytest.param(os.geteuid(), 200, id="our-own-user"),
+        pytest.param(os.geteuid() + 1, 403, id="another-user"),
+        pytest.param(None, 403, id="the-kernel-cannot-tell"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/rules", "/status/services"])
+async def test_on_this_machine_it_is_for_root_and_our_own_user(
+    path: str, user: int | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insight, "socket_user", lambda *ends: {ENDS: user}[ends])
+    page = find_page(daemon(Counting, tmp_path).metrics.pages, profiling=False)
+    found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
+    answer = found if isinstance(found, Answer) else await found
+    assert status == answer.status
+
+
+@pytest.mark.usefixtures("_asked_by_root")
 async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
     page = find_page(running.metrics.pages, profiling=False)
-    answer = page(Request("GET", "/rules", peer="127.0.0.1"))
+    answer = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert isinstance(answer, Answer)
     assert not isinstance(answer.body, bytes)
     assert [piece async for piece in answer.body] == [b"\n"]
 
 
+@pytest.mark.usefixtures("_asked_by_root")
 async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
     (sync,) = running.syncs.values()
     assert (sync.node, sync.failed) == (None, {})
     await sync.sync()
     page = find_page(running.metrics.pages, profiling=False)
-    answer = page(Request("GET", "/rules", peer="127.0.0.1"))
+    answer = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert isinstance(answer, Answer)
     assert not isinstance(answer.body, bytes)
     text = b"".join([piece async for piece in answer.body])
     assert text == b"# IPv4: 0 service ports, mode nftables\n\n"
 
 
+@pytest.mark.usefixtures("_asked_by_root")
 @pytest.mark.parametrize("path", ["/status", "/status/", "/status/services/shop/cart"])
 async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none")
     page = find_page(running.metrics.pages, profiling=False)
-    found = page(Request("GET", path, peer="127.0.0.1"))
+    found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     assert not isinstance(found, Answer)
     answer = await found
     assert isinstance(answer.body, bytes)

@@ -116,6 +116,13 @@ def test_a_plain_message_is_not() -> None:
         ),
         pytest.param("a\nb", "<\n\ta\n\tb\n >", id="lines-are-indented"),
         pytest.param("a\nb\n", "<\n\ta\n\tb\n >", id="a-last-line-break-adds-nothing"),
+        pytest.param(
+            "a\x1b[2J\tb\r\n\x9bc\u202e",
+            "<\n\ta\ufffd[2J\tb\ufffd\n\t\ufffdc\ufffd\n >",
+            id="lines-do-nothing-to-a-terminal",
+        ),
+        pytest.param(["é\x9b\x1b"], r'["\u00e9\u009b\u001b"]', id="nor-do-lists"),
+        pytest.param({"\x9b": "\x7f"}, r'{"\u009b":"\u007f"}', id="nor-do-maps"),
     ],
 )
 def test_values_in_text(value: object, expected: str) -> None:
@@ -296,6 +303,13 @@ def test_what_the_stream_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatc
     klog.info("Hällo")
     monkeypatch.undo()
     assert raw.getvalue().endswith(b'"H\\xe4llo"\n')
+
+
+def test_the_line_about_lost_ones_has_the_layout_in_force() -> None:
+    expected = r'W\d{4} \S+ +\d+ \S+\] "Nobody read the log, lines are lost" lines=7\n'
+    assert re.fullmatch(expected, klog.lost_line(7))
+    klog.configure(Settings(json=True))
+    assert json.loads(klog.lost_line(7))["lines"] == 7
 
 
 # --- the standard library's loggers -----------------------------------------------------------

@@ -3,7 +3,7 @@ import pytest
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.config.notice import Notice
+from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
@@ -28,7 +28,8 @@ def config(*flags: str) -> KubeProxyConfiguration:
 def notices(
     node: NodeState | None, *flags: str, families: tuple[Family, ...] = BOTH
 ) -> list[Notice]:
-    return list(start_notices(config(*flags), families, node))
+    loaded = load(parse_flags(flags))
+    return list(start_notices(loaded.config, loaded.gates, families, node))
 
 
 @pytest.mark.parametrize(
@@ -205,3 +206,76 @@ def test_what_calls_for_a_restart(
     before: NodeState | None, now: NodeState | None, flags: list[str], expected: str
 ) -> None:
     assert expected == restart_reason(before, now, config(*flags))
+
+
+INCLUDES = "--nodeport-addresses includes localhost but "
+NO_FLAG = f"{INCLUDES}--iptables-localhost-nodeports=false was passed"
+NO_IPV6 = f"{INCLUDES}localhost NodePorts are not supported on IPv6"
+NO_GATE = (
+    f"{INCLUDES}nftables mode needs the feature gate KubeProxyNFTablesLocalhostNodePorts for that"
+)
+NO_IPVS = f"{INCLUDES}localhost NodePorts are not supported in ipvs mode"
+GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
+
+
+def unserved(address: str, where: str) -> dict[str, object]:
+    return {
+        "address": [address],
+        "effect": f"NodePort connections will not be accepted on {where}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param(
+            ["--proxy-mode=nftables", "--nodeport-addresses=127.0.0.0/8"],
+            {NO_GATE: [unserved("127.0.0.0/8", "any IPv4 IP")]},
+            id="nothing-else",
+        ),
+        pytest.param(
+            ["--proxy-mode=nftables", "--nodeport-addresses=primary,localhost"],
+            {NO_GATE: [unserved("127.0.0.0/8", "those"), unserved("::1/128", "those")]},
+            id="beside-others",
+        ),
+        pytest.param(
+            [
+                "--proxy-mode=iptables",
+                "--nodeport-addresses=localhost",
+                "--iptables-localhost-nodeports=false",
+            ],
+            {
+                NO_FLAG: [unserved("127.0.0.0/8", "any IPv4 IP")],
+                NO_IPV6: [unserved("::1/128", "any IPv6 IP")],
+            },
+            id="iptables-mode-without-localhost",
+        ),
+        pytest.param(
+            ["--proxy-mode=iptables", "--nodeport-addresses=localhost"],
+            {NO_IPV6: [unserved("::1/128", "any IPv6 IP")]},
+            id="iptables-mode",
+        ),
+        pytest.param(
+            ["--proxy-mode=ipvs", "--nodeport-addresses=127.0.0.1/32"],
+            {NO_IPVS: [unserved("127.0.0.1/32", "any IPv4 IP")]},
+            id="ipvs-mode",
+        ),
+        pytest.param(
+            ["--proxy-mode=nftables", "--nodeport-addresses=localhost", GATE],
+            {},
+            id="the-gate-serves-it",
+        ),
+        pytest.param(
+            ["--proxy-mode=nftables", "--nodeport-addresses=all"], {}, id="not-asked-for"
+        ),
+    ],
+)
+def test_node_ports_of_localhost_that_are_not_served_are_an_error(
+    flags: list[str], expected: dict[str, list[dict[str, object]]]
+) -> None:
+    found: dict[str, list[object]] = {}
+    for notice in notices(KESTREL, *flags):
+        if notice.message.startswith(INCLUDES):
+            assert notice.level is Level.ERROR
+            found.setdefault(notice.message, []).append(notice.pairs)
+    assert expected == found

@@ -1,15 +1,18 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from fakes.dataplane import FakeDataplane
+from kubeproxy.errors import KernelError
 from kubeproxy.happenings import Happening, LoopStarted, SyncBegan, SyncEnded, SyncWanted
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
-from kubeproxy.schedule import Schedule
+from kubeproxy.schedule import Outcome, Schedule
 from kubeproxy.sync import FamilySync, Outlet, Setting
-from kubeproxy.table.compile import Vantage
+from kubeproxy.table import build
+from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
 from waiting import until
@@ -135,6 +138,21 @@ async def test_two_services_with_one_address_are_named_once(
     assert 'servedBy="shop/cart:http" notServed="shop/zz:http"' in said
 
 
+async def test_services_that_claim_thousands_of_addresses_do_not_fill_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig()
+    many = {"externalIPs": [f"198.18.{number >> 8}.{number & 255}" for number in range(3000)]}
+    for name, cluster_ip in (("yy", "10.112.0.98"), ("zz", "10.112.0.99")):
+        document = service({**many, "clusterIP": cluster_ip}, name=name)
+        rig.cluster.upsert(Kind.SERVICE, convert(Kind.SERVICE, document))
+    await rig.sync.sync()
+    said = capsys.readouterr().err
+    assert said.count("Address is claimed by two services") == 10
+    assert "Further addresses are claimed by two services" in said
+    assert "count=2990" in said
+
+
 async def test_the_loop_waits_until_it_is_opened_and_coalesces_requests() -> None:
     rig = Rig(Schedule(0.05, 30.0, 3600.0))
     running = asyncio.ensure_future(rig.sync.run())
@@ -185,3 +203,88 @@ async def test_what_happens_is_told() -> None:
     kinds = [type(happening) for happening in rig.told]
     sync = [SyncWanted, SyncBegan, SyncEnded]
     assert kinds == [SyncWanted, LoopStarted, *sync[1:], *sync]
+
+
+# --- what nobody thought of -------------------------------------------------------------------
+
+
+def failing_for(name: str, compiled: Callable[..., object]) -> Callable[..., object]:
+    """The compiler, with a mistake that shows with one Service."""
+
+    def compile_(service: ObjectKey, *rest: object) -> object:
+        if service.name == name:
+            raise ZeroDivisionError("by nothing")
+        return compiled(service, *rest)
+
+    return compile_
+
+
+async def test_a_service_that_cannot_be_compiled_stays_as_it_was_and_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    other = service({"clusterIP": "10.112.0.9"}, name="basket")
+    rig.cluster.upsert(Kind.SERVICE, convert(Kind.SERVICE, other))
+    with monkeypatch.context() as patched:
+        patched.setattr(build, "compile_service", failing_for("cart", compile_service))
+        rig.change("R1")
+        rig.sync.touch([ObjectKey("shop", "basket")])
+        await rig.sync.sync()
+        rig.sync.touch([CART])
+        await rig.sync.sync()
+    said = capsys.readouterr().err
+    assert said.count("Service cannot be compiled") == 1
+    assert "ZeroDivisionError: 'by nothing'" in said
+    assert 'service="shop/cart"' in said
+    assert [problem.key for problem in rig.sync.problems] == [CART]
+    assert {"cart", "basket"} == {name.service for name in rig.kernel.entries}
+    assert rig.backends == ["10.64.3.11"]
+    rig.sync.touch([CART])
+    await rig.sync.sync()
+    assert rig.sync.problems == []
+    assert rig.backends == ["10.65.7.21"]
+
+
+async def test_a_mistake_of_ours_is_a_failed_sync_with_its_trace_and_is_tried_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rig = Rig(Schedule(0.0, 0.01, 3600.0))
+    rig.kernel.mistakes = [KeyError("what"), RecursionError("deep")]
+    running = asyncio.ensure_future(rig.sync.run())
+    rig.sync.open()
+    await until(lambda: bool(rig.kernel.entries))
+    running.cancel()
+    assert await asyncio.gather(running, return_exceptions=True)
+    said = capsys.readouterr().err
+    assert said.count("Sync failed in an unexpected way") == 2
+    assert "Traceback (most recent call last)" in said
+    outcomes = [told.outcome for told in rig.told if isinstance(told, SyncEnded)]
+    assert outcomes == [Outcome.FAILED, Outcome.FAILED, Outcome.OK]
+    assert [update.full for update in rig.kernel.updates] == [True, True, True]
+
+
+@pytest.mark.parametrize("error", [KernelError("no addresses"), ValueError("no addresses")])
+async def test_a_node_that_cannot_be_looked_at_fails_the_sync_and_loses_nothing(
+    error: Exception,
+) -> None:
+    rig = Rig()
+    await rig.sync.sync()
+    look, rig.sync._setting = rig.sync._setting, Mistaken(error)
+    rig.change("R1")
+    await rig.sync.sync()
+    assert "no addresses" in rig.sync.failure
+    rig.sync._setting = look
+    await rig.sync.sync()
+    assert rig.sync.failure == ""
+    assert rig.backends == ["10.65.7.21"]
+
+
+class Mistaken:
+    """Raises, whatever it is asked."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self) -> Setting:
+        raise self._error

@@ -7,14 +7,19 @@ other from being done.
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kubeproxy import klog
+from kubeproxy.dataplane.iptables.setup import COUNTERS
 from kubeproxy.dataplane.leftovers import (
     DEVICE,
     TABLES,
-    chain_removal,
+    Chain,
+    Removal,
+    chain_removals,
+    deletion,
+    is_kubelets_chain,
     is_own_chain,
     own_servers,
     own_sets,
@@ -27,8 +32,10 @@ from kubeproxy.inet import Family
 from kubeproxy.kernel import ipset
 from kubeproxy.kernel.dummy import delete_dummy, device_addresses
 from kubeproxy.kernel.ipvs import Ipvs
+from kubeproxy.kernel.legacytables import legacy_chains
+from kubeproxy.kernel.nfacct import delete_counters
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.kernel.tools import Backend, find, find_iptables, run
+from kubeproxy.kernel.tools import Backend, ToolFailed, find, find_iptables, run
 from kubeproxy.netlink.ipvs import DeleteServer
 from kubeproxy.netlink.message import Message, attributes
 from kubeproxy.netlink.nfnetlink import NFGENMSG, NFT_MSG_GETCHAIN
@@ -36,13 +43,15 @@ from kubeproxy.table.node import Mode
 
 _PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 _NFT_FAMILY = {Family.IPV4: "ip", Family.IPV6: "ip6"}
-_LEGACY_TABLES = {
-    Family.IPV4: Path("/proc/net/ip_tables_names"),
-    Family.IPV6: Path("/proc/net/ip6_tables_names"),
-}
 _VIRTUAL_SERVERS = Path("/proc/net/ip_vs")
 _IP_SET_MODULE = Path("/sys/module/ip_set")
+_NFACCT_MODULE = Path("/sys/module/nfnetlink_acct")
 _LOCK_SECONDS = "5"
+_SHOWN = 10  # of things that may be thousands
+_NEEDS = {
+    Backend.LEGACY: "CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock",
+    Backend.NFT: "CAP_NET_ADMIN",
+}
 
 # Without nfnetlink, and without nf_tables: of a message that is no batch, nfnetlink says EINVAL.
 _NOT_IN_THIS_KERNEL = {errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL}
@@ -53,11 +62,13 @@ class NotAllRemoved(KernelError):
 
 
 class _Record:
-    """What was removed and what could not be, so far."""
+    """What was removed, what could not be, and what is not kube-proxy's, so far."""
 
     def __init__(self) -> None:
         self.removed: list[str] = []
         self.failed: list[str] = []
+        self.kubelets: dict[str, list[str]] = {}
+        self.servers: list[str] = []
 
     def note(self, what: str) -> None:
         klog.info("Removed", what=what)
@@ -70,6 +81,25 @@ class _Record:
             yield
         except KernelError as error:
             self.failed.append(str(error))
+
+    def keep(self, program: str, kubelets: Iterable[Chain]) -> None:
+        for chain in kubelets:
+            self.kubelets.setdefault(program, []).append(f"{chain.table} {chain.name}")
+
+    def tell_what_stays(self) -> None:
+        """Say what looks as if it were kube-proxy's, and why it stays."""
+        for program, chains in self.kubelets.items():
+            klog.info(
+                "Chains stay: they are the kubelet's. Where no kubelet runs, they go at a reboot",
+                program=program,
+                chains=", ".join(sorted(chains)),
+            )
+        if self.servers:
+            klog.info(
+                "Virtual servers stay: nothing tells that kube-proxy made them",
+                count=len(self.servers),
+                servers=", ".join(sorted(self.servers)[:_SHOWN]),
+            )
 
     def conclude(self) -> tuple[str, ...]:
         if self.failed:
@@ -87,25 +117,30 @@ def clean_up() -> tuple[str, ...]:
         _remove_nftables(record)
     _remove_iptables(record, has_nftables=has_nftables)
     _remove_ipvs(record)
+    record.tell_what_stays()
     return record.conclude()
 
 
-def remove_other_modes(mode: Mode) -> None:
-    """Remove what modes that cannot live beside this one left, as well as that goes.
+def remove_other_modes(mode: Mode) -> tuple[str, ...]:
+    """Remove what modes that cannot live beside this one left; why something of it remains.
 
     Upstream's modes iptables and ipvs leave each other alone, and so do we.
     """
     record = _Record()
-    try:
+    with record.step():
         has_nftables = _look_for_nftables()
         if mode is Mode.NFTABLES:
             _remove_iptables(record, has_nftables=has_nftables)
             _remove_ipvs(record)
         elif has_nftables:
             _remove_nftables(record)
-        record.conclude()
-    except KernelError as error:
-        klog.warning("Rules of another mode remain", err=error)
+    for reason in record.failed:
+        klog.error(
+            "Rules of another mode remain, and packets may follow them to endpoints that are"
+            " gone: do what the error says and start kube-proxy anew, or restart the node",
+            err=reason,
+        )
+    return tuple(record.failed)
 
 
 def _look_for_nftables() -> bool:
@@ -139,51 +174,138 @@ def _remove_nftables(record: _Record) -> None:
 def _remove_iptables(record: _Record, *, has_nftables: bool) -> None:
     for family in Family:
         with record.step():
-            if _content(_LEGACY_TABLES[family]):
-                _remove_chains(record, family, Backend.LEGACY)
+            _remove_own(record, family, Backend.LEGACY, legacy_chains(family))
         with record.step():
-            if has_nftables and any(map(is_own_chain, nft_chains(family))):
-                _remove_chains(record, family, Backend.NFT)
+            _remove_own(record, family, Backend.NFT, nft_chains(family) if has_nftables else ())
+    if record.removed or _NFACCT_MODULE.exists():
+        with record.step():
+            for name in delete_counters(COUNTERS):
+                record.note(f"nfacct counter {name}")
+
+
+def _remove_own(
+    record: _Record, family: Family, backend: Backend, names: Iterable[tuple[str, str]]
+) -> None:
+    """Remove kube-proxy's among these chains, by table and name; tools are run for no others."""
+    chains = [Chain(*each) for each in names]
+    if any(is_own_chain(*chain) for chain in chains):
+        _remove_chains(record, family, backend)
+    else:
+        kubelets = [chain for chain in chains if is_kubelets_chain(*chain)]
+        record.keep(f"{_PROGRAM[family]}-{backend.value}", kubelets)
 
 
 def _remove_chains(record: _Record, family: Family, backend: Backend) -> None:
-    program = _PROGRAM[family]
-    save = find_iptables(f"{program}-save", backend)
-    restore = find_iptables(f"{program}-restore", backend)
+    program = f"{_PROGRAM[family]}-{backend.value}"
+    stays = f"what kube-proxy left in the tables of {program} stays"
+    save = find_iptables(f"{_PROGRAM[family]}-save", backend)
+    restore = find_iptables(f"{_PROGRAM[family]}-restore", backend)
     if save is None or restore is None:
         raise KernelError(
-            f"the kernel has {program} tables of the {backend.value} kind, and there is no "
-            f"{program}-{backend.value}-save and -restore to remove kube-proxy's chains from "
-            "them: install iptables"
+            f"{stays}: there is no {program}-save and -restore to remove it with: install iptables"
         )
-    removal = chain_removal(run([save]))
-    for chain in removal.kept:
+    try:
+        saved = run([save])
+    except ToolFailed as error:
+        raise KernelError(f"{stays}: {error}; it needs {_NEEDS[backend]}") from error
+    for removal in chain_removals(saved):
+        record.keep(program, [Chain(removal.table, name) for name in removal.kubelets])
+        _warn_of_kept(removal, program)
+        with record.step():
+            if removal.text:
+                _restore(restore, removal.text)  # nothing is in force any more
+                deleted = _delete_chains(record, removal, restore)
+                record.note(f"{deleted} chains of {program}, table {removal.table}")
+
+
+def _delete_chains(record: _Record, removal: Removal, restore: str) -> int:
+    """Delete chains that are empty; how many. One that cannot be keeps no other from it."""
+    failures = len(record.failed)
+    try:
+        _restore(restore, deletion(removal.table, removal.chains))
+    except ToolFailed:
+        for chain in removal.chains:
+            with record.step():
+                _restore(restore, deletion(removal.table, [chain]))
+    return len(removal.chains) - (len(record.failed) - failures)
+
+
+def _restore(program: str, text: str) -> None:
+    run([program, "-w", _LOCK_SECONDS, "--noflush"], text)
+
+
+def _warn_of_kept(removal: Removal, program: str) -> None:
+    for kept in removal.kept:
         klog.warning(
-            "Chain stays, because rules of others lead to it", chain=chain, program=program
+            "Chain stays, because rules of others lead to it",
+            program=program,
+            table=removal.table,
+            chain=kept.chain,
+            rules="; ".join(kept.rules[:_SHOWN]),
         )
-    if removal.text:
-        run([restore, "-w", _LOCK_SECONDS, "--noflush"], removal.text)
-        record.note(f"{removal.chains} {program} chains ({backend.value})")
 
 
 def _remove_ipvs(record: _Record) -> None:
     """Remove virtual servers, device and sets; after the chains, whose rules use the sets."""
-    has_ipset = _IP_SET_MODULE.exists() and find("ipset") is not None
     sets: tuple[str, ...] = ()
+    saved = ""
     with record.step():
-        if has_ipset:
-            sets = own_sets(ipset.names())
+        sets = own_sets(ipset.names()) if _IP_SET_MODULE.exists() else ()
+        saved = _members(sets) if sets else ""
     with record.step():
-        _remove_servers(record, ipset.save() if sets else "")
+        _remove_servers(record, saved)
     with record.step():
         if delete_dummy(DEVICE):
             record.note(f"device {DEVICE}")
-            if not has_ipset:
-                raise KernelError("the ipsets KUBE-* may remain: install ipset to remove them")
-    for name in sets:
+    with record.step():
+        if saved:  # without, nobody would find the virtual servers again that these tell of
+            _remove_sets(record, sets)
+
+
+def _members(sets: tuple[str, ...]) -> str:
+    """What is in the sets, as text."""
+    if find("ipset") is None:
+        raise KernelError(
+            f"the sets {', '.join(sets)} stay, and virtual servers that only these tell of:"
+            " there is no ipset to remove them with: install it"
+        )
+    return ipset.save(sets)
+
+
+def _remove_sets(record: _Record, sets: tuple[str, ...]) -> None:
+    """Destroy the sets, all at once if that goes; one that is in use keeps no other from it."""
+    with contextlib.suppress(ipset.IpsetFailed):
+        ipset.restore("".join(f"destroy {name}\n" for name in sets))
+    for name in own_sets(ipset.names()):
         with record.step():
-            ipset.destroy(name)
-            record.note(f"ipset {name}")
+            _remove_set(name)
+    removed = len(sets) - len(own_sets(ipset.names()))
+    if removed:
+        record.note(f"{removed} ipsets")
+
+
+def _remove_set(name: str) -> None:
+    try:
+        ipset.destroy(name)
+    except ipset.IpsetFailed as error:
+        rules = _rules_with_set(name)
+        if not rules:
+            raise
+        raise KernelError(
+            f"the ipset {name} stays, because rules look into it: {'; '.join(rules[:_SHOWN])}"
+        ) from error
+
+
+def _rules_with_set(name: str) -> list[str]:
+    """All rules that look into a set."""
+    found = []
+    for family in Family:
+        for backend in Backend:
+            save = find_iptables(f"{_PROGRAM[family]}-save", backend)
+            lines = run([save]).splitlines() if save else []
+            program = f"{_PROGRAM[family]}-{backend.value}"
+            found += [f"{program} {line}" for line in lines if f"--match-set {name} " in line]
+    return found
 
 
 def _remove_servers(record: _Record, saved_sets: str) -> None:
@@ -193,7 +315,9 @@ def _remove_servers(record: _Record, saved_sets: str) -> None:
     with Ipvs() as ipvs:
         for family in Family:
             bound = device_addresses(DEVICE, family)
-            own = own_servers(ipvs.servers(family), saved_sets, bound)
+            servers = ipvs.servers(family)
+            own = own_servers(servers, saved_sets, bound)
+            record.servers += map(str, servers.keys() - set(own))
             refused = ipvs.run([DeleteServer(key) for key in own])
             removed = len(own) - len(refused)
             if removed:
@@ -203,25 +327,15 @@ def _remove_servers(record: _Record, saved_sets: str) -> None:
                     raise error
 
 
-def nft_chains(family: Family) -> tuple[str, ...]:
-    """The names of all chains in the tables that `iptables-nft` uses, kube-proxy's and others."""
+def nft_chains(family: Family) -> tuple[Chain, ...]:
+    """All chains in the tables that `iptables-nft` uses, kube-proxy's and others."""
     with Nfnetlink() as netfilter:
         chains = map(_chain_in, netfilter.dump(NFT_MSG_GETCHAIN, NFPROTO[family]))
-        return tuple(name for table, name in chains if table in TABLES)
+        return tuple(chain for chain in chains if chain.table in TABLES)
 
 
-def _chain_in(message: Message) -> tuple[str, str]:
-    """The table and the name of the chain that a message tells of."""
+def _chain_in(message: Message) -> Chain:
+    """The chain that a message tells of."""
     found = attributes(message.payload[NFGENMSG.size :])
     table, chain = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (1, 3))
-    return table, chain
-
-
-def _content(file: Path) -> str:
-    """What a file of the kernel says; "" when the kernel lacks what it is about."""
-    try:
-        return file.read_text()
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise KernelError(f"cannot read {file}: {error.strerror}") from error
+    return Chain(table, chain)

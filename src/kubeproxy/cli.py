@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if unreadable := [each for each in given if not _is_text(each)]:
+        _tell_people(UsageError(f"the argument {unreadable[0]!a} is not UTF-8"))
+        return 1
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
     if given and given[0] in TOOLS:
@@ -47,6 +50,11 @@ def _open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
+
+
+def _is_text(argument: str) -> bool:
+    """Whether an argument can be shown, sent and written: bytes that are no UTF-8 cannot."""
+    return not any("\ud800" <= char <= "\udfff" for char in argument)
 
 
 def _meant(word: str) -> str:

@@ -18,6 +18,7 @@ from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.descriptors import allow_many
 from kubeproxy.errors import KubeProxyError
 from kubeproxy.events.event import (
     Event,
@@ -41,7 +42,7 @@ from kubeproxy.metrics.assembly import Metrics, health_families
 from kubeproxy.metrics.families import Family as Metric
 from kubeproxy.metrics.process import start_time
 from kubeproxy.metrics.server import Facts
-from kubeproxy.model.cluster import Cluster
+from kubeproxy.model.cluster import Cluster, Problem
 from kubeproxy.nodecheck import start_notices
 from kubeproxy.nodefacts import Surroundings, node_ips, node_view
 from kubeproxy.objects.meta import Kind
@@ -69,7 +70,8 @@ class Setup(msgspec.Struct, frozen=True):
 
     `waits_for_node` is False where nobody will make our Node while we wait, as with manifests.
     `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
-    a thread, before the first sync; `after_first_sync` when every family is programmed.
+    a thread, before the first sync; `remove_other_modes` when every family is programmed: it says
+    why something of them remains.
     `serves` is False where no port is to be taken, as in a dry run. `flags` are all flags as text,
     `metrics` families that others keep, and `source_name` is for people.
     """
@@ -90,7 +92,7 @@ class Setup(msgspec.Struct, frozen=True):
     metrics: tuple[Metric, ...] = ()
     source_name: str = ""
     prepare: Callable[[Mapping[Family, Node]], None] | None = None
-    after_first_sync: Callable[[], None] | None = None
+    remove_other_modes: Callable[[], tuple[str, ...]] | None = None
     recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
 
 
@@ -115,6 +117,7 @@ class Daemon:
         )
         self._node = OwnNode(self._cluster, setup.config, awaited=setup.waits_for_node)
         self._programmed = asyncio.Event()
+        self._remains: tuple[str, ...] = ()
         self._addresses: dict[Family, tuple[str, ...]] = {}
         # The addresses of ipvs mode's device are those of services, not of this node.
         self._besides = DEVICE if Mode(setup.config.mode) is Mode.IPVS else ""
@@ -162,12 +165,19 @@ class Daemon:
             history=history,
             eligible=self._is_eligible,
             gaps=setup.source.gaps,
-            ignored=lambda: self._follower.problems,
+            ignored=self._ignored,
+            remains=lambda: self._remains,
             traffic=self.traffic,
         )
 
+    def _ignored(self) -> list[Problem]:
+        """What of the cluster nobody understands, of both families."""
+        unfit = (problem for sync in self.syncs.values() for problem in sync.problems)
+        return [*self._follower.problems, *dict.fromkeys(unfit)]
+
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
+        allow_many()
         setup = self._setup
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -198,7 +208,7 @@ class Daemon:
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
                 self._follower.ready()
-                setup.recorder.record(starting(setup.node_name))
+                setup.recorder.record(starting(setup.node_name, setup.config.mode))
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
         except* KubeProxyError as group:
@@ -261,8 +271,8 @@ class Daemon:
     async def _after_first_sync(self) -> None:
         await self._programmed.wait()
         gc.freeze()  # a large cluster stays: looking for garbage in it would hold up syncs
-        if self._setup.after_first_sync is not None:
-            await asyncio.to_thread(self._setup.after_first_sync)
+        if self._setup.remove_other_modes is not None:
+            self._remains = await asyncio.to_thread(self._setup.remove_other_modes)
 
     def _family_sync(self, family: Family) -> FamilySync:
         config = self._setup.config
@@ -315,7 +325,9 @@ class Daemon:
     async def _wait_surroundings(self) -> None:
         """Wait until this node is known well enough, and say what does not fit it."""
         await self._node.wait_known()
-        for notice in start_notices(self._setup.config, self._setup.families, self._cluster.node):
+        setup = self._setup
+        told = start_notices(setup.config, setup.gates, setup.families, self._cluster.node)
+        for notice in told:
             tell(notice)
         # Without the service ranges the first sync would take them away; but older API servers
         # have none to tell of.

@@ -1,16 +1,20 @@
 """What the daemon shows beyond upstream's: connections of services, the rules, and its status."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.counts import Counts
 from kubeproxy.inet import Family
+from kubeproxy.kernel.socketuser import socket_user
 from kubeproxy.metrics.assembly import Metrics
 from kubeproxy.metrics.server import find_page
-from kubeproxy.serving.access import Access
+from kubeproxy.serving.access import Access, is_loopback
 from kubeproxy.serving.answer import Answer, Page
 from kubeproxy.serving.request import Request
 from kubeproxy.serving.unixsocket import serve_unix
@@ -73,9 +77,17 @@ def _rules_page(
     def page(request: Request) -> Answer:
         from kubeproxy.rulespage.page import rules  # noqa: PLC0415  # when asked for
 
-        return rules(request, shown, Access(access))
+        return rules(_identified(request), shown, Access(access))
 
     return page
+
+
+def _identified(request: Request) -> Request:
+    """The request, with whether root or our own user asks, on this machine."""
+    if request.ends is None or not is_loopback(request.peer):
+        return request
+    trusted = socket_user(*request.ends) in {0, os.geteuid()}
+    return msgspec.structs.replace(request, trusted=trusted)
 
 
 def show_status(metrics: Metrics, live: Live) -> None:
@@ -87,7 +99,7 @@ def show_status(metrics: Metrics, live: Live) -> None:
         nonlocal loaded
         if loaded is None:
             loaded = await asyncio.to_thread(_status_pages)
-        return await loaded(request, live, access)
+        return await loaded(_identified(request), live, access)
 
     metrics.pages["/status"] = page
     metrics.pages["/status/"] = page

@@ -8,7 +8,8 @@ data stands in the pairs:
 
 This is an edge with state of its own (the settings of the process), as a log must be: it is
 thread-safe, and a log line that cannot be written is lost in silence rather than raised, because
-a full disk behind standard error must not stop the proxying.
+a full disk behind standard error must not stop the proxying. Nor must a reader that does not read:
+see `logstream`.
 """
 
 import atexit
@@ -27,6 +28,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, TextIO
 
 from kubeproxy import gotext
+from kubeproxy.printable import printable
 
 
 class Severity(Enum):
@@ -243,7 +245,12 @@ def _text_value(value: object) -> str:
     if "\n" not in text:
         return gotext.quote(text)
     lines = text.removesuffix("\n").split("\n")
-    return "<\n" + "".join(f"\t{line}\n" for line in lines) + " >"
+    return "<\n" + "".join(f"\t{_harmless(line)}\n" for line in lines) + " >"
+
+
+def _harmless(line: str) -> str:
+    """A line that does nothing to a terminal; tabs stay."""
+    return "\t".join(map(printable, line.split("\t")))
 
 
 def _is_text(value: object) -> bool:
@@ -255,7 +262,8 @@ def _is_text(value: object) -> bool:
 def _json(value: object) -> str:
     """Compact JSON of any value, with numbers and the order of keys as Go writes them."""
     if _is_text(value):
-        return json.dumps(_string(value), ensure_ascii=False)
+        text = json.dumps(_string(value), ensure_ascii=False)
+        return text if text.isprintable() else json.dumps(_string(value))
     match value:
         case float():
             return gotext.number(value)
@@ -289,6 +297,12 @@ def _string(value: object) -> str:
             return describe(value)
         case _:
             return str(value)
+
+
+def lost_line(count: int) -> str:
+    """The line in the place of so many that nobody read, in the layout in force."""
+    record = _record(Severity.WARNING, "Nobody read the log, lines are lost", {"lines": count}, 0)
+    return json_line(record) if _state.settings.json else text_line(record)
 
 
 def describe(error: BaseException) -> str:

@@ -5,13 +5,15 @@ Functions on values only.
 
 from collections.abc import Iterator
 
+from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
 from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
 from kubeproxy.errors import OperatorError
 from kubeproxy.inet import Family
 from kubeproxy.model.node import NodeState, primary_ips
-from kubeproxy.nodefacts import NodeIPs, detector, node_ips
+from kubeproxy.nodefacts import NodeIPs, Surroundings, detector, node_ips, node_view
+from kubeproxy.table.node import Mode, Node
 
 
 def by_node_cidr(config: KubeProxyConfiguration) -> bool:
@@ -20,7 +22,10 @@ def by_node_cidr(config: KubeProxyConfiguration) -> bool:
 
 
 def start_notices(
-    config: KubeProxyConfiguration, families: tuple[Family, ...], node: NodeState | None
+    config: KubeProxyConfiguration,
+    gates: Gates,
+    families: tuple[Family, ...],
+    node: NodeState | None,
 ) -> Iterator[Notice]:
     """What an operator should know before the proxy starts on this node.
 
@@ -48,9 +53,39 @@ def start_notices(
         dual_stack=len(families) > 1,
     )
     yield from node_port_warnings(config, facts)
+    for family in families:
+        view = node_view(config, gates, family, Surroundings(node, ips, ()))
+        yield from _unserved_loopback(view, Mode(config.mode))
     yield _stack(facts)
     yield from family_warnings(config, facts)
     yield from _missing_detector(config, node, ips)
+
+
+def _unserved_loopback(node: Node, mode: Mode) -> Iterator[Notice]:
+    """Whether node ports are asked for on loopback addresses, in vain."""
+    asked = node.loopback_ranges
+    if not asked or node.serves_loopback(mode):
+        return
+    where = "those" if len(asked) < len(node.node_port_ranges) else f"any {node.family.value} IP"
+    pairs = {
+        "address": list(map(str, asked)),
+        "effect": f"NodePort connections will not be accepted on {where}",
+    }
+    yield Notice(Level.ERROR, _why_loopback_is_not_served(mode, node.family), pairs)
+
+
+def _why_loopback_is_not_served(mode: Mode, family: Family) -> str:
+    """The reason; for iptables mode it is upstream's text."""
+    match mode:
+        case Mode.NFTABLES:
+            why = f"nftables mode needs the feature gate {NFTABLES_LOCALHOST_NODE_PORTS} for that"
+        case Mode.IPTABLES if family is Family.IPV4:
+            why = "--iptables-localhost-nodeports=false was passed"
+        case Mode.IPTABLES:
+            why = "localhost NodePorts are not supported on IPv6"
+        case _:
+            why = "localhost NodePorts are not supported in ipvs mode"
+    return f"--nodeport-addresses includes localhost but {why}"
 
 
 def _stack(facts: NodeFacts) -> Notice:

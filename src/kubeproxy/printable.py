@@ -1,5 +1,7 @@
 """Texts that others chose, made safe to show: free to be imported by all."""
 
+LONGEST_QUOTED = 100
+
 
 def printable(text: str) -> str:
     """A text that does nothing to a terminal, whatever names are in it."""
@@ -9,6 +11,14 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same of several lines, which stay lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def quoted(value: object) -> str:
+    """A value that somebody wrote, as it is quoted in a message: not the whole of a long one."""
+    text = repr(value)
+    if len(text) <= LONGEST_QUOTED:
+        return text
+    return f"{text[:LONGEST_QUOTED]}... ({len(text)} characters)"
 
 
 def _shown(char: str) -> str:

@@ -6,7 +6,8 @@ The two families have a loop each and share nothing but the cluster.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -24,8 +25,8 @@ from kubeproxy.happenings import (
     nobody,
 )
 from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.model.cluster import Cluster, Problem
+from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.schedule import (
     Outcome,
     Progress,
@@ -37,11 +38,13 @@ from kubeproxy.schedule import (
     request,
     wants_full,
 )
-from kubeproxy.table.build import Builder, Conflict
+from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
-from kubeproxy.table.diff import Changes
+from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
+
+_MOST_WARNINGS = 10
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -83,8 +86,8 @@ class FamilySync:
         self._setting = setting
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
-        self._conflicts: set[Conflict] = set()
         self._node: Node | None = None
+        self._changes = NO_CHANGES
         self._is_open = False
         self._wake = asyncio.Event()
 
@@ -97,6 +100,14 @@ class FamilySync:
     def node(self) -> Node | None:
         """This node as the last sync that succeeded saw it; None before the first."""
         return self._node
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The Services that cannot be compiled."""
+        return [
+            Problem(Kind.SERVICE, service, f"what was programmed of it stays: {reason}")
+            for service, reason in self.builder.unfit.items()
+        ]
 
     @property
     def failed(self) -> Mapping[ServicePortName, str]:
@@ -158,38 +169,53 @@ class FamilySync:
         full = wants_full(self._schedule, self.progress, began)
         self.progress = begin(self.progress)
         self._tell(SyncBegan(self.family))
-        touched, self._touched = self._touched, set()
-        setting = self._setting()
-        changes = self.builder.update(self._cluster, touched, setting.vantage)
-        if self._flows is not None:
-            self._flows.owe(changes)
-        self._report_conflicts()
-        again = self._entries_to_try_again(changes)
-        report: SyncReport | None = SyncReport(failed=self._failed)
-        if full or changes or again or setting.node != self._node:
-            update = Update(self.builder.table, setting.node, changes, full, again)
-            report = await self._apply(update)
-        if report is None:
-            outcome = Outcome.FAILED
-        else:
-            self._node = setting.node
-            self._failed = report.failed
-            outcome = Outcome.PARTLY if report.failed else Outcome.OK
-            if self._flows is not None:
-                self._flows.settle(self.builder.table)
-        ended = clock()
-        self.progress = finish(self.progress, ended, outcome, full=full)
-        self._tell(SyncEnded(self.family, outcome, full, ended - began, changes, report))
-
-    async def _apply(self, update: Update) -> SyncReport | None:
-        """Have the update programmed; None when that failed altogether."""
         self.failure = ""
+        self._changes = NO_CHANGES
+        touched, self._touched = self._touched, set()
+        report: SyncReport | None = None
         try:
-            report = await self._dataplane.apply(update)
+            report = await self._sync(touched, full=full)
         except KernelError as error:
+            self._touched |= touched
             self.failure = str(error)
             klog.error("Sync failed, will try again", err=error, ipFamily=self.family.value)
-            return None
+        except Exception as error:  # noqa: BLE001  # a mistake of ours must not end the daemon
+            self._touched |= touched
+            self.failure = f"{type(error).__name__}: {error}"
+            klog.error(
+                "Sync failed in an unexpected way, will try again; please report this",
+                err=error,
+                ipFamily=self.family.value,
+                stack=traceback.format_exc(),
+            )
+        outcome = Outcome.FAILED
+        if report is not None:
+            outcome = Outcome.PARTLY if report.failed else Outcome.OK
+        ended = clock()
+        self.progress = finish(self.progress, ended, outcome, full=full)
+        self._tell(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
+
+    async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
+        setting = self._setting()
+        known = dict(self.builder.unfit)
+        changes = self._changes = self.builder.update(self._cluster, touched, setting.vantage)
+        if self._flows is not None:
+            self._flows.owe(changes)
+        self._report_unfit(known)
+        self._report_conflicts()
+        again = self._entries_to_try_again(changes)
+        report = SyncReport(failed=self._failed)
+        if full or changes or again or setting.node != self._node:
+            update = Update(self.builder.table, setting.node, changes, full, again)
+            report = await self._dataplane.apply(update)
+            self._report_applied(update, report)
+        self._node = setting.node
+        self._failed = report.failed
+        if self._flows is not None:
+            self._flows.settle(self.builder.table)
+        return report
+
+    def _report_applied(self, update: Update, report: SyncReport) -> None:
         for name, reason in report.failed.items():
             if self._failed.get(name) != reason:
                 klog.error(
@@ -211,7 +237,6 @@ class FamilySync:
             removed=len(changes.removed),
             failed=len(report.failed),
         )
-        return report
 
     def _entries_to_try_again(self, changes: Changes) -> tuple[Entry, ...]:
         """Entries that failed last time and that this sync does not change anyway."""
@@ -224,13 +249,29 @@ class FamilySync:
             entries[name] for name in self._failed if name in entries and name not in fresh
         )
 
+    def _report_unfit(self, known: Mapping[ObjectKey, str]) -> None:
+        """Name the Services that cannot be compiled: each once, until the reason is another."""
+        for service, reason in self.builder.unfit.items():
+            if known.get(service) != reason:
+                klog.error(
+                    "Service cannot be compiled, what was programmed of it stays",
+                    err=reason,
+                    service=service,
+                    ipFamily=self.family.value,
+                )
+
     def _report_conflicts(self) -> None:
-        conflicts = set(self.builder.conflicts())
-        for conflict in conflicts - self._conflicts:
+        """Warn of the first few: two services can claim hundreds of thousands of addresses."""
+        conflicts = self.builder.new_conflicts
+        for conflict in conflicts[:_MOST_WARNINGS]:
             klog.warning(
                 "Address is claimed by two services; the second is not served there",
                 address=str(conflict.key),
                 servedBy=str(conflict.winner),
                 notServed=str(conflict.loser),
             )
-        self._conflicts = conflicts
+        if len(conflicts) > _MOST_WARNINGS:
+            klog.warning(
+                "Further addresses are claimed by two services; `kube-proxy services` shows them",
+                count=len(conflicts) - _MOST_WARNINGS,
+            )

@@ -24,7 +24,9 @@ from kubeproxy.status.wire import NotProgrammed
 from status.living import Rig
 from world import endpoint_slice, service
 
-ADD = Difference(Change.ADD, "element ip kube-proxy cluster-ips { 10.112.0.21 }", "shop/cart")
+ADD = Difference(
+    Change.ADD, "element ip kube-proxy cluster-ips-in-use { 10.112.0.21 }", "shop/cart"
+)
 GONE = Difference(Change.REMOVE, "chain ip kube-proxy guest")
 TABLE = Difference(Change.REPLACE, "table ip kube-proxy", reason="it is switched off")
 REFUSED = NotProgrammed("shop/till:http", "TCP", "the kernel has no SCTP")
@@ -104,7 +106,7 @@ def test_differences_by_family_and_service(
         "! table ip kube-proxy  # it is switched off\n"
         "- chain ip kube-proxy guest\n"
         "@@ shop/cart @@\n"
-        "+ element ip kube-proxy cluster-ips { 10.112.0.21 }\n"
+        "+ element ip kube-proxy cluster-ips-in-use { 10.112.0.21 }\n"
         "--- kernel (IPv6, nftables)\n"
         "+++ desired\n"
         "@@ of no service port @@\n"

@@ -1,5 +1,6 @@
 """The rules as text, without privileges."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,29 @@ def test_iptables(manifests: str, flag: str, capsys: pytest.CaptureFixture[str])
     assert "-A KUBE-NODEPORTS" in out
     # The default of this mode, not that of the mode which is the default.
     assert "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n" in out
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        pytest.param("198.51.100.0/24", ["198.51.100.10", "198.51.100.77"], id="one-range"),
+        pytest.param(
+            "198.51.100.0/24,198.51.100.10/32",
+            ["198.51.100.10", "198.51.100.77"],
+            id="two-that-overlap",
+        ),
+        pytest.param("primary,localhost", ["127.0.0.1", "198.51.100.10"], id="localhost"),
+    ],
+)
+def test_node_ports_of_listed_addresses_have_one_jump_for_each(
+    manifests: str, addresses: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--mode=iptables", "--family=IPv4", f"--nodeport-addresses={addresses}"]
+    assert main([manifests, "--node=kestrel", *flags]) == 0
+    out = capsys.readouterr().out
+    assert expected == re.findall(
+        r"^-A KUBE-SERVICES .* -d (\S+) -j KUBE-NODEPORTS$", out, re.MULTILINE
+    )
 
 
 def test_the_mode_of_a_config_file_can_be_changed(

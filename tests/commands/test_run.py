@@ -154,7 +154,8 @@ def test_notices_about_the_configuration_are_logged(call: Called, tmp_path: Path
         ),
         pytest.param(
             ["--log-dir=/tmp"],
-            "unknown flag: --log-dir: Kubernetes removed it; logs go to standard error",
+            "unknown flag: --log-dir: Kubernetes removed it in 1.26: logs go to standard error;"
+            " leave it out",
             id="removed-flag",
         ),
         pytest.param(["-x"], "unknown shorthand flag: 'x' in -x", id="unknown-shorthand"),
@@ -207,7 +208,8 @@ def test_arguments_that_are_no_flags(call: Called) -> None:
             ["--proxy-mode=userspace"],
             "failed validate: KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "
             '\\"userspace\\": must be iptables, ipvs, nftables or blank (blank means the '
-            "best-available proxy [currently nftables])",
+            "best-available proxy [currently nftables]); Kubernetes removed it in 1.26: use"
+            " nftables",
             id="bad-mode",
         ),
         pytest.param(
@@ -348,8 +350,8 @@ def test_what_a_run_on_an_api_server_depends_on(tmp_path: Path) -> None:
 
 def test_other_modes_are_ended_only_by_a_run_that_programs(tmp_path: Path) -> None:
     flags = (f"--manifests={tmp_path}", "--proxy-mode=nftables")
-    assert setup_of(*flags).after_first_sync is not None
-    assert setup_of(*flags, "--dry-run").after_first_sync is None
+    assert setup_of(*flags).remove_other_modes is not None
+    assert setup_of(*flags, "--dry-run").remove_other_modes is None
 
 
 def test_cleanup_and_dry_run_exclude_each_other(

@@ -54,3 +54,17 @@ def test_without_any_family_the_reason_is_the_error(
 @pytest.mark.usefixtures("_ipv4_only")
 def test_a_dry_run_needs_no_programs(tmp_path: Path) -> None:
     assert setup_of(f"--manifests={tmp_path}", "--dry-run").families == tuple(Family)
+
+
+@pytest.mark.parametrize("mode", ["iptables", "ipvs"])
+def test_programs_that_are_too_old_are_the_error_at_the_start(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("iptables", "ip6tables"):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {name} v1.6.1\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    with pytest.raises(XtablesFailed, match=r"iptables v1\.6\.1 is too old, 1\.6\.2 or later is"):
+        setup_of(f"--proxy-mode={mode}", f"--manifests={tmp_path}")

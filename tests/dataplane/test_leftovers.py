@@ -4,10 +4,23 @@ import re
 
 import pytest
 
-from dataplane.leftover_rules import rules
+from dataplane.leftover_rules import (
+    LEFTOVERS,
+    Leftover,
+    kubelet,
+    listing,
+    others,
+    rules,
+    rules_without_kubelet,
+    sets,
+)
 from kubeproxy.dataplane.leftovers import (
+    Kept,
     Removal,
-    chain_removal,
+    chain_removals,
+    deletion,
+    is_chain_of_userspace_mode,
+    is_kubelets_chain,
     is_own_chain,
     own_servers,
     own_sets,
@@ -16,8 +29,8 @@ from kubeproxy.inet import Family, Protocol
 from kubeproxy.netlink.ipvs import ServerKey
 
 CASES = [
-    pytest.param(mode, family, id=f"{mode}-mode-{family.value}")
-    for mode in ("iptables", "ipvs")
+    pytest.param(leftover, family, id=f"{leftover}-{family.value}")
+    for leftover in LEFTOVERS
     for family in Family
 ]
 
@@ -52,26 +65,47 @@ def restored(saved: str, text: str) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.mark.parametrize(("mode", "family"), CASES)
-def test_all_of_kube_proxy_goes_and_all_of_others_stays(mode: str, family: Family) -> None:
-    saved, expected = rules(mode, family)
-    removal = chain_removal(saved)
-    assert expected == restored(saved, removal.text)
-    assert (saved.count("\n:KUBE") - expected.count("\n:KUBE"), ()) == (
-        removal.chains,
-        removal.kept,
+def text_of(removals: tuple[Removal, ...]) -> str:
+    return "".join(
+        removal.text + deletion(removal.table, removal.chains)
+        for removal in removals
+        if removal.text
     )
 
 
-@pytest.mark.parametrize(("mode", "family"), CASES)
-def test_counters_make_no_difference(mode: str, family: Family) -> None:
-    saved, _ = rules(mode, family)
-    assert chain_removal(saved) == chain_removal(counted(saved))
+@pytest.mark.parametrize(("leftover", "family"), CASES)
+def test_all_of_kube_proxy_goes_and_all_of_others_stays(
+    leftover: Leftover, family: Family
+) -> None:
+    expected = listing(others(family), kubelet(family))
+    saved = listing(others(family), kubelet(family), rules(leftover, family))
+    removals = chain_removals(saved)
+    assert expected == restored(saved, text_of(removals))
+    gone = saved.count("\n:KUBE") - expected.count("\n:KUBE")
+    assert gone == sum(len(removal.chains) for removal in removals)
+    assert {removal.table: removal.kubelets for removal in removals} == {
+        "mangle": ("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"),
+        "filter": ("KUBE-FIREWALL", "KUBE-KUBELET-CANARY"),
+        "nat": ("KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"),
+    }
+    assert not any(removal.kept for removal in removals)
 
 
-@pytest.mark.parametrize(("mode", "family"), CASES)
-def test_where_kube_proxy_never_was_there_is_nothing_to_do(mode: str, family: Family) -> None:
-    assert chain_removal(rules(mode, family)[1]) == Removal()
+@pytest.mark.parametrize(("leftover", "family"), CASES)
+def test_counters_make_no_difference(leftover: Leftover, family: Family) -> None:
+    saved = listing(others(family), rules_without_kubelet(leftover, family))
+    assert chain_removals(saved) == chain_removals(counted(saved))
+
+
+@pytest.mark.parametrize("family", Family)
+def test_where_kube_proxy_never_was_there_is_nothing_to_do(family: Family) -> None:
+    assert text_of(chain_removals(listing(others(family), kubelet(family)))) == ""
+
+
+@pytest.mark.parametrize(("leftover", "family"), CASES)
+def test_all_sets_go(leftover: Leftover, family: Family) -> None:
+    made = re.findall(r"create (\S+)", sets(leftover, family))
+    assert tuple(made) == own_sets(made)
 
 
 BUILT_IN = ":PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n"
@@ -85,18 +119,18 @@ def nat(*lines: str) -> str:
 @pytest.mark.parametrize(
     ("saved", "expected"),
     [
-        pytest.param("", Removal(), id="no-tables"),
+        pytest.param("", None, id="no-tables"),
         pytest.param(
             nat(
                 ":KUBE-SERVICES - [0:0]", '-A PREROUTING -m comment --comment "a" -j KUBE-SERVICES'
             ),
             Removal(
+                "nat",
                 "*nat\n"
                 ":KUBE-SERVICES - [0:0]\n"
                 '-D PREROUTING -m comment --comment "a" -j KUBE-SERVICES\n'
-                "-X KUBE-SERVICES\n"
                 "COMMIT\n",
-                chains=1,
+                chains=("KUBE-SERVICES",),
             ),
             id="a-jump-and-its-chain",
         ),
@@ -108,14 +142,14 @@ def nat(*lines: str) -> str:
                 "-A PREROUTING -j KUBE-SERVICES",
             ),
             Removal(
+                "nat",
                 "*nat\n"
                 ":KUBE-SERVICES - [0:0]\n"
                 "-D PREROUTING -j KUBE-SERVICES\n"
                 "-D PREROUTING -g KUBE-SERVICES\n"
                 "-D PREROUTING -j KUBE-SERVICES\n"
-                "-X KUBE-SERVICES\n"
                 "COMMIT\n",
-                chains=1,
+                chains=("KUBE-SERVICES",),
             ),
             id="every-one-of-several-jumps",
         ),
@@ -125,16 +159,28 @@ def nat(*lines: str) -> str:
                 "-A MINE -j KUBE-MARK-MASQ",
                 "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
             ),
-            Removal(kept=("nat KUBE-MARK-MASQ",)),
+            Removal("nat", kept=(Kept("KUBE-MARK-MASQ", ("-A MINE -j KUBE-MARK-MASQ",)),)),
             id="the-marking-chain-that-others-mark-through-stays",
         ),
         pytest.param(
             nat(
                 ":KUBE-MARK-MASQ - [0:0]",
                 "-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-MASQ",
+                "-A PREROUTING -s 10.0.0.2/32 -j KUBE-MARK-MASQ",
                 "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
             ),
-            Removal(kept=("nat KUBE-MARK-MASQ",)),
+            Removal(
+                "nat",
+                kept=(
+                    Kept(
+                        "KUBE-MARK-MASQ",
+                        (
+                            "-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-MASQ",
+                            "-A PREROUTING -s 10.0.0.2/32 -j KUBE-MARK-MASQ",
+                        ),
+                    ),
+                ),
+            ),
             id="also-from-a-built-in-chain-where-kube-proxy-has-no-such-rule",
         ),
         pytest.param(
@@ -144,57 +190,104 @@ def nat(*lines: str) -> str:
                 f"-A KUBE-SERVICES -j {SHOP}",
             ),
             Removal(
-                f"*nat\n:KUBE-SERVICES - [0:0]\n:{SHOP} - [0:0]\n-X {SHOP}\nCOMMIT\n",
-                chains=1,
-                kept=("nat KUBE-SERVICES",),
+                "nat",
+                f"*nat\n:KUBE-SERVICES - [0:0]\n:{SHOP} - [0:0]\nCOMMIT\n",
+                chains=(SHOP,),
+                kept=(Kept("KUBE-SERVICES", ("-A MINE -j KUBE-SERVICES",)),),
             ),
             id="a-chain-that-others-use-stays-without-rules",
         ),
         pytest.param(
             nat(":MINE - [0:0]\n:KUBE-SERVICES - [0:0]", "-A MINE -j KUBE-SERVICES"),
-            Removal(kept=("nat KUBE-SERVICES",)),
+            Removal("nat", kept=(Kept("KUBE-SERVICES", ("-A MINE -j KUBE-SERVICES",)),)),
             id="and-is-left-alone-the-second-time",
         ),
         pytest.param(
             nat(":MINE - [0:0]", r'-A MINE -m comment --comment "\" -j KUBE-SERVICES" -j ACCEPT'),
-            Removal(),
+            Removal("nat"),
             id="a-comment-is-no-jump",
         ),
         pytest.param(
+            nat(":KUBE-MARK-DROP - [0:0]\n:KUBE-NODEPORTS - [0:0]"),
+            Removal(
+                "nat",
+                "*nat\n:KUBE-NODEPORTS - [0:0]\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n",
+                chains=("KUBE-NODEPORTS", "KUBE-MARK-DROP"),
+            ),
+            id="a-chain-that-the-kubelet-would-have-filled",
+        ),
+        pytest.param(
+            nat(":KUBE-MARK-DROP - [0:0]"),
+            Removal("nat", kubelets=("KUBE-MARK-DROP",)),
+            id="and-one-that-it-is-about-to-fill",
+        ),
+        pytest.param(
+            nat(
+                ":KUBE-MARK-DROP - [0:0]\n:KUBE-NODEPORTS - [0:0]",
+                "-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-DROP",
+            ),
+            Removal(
+                "nat",
+                "*nat\n:KUBE-NODEPORTS - [0:0]\nCOMMIT\n",
+                chains=("KUBE-NODEPORTS",),
+                kept=(
+                    Kept("KUBE-MARK-DROP", ("-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-DROP",)),
+                ),
+            ),
+            id="and-one-that-others-drop-through",
+        ),
+        pytest.param(
+            "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n:KUBE-FORWARD - [0:0]\n"
+            "-A INPUT -j KUBE-FIREWALL\nCOMMIT\n",
+            Removal(
+                "filter",
+                "*filter\n:KUBE-FORWARD - [0:0]\n:KUBE-FIREWALL - [0:0]\n"
+                "-D INPUT -j KUBE-FIREWALL\nCOMMIT\n",
+                chains=("KUBE-FORWARD", "KUBE-FIREWALL"),
+            ),
+            id="an-empty-firewall-as-kube-proxy-makes-it-for-ipv6",
+        ),
+        pytest.param(
             "*raw\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\nCOMMIT\n",
-            Removal(),
+            None,
             id="tables-that-kube-proxy-never-uses-are-not-looked-at",
         ),
     ],
 )
-def test_what_is_given_to_iptables_restore(saved: str, expected: Removal) -> None:
-    assert expected == chain_removal(saved)
+def test_what_is_given_to_iptables_restore(saved: str, expected: Removal | None) -> None:
+    assert ((expected,) if expected else ()) == chain_removals(saved)
 
 
 @pytest.mark.parametrize(
-    ("chain", "expected"),
+    ("table", "chain", "owner"),
     [
-        pytest.param("KUBE-SERVICES", True, id="a-fixed-name"),
-        pytest.param("KUBE-IPVS-FILTER", True, id="of-ipvs-mode"),
-        pytest.param("KUBE-XLB-WZELZKRRI3A3EPWR", True, id="of-an-older-release"),
-        pytest.param("KUBE-SEP-WZELZKRRI3A3EPWR", True, id="with-a-hash"),
-        pytest.param("KUBE-SEP-WZELZKRRI3A3EPWR2", False, id="too-long-for-a-hash"),
-        pytest.param("KUBE-FW-FRONT", False, id="no-hash"),
-        pytest.param("KUBE-FIREWALL", False, id="shared-with-the-kubelet"),
-        pytest.param("KUBE-KUBELET-CANARY", False, id="of-the-kubelet"),
-        pytest.param("KUBE-IPTABLES-HINT", False, id="of-the-kubelet-too"),
-        pytest.param("KUBE-ROUTER-SERVICES", False, id="of-kube-router"),
-        pytest.param("PREROUTING", False, id="built-in"),
+        pytest.param("nat", "KUBE-SERVICES", "kube-proxy", id="a-fixed-name"),
+        pytest.param("filter", "KUBE-IPVS-FILTER", "kube-proxy", id="of-ipvs-mode"),
+        pytest.param("nat", "KUBE-PORTALS-HOST", "userspace mode", id="of-userspace-mode"),
+        pytest.param("nat", "KUBE-XLB-WZELZKRRI3A3EPWR", "kube-proxy", id="of-an-older-release"),
+        pytest.param("nat", "KUBE-SEP-WZELZKRRI3A3EPWR", "kube-proxy", id="with-a-hash"),
+        pytest.param("nat", "KUBE-SEP-WZELZKRRI3A3EPWR2", "others", id="too-long-for-a-hash"),
+        pytest.param("nat", "KUBE-FW-FRONT", "others", id="no-hash"),
+        pytest.param("nat", "KUBE-FIREWALL", "kube-proxy", id="of-ipvs-mode-until-1.24"),
+        pytest.param("filter", "KUBE-FIREWALL", "the kubelet", id="of-the-same-name"),
+        pytest.param("nat", "KUBE-MARK-DROP", "the kubelet", id="that-drops"),
+        pytest.param("filter", "KUBE-MARK-DROP", "others", id="of-that-name-elsewhere"),
+        pytest.param("filter", "KUBE-KUBELET-CANARY", "the kubelet", id="of-the-kubelet"),
+        pytest.param("mangle", "KUBE-IPTABLES-HINT", "the kubelet", id="of-the-kubelet-too"),
+        pytest.param("filter", "KUBE-ROUTER-SERVICES", "others", id="of-kube-router"),
+        pytest.param("nat", "PREROUTING", "others", id="built-in"),
     ],
 )
-def test_whose_chain_it_is(chain: str, expected: bool) -> None:
-    assert expected == is_own_chain(chain)
+def test_whose_chain_it_is(table: str, chain: str, owner: str) -> None:
+    assert (owner in {"kube-proxy", "userspace mode"}) == is_own_chain(table, chain)
+    assert (owner == "the kubelet") == is_kubelets_chain(table, chain)
+    assert (owner == "userspace mode") == is_chain_of_userspace_mode(chain)
 
 
 def test_whose_sets_they_are() -> None:
     listed = (
-        "KUBE-CLUSTER-IP\nblocklist\nKUBE-6-LOAD-BALANCER-SOURCE-CID\n"
-        "KUBE-SRC-XYZ\nKUBE-NODE-PORT-LOCAL-SCTP-HASH\nKUBE-6-NODE-PORT-LOCAL-SCTP-HAS\n"
+        *("KUBE-CLUSTER-IP", "blocklist", "KUBE-6-LOAD-BALANCER-SOURCE-CID", "KUBE-SRC-XYZ"),
+        *("KUBE-NODE-PORT-LOCAL-SCTP-HASH", "KUBE-6-NODE-PORT-LOCAL-SCTP-HAS"),
     )
     assert own_sets(listed) == (
         "KUBE-CLUSTER-IP",
@@ -208,10 +301,11 @@ WEB = ServerKey(Protocol.TCP, "10.96.50.1", 80)
 DNS = ServerKey(Protocol.UDP, "10.96.50.2", 53)
 WEB6 = ServerKey(Protocol.TCP, "fd00:10:96::5001", 80)
 NODE_PORT = ServerKey(Protocol.TCP, "10.201.1.2", 30080)
+CALLS = ServerKey(Protocol.SCTP, "10.201.1.2", 30080)
 
 
 @pytest.mark.parametrize(
-    ("sets", "bound", "expected"),
+    ("saved", "bound", "expected"),
     [
         pytest.param("", [], (), id="nothing-known"),
         pytest.param("", ["10.96.50.1"], (WEB,), id="address-on-the-device"),
@@ -223,6 +317,7 @@ NODE_PORT = ServerKey(Protocol.TCP, "10.201.1.2", 30080)
         pytest.param("add KUBE-CLUSTER-IP 10.96.50.1,tcp:81\n", [], (), id="another-port"),
         pytest.param("add KUBE-NODE-PORT-TCP 30080\n", [], (NODE_PORT,), id="node-port"),
         pytest.param("add KUBE-NODE-PORT-UDP 30080\n", [], (), id="node-port-of-udp"),
+        pytest.param("add KUBE-NODE-PORT-SCTP 30080\n", [], (CALLS,), id="node-port-of-sctp"),
         pytest.param("add KUBE-HEALTH-CHECK-NODE-PORT 30080\n", [], (), id="no-node-port"),
         pytest.param(
             "add KUBE-LOOP-BACK 10.96.50.1,tcp:80,10.96.50.1\n", [], (), id="an-endpoint"
@@ -237,6 +332,6 @@ NODE_PORT = ServerKey(Protocol.TCP, "10.201.1.2", 30080)
     ],
 )
 def test_whose_virtual_servers_they_are(
-    sets: str, bound: list[str], expected: tuple[ServerKey, ...]
+    saved: str, bound: list[str], expected: tuple[ServerKey, ...]
 ) -> None:
-    assert expected == own_servers((WEB, DNS, WEB6, NODE_PORT), sets, bound)
+    assert expected == own_servers((WEB, DNS, WEB6, NODE_PORT, CALLS), saved, bound)

@@ -7,12 +7,20 @@ from kubeproxy.events.event import (
     service_health_port_failed,
     starting,
 )
+from kubeproxy.version import KUBERNETES_VERSION, VERSION
 
 NODE = Subject("Node", "kestrel")
 
 
-def test_a_start_says_all_by_its_reason() -> None:
-    assert starting("kestrel") == Event(NODE, Severity.NORMAL, "Starting", "StartKubeProxy")
+def test_a_start_says_who_started_and_in_which_mode() -> None:
+    expected = Event(
+        NODE,
+        Severity.NORMAL,
+        "Starting",
+        "StartKubeProxy",
+        f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in nftables mode",
+    )
+    assert expected == starting("kestrel", "nftables")
 
 
 def test_a_health_port_that_fails_concerns_its_service() -> None:

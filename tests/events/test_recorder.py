@@ -20,7 +20,7 @@ from kubeproxy.source.failures import UnreachableError
 from kubeproxy.source.status import Status
 from waiting import until
 
-EVENT = starting("kestrel")
+EVENT = starting("kestrel", "nftables")
 GONE = Status(404, "NotFound")
 EXISTS = Status(409, "AlreadyExists")
 FORBIDDEN = Status(403, "Forbidden", "you may not")

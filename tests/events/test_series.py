@@ -2,7 +2,7 @@ from kubeproxy.events.event import Event, Subject, service_health_port_failed, s
 from kubeproxy.events.series import FORGOTTEN_AFTER, TOLD_EVERY, Occurrence, Series
 
 SECOND = 10**9
-EVENT = starting("kestrel")
+EVENT = starting("kestrel", "nftables")
 
 
 def refused(service: str, error: str = "taken") -> Event:
@@ -18,7 +18,7 @@ def test_the_first_and_the_second_are_told_and_others_counted() -> None:
 
 def test_events_of_others_or_for_other_reasons_are_no_series() -> None:
     series = Series()
-    events = [EVENT, starting("heron"), refused("cart"), refused("till")]
+    events = [EVENT, starting("heron", "nftables"), refused("cart"), refused("till")]
     assert [occurrence.count for event in events if (occurrence := series.observe(event, 1))] == [
         1,
         1,

@@ -10,7 +10,8 @@ REFUSED = service_health_port_failed("kestrel", Subject("Service", "cart", "shop
 
 
 def test_an_event_of_the_node_is_written_as_upstream_writes_it() -> None:
-    request = create(Occurrence(starting("kestrel"), NOW, NOW), "kestrel.example")
+    start = starting("kestrel", "nftables")
+    request = create(Occurrence(start, NOW, NOW), "kestrel.example")
     assert (
         request.method,
         request.path,
@@ -27,6 +28,7 @@ def test_an_event_of_the_node_is_written_as_upstream_writes_it() -> None:
         "reason": "Starting",
         "regarding": {"kind": "Node", "apiVersion": "v1", "name": "kestrel"},
         "type": "Normal",
+        "note": start.note,
     } == msgspec.json.decode(request.body)
 
 

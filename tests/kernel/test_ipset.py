@@ -46,7 +46,11 @@ def test_a_version_that_will_do(programs: Path, said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        pytest.param("ipset v4.5", "ipset is v4.5: install 6.0 or newer", id="too-old"),
+        pytest.param(
+            "ipset v4.5, protocol version: 4",
+            "ipset v4.5, protocol version: 4 is too old, 6.0 or later is needed: install a newer",
+            id="too-old",
+        ),
         pytest.param("hello", "ipset --version names no version: hello", id="no-version"),
     ],
 )
@@ -94,3 +98,19 @@ def test_the_capability_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("socket.socket", refuse)
     with pytest.raises(IpsetFailed, match="needs CAP_NET_RAW"):
         ipset.check_matches()
+
+
+def test_sets_that_are_not_there_are_left_out(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(programs, "while read line; do echo $line; done")
+    monkeypatch.setattr(ipset, "names", lambda: ("KUBE-A", "theirs"))
+    assert ipset.save(["KUBE-A", "KUBE-B"]) == "save KUBE-A\n"
+    assert ipset.save(["KUBE-B"]) == ""
+
+
+def test_sets_that_cannot_be_read(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(programs, "echo 'Kernel error received: Operation not permitted' >&2; exit 1")
+    monkeypatch.setattr(ipset, "names", lambda: ("KUBE-A",))
+    with pytest.raises(IpsetFailed, match="Operation not permitted"):
+        ipset.save(["KUBE-A"])

@@ -2,17 +2,18 @@ import asyncio
 import errno
 import gc
 import os
-import resource
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from kubeproxy.descriptors import KEPT
 from kubeproxy.kernel import localproxy
-from kubeproxy.kernel.localproxy import Address, LocalProxy, Statistics
+from kubeproxy.kernel.localproxy import CONNECTIONS, Address, LocalProxy, Statistics
+from scarcity import room_for
 from waiting import until
 
 V4 = "127.0.0.1"
@@ -23,10 +24,10 @@ Targets = tuple[Address, ...]
 class Rig:
     """A proxy whose listeners are lists of targets; a pin counts the choices of its port."""
 
-    def __init__(self, connect_seconds: float = 5.0) -> None:
+    def __init__(self, connect_seconds: float = 5.0, connections: int = CONNECTIONS) -> None:
         self.sockets = ExitStack()
         self.pins: list[int | None] = []
-        self.proxy = LocalProxy(self.choose, connect_seconds)
+        self.proxy = LocalProxy(self.choose, connect_seconds, connections)
 
     def choose(
         self, targets: Targets, pin: int | None, now: float, chance: float
@@ -408,19 +409,6 @@ async def test_a_port_in_use_is_reported_and_tried_again(rig: Rig) -> None:
     assert rig.proxy.statistics().bind_failures == 2
 
 
-@contextmanager
-def room_for(descriptors: int) -> Iterator[None]:
-    """Let the process open that many more files."""
-    lowest = os.dup(0)
-    os.close(lowest)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + descriptors, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 async def test_without_room_for_another_file_clients_wait(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -460,9 +448,78 @@ async def test_without_room_for_the_second_socket_the_client_is_cut(rig: Rig) ->
         await asyncio.get_running_loop().sock_connect(client, address)
         await receive(client)
 
-    with room_for(1), pytest.raises(ConnectionResetError):
+    with room_for(KEPT + 1), pytest.raises(ConnectionResetError):
         await visit()
     assert rig.connections() == 0
+
+
+async def test_the_last_descriptors_are_neither_for_clients_nor_for_listeners(rig: Rig) -> None:
+    server = rig.server()
+    address, another = await rig.serve(server), rig.address()
+    client = rig.sockets.enter_context(tcp(V4))
+    targets = (address_of(server),)
+    with room_for(KEPT):
+        await asyncio.get_running_loop().sock_connect(client, address)
+        assert await receive(client) == b""
+        failures = await rig.proxy.update({address: targets, another: targets})
+        assert failures == {another: "Too many open files"}
+
+
+@pytest.fixture
+async def small(rig: Rig) -> AsyncIterator[Rig]:
+    """A rig with hardly any connections."""
+    made = Rig(connections=8)
+    made.sockets = rig.sockets
+    yield made
+    await made.proxy.close()
+
+
+async def is_served(rig: Rig, address: Address, server: socket.socket) -> bool:
+    """Whether one more client gets through to the server, and stays; else it is reset."""
+    before = rig.connections()
+    try:
+        client = await rig.dial(address)
+        await until(lambda: rig.connections() > before or is_reset(client))
+    except ConnectionResetError:
+        return False
+    await rig.accept(server)
+    return True
+
+
+def is_reset(client: socket.socket) -> bool:
+    with suppress(BlockingIOError):
+        client.recv(1)
+    return False
+
+
+async def test_each_listener_leaves_connections_to_the_others(
+    small: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = small.server()
+    ports = [small.address() for _ in range(3)]
+    await small.proxy.update({port: (address_of(server),) for port in ports})
+    served = [
+        [await is_served(small, port, server) for _ in range(5)].count(True) for port in ports
+    ]
+    assert served == [4, 2, 1]
+    said = capsys.readouterr().err
+    where = f'at="{V4}:{ports[0][1]}" connections=4'
+    line = f'"Too many connections to a local node port, new ones are reset" {where}'
+    assert said.count(line) == 1
+    assert said.count("Too many connections") == 3
+
+
+async def test_who_ends_makes_room_for_another(small: Rig) -> None:
+    server = small.server()
+    address = await small.serve(server)
+    first, backend = await small.pair(address, server)
+    for _ in range(3):
+        await small.pair(address, server)
+    assert not await is_served(small, address, server)
+    first.close()
+    backend.close()
+    await until(lambda: small.connections() == 3)
+    assert await is_served(small, address, server)
 
 
 def crowd(rig: Rig, size: int) -> dict[Address, Targets]:

@@ -10,6 +10,7 @@ from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode
 from lab.enter import is_entered
 from lab.farm import Farm
+from lab.machine import depends_on
 from lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, private_mounts, unshare
 from lab.network import Network
 from lab.plane import Plane, plane
@@ -25,6 +26,10 @@ HERE = Path(__file__).parent
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lab: needs namespaces; run by `make lab`")
+
+
+def pytest_report_header() -> list[str]:
+    return [f"lab: {what}" for what in depends_on()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -40,8 +41,7 @@ class Pod:
         self._config = directory / "config.conf"
         ranges = ",".join(CLUSTER_CIDR[family] for family in Family)
         given = config_file(overlay(mode or folder))
-        text = given.replace('clusterCIDR: ""', f"clusterCIDR: {ranges}")
-        self._config.write_text(text)
+        self._config.write_text(re.sub(r"(?m)^clusterCIDR: .*$", f"clusterCIDR: {ranges}", given))
         (directory / "node").mkdir()
         (directory / "node/node.yaml").write_text(json.dumps(complete(kestrel())))
 

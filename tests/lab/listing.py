@@ -13,7 +13,7 @@ KEYWORD = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 _ELEMENTS = re.compile(r"elements = \{(.*?)\}", re.DOTALL)
 _COUNTS = re.compile(r"packets \d+ bytes \d+")
-_BLOCK = re.compile(r"^\t(\w+ [\w-]+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^\t(\w+ [\w/-]+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE)
 _TABLE_LINE = re.compile(r"^\t(comment .*|flags .*)$", re.MULTILINE)
 _PLACE = re.compile(r" \. \d+( counter packets 0 bytes 0)? : (?=[0-9a-f.:]+ \. \d+$)")
 _NUMBER = re.compile(r" : [0-9a-f]+:[0-9a-f]+$")

@@ -1,4 +1,4 @@
-"""What the daemon's metrics server says, asked from any namespace of the lab."""
+"""What the daemon's servers say, asked from any namespace of the lab."""
 
 import http.client
 import re
@@ -8,6 +8,7 @@ from kubeproxy.inet import Family
 from lab.namespaces import Namespace
 
 METRICS = 10249
+HEALTH = 10256
 _SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
@@ -17,9 +18,10 @@ def ask(
     path: str,
     address: str = "127.0.0.1",
     headers: Mapping[str, str] | None = None,
+    port: int = METRICS,
 ) -> tuple[int, str]:
     """Status and body."""
-    connection = http.client.HTTPConnection(address, METRICS, timeout=10)
+    connection = http.client.HTTPConnection(address, port, timeout=10)
     try:
         with namespace.entered():
             connection.connect()

@@ -9,7 +9,7 @@ from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Entry, Table
 from kubeproxy.table.node import Node
@@ -17,14 +17,19 @@ from lab.namespaces import Namespace
 
 
 class Recorder(Nfnetlink):
-    """A netfilter socket that notes how large its transactions were."""
+    """A netfilter socket that notes how large its transactions were, and which were refused."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[int] = []
+        self.refused: list[Refused] = []
 
     def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
-        super().commit(messages, generation)
+        try:
+            super().commit(messages, generation)
+        except Refused as error:
+            self.refused.append(error)
+            raise
         if messages:
             self.sizes.append(sum(map(len, messages)))
 
@@ -57,10 +62,17 @@ class Plane:
 
     def put(self, entries: Iterable[Entry]) -> SyncReport:
         """These are all entries now: programs what that changes."""
-        wanted = Table(self.node.family)
+        return self.change(diff(self.table, self._table(entries)))
+
+    def expect(self, entries: Iterable[Entry]) -> None:
+        """These are all entries now, which nobody has programmed: a full sync shall do that."""
+        self.table = self._table(entries)
+
+    def _table(self, entries: Iterable[Entry]) -> Table:
+        found = Table(self.node.family)
         for entry in entries:
-            wanted.put(entry)
-        return self.change(diff(self.table, wanted))
+            found.put(entry)
+        return found
 
     def change(self, changes: Changes) -> SyncReport:
         """Program a change."""

@@ -75,9 +75,17 @@ class DaemonProcess:
 
     def start(self, flags: Sequence[str], documents: Documents) -> None:
         """Start the process; returns when it has programmed the documents."""
-        assert self._process is None, "the daemon runs already"
-        self._write(documents)
         before = self._log.stat().st_size
+        self.write(documents)
+        self.launch(flags)
+        self._wait_synced(before, START_SECONDS)
+
+    def launch(self, flags: Sequence[str], log: int | None = None) -> None:
+        """Start the process with the documents that are there, and do not wait for anything.
+
+        It writes its log to that descriptor, if there is one.
+        """
+        assert self._process is None, "the daemon runs already"
         command = [
             *self._through,
             *(sys.executable, "-c", _LAUNCH),
@@ -90,14 +98,14 @@ class DaemonProcess:
             "-v=2",
         ]
         environment = {**os.environ, "PYTHONPATH": str(_TESTS), "PYTHONWARNINGS": "error"}
-        with self._node.entered(), self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stderr=log, env=environment)
-        self._wait_synced(before, START_SECONDS)
+        with self._node.entered(), self._log.open("ab") as usual:
+            into = usual.fileno() if log is None else log
+            self._process = subprocess.Popen(command, stderr=into, env=environment)
 
     def put(self, documents: Documents) -> None:
         """Replace the manifests; returns when the daemon has programmed the difference."""
         before = self._log.stat().st_size
-        self._write(documents)
+        self.write(documents)
         self._wait_synced(before, SYNC_SECONDS)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -126,9 +134,13 @@ class DaemonProcess:
 
     def said(self) -> str:
         """The end of the log."""
-        return "\n".join(self._log.read_text().splitlines()[-40:])
+        return "\n".join(self.log().splitlines()[-40:])
 
-    def _write(self, documents: Documents) -> None:
+    def log(self) -> str:
+        """All that it said since the first start."""
+        return self._log.read_text()
+
+    def write(self, documents: Documents) -> None:
         """All documents appear at once."""
         every = [*documents, _pulse(next(self._pulses))]
         hidden = self._manifests / ".cluster.yaml"

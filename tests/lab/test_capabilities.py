@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kubeproxy.cleanup import clean_up
+from kubeproxy.inet import Family
 from kubeproxy.kernel.tools import Backend
 from lab.confined import through
 from lab.containers import TESTS, Pod
@@ -151,15 +153,18 @@ def test_iptables_mode_needs_each_of_its_rights(
         check_refuses(pod, "NET_RAW")  # which the manifest does not have
 
 
-def test_the_trial_in_nftables_mode_removes_what_iptables_mode_left(
-    xtables: Network, tmp_path: Path, backend: Backend
+@pytest.mark.parametrize("folder", ["trial", "nftables"])
+def test_nftables_mode_removes_what_iptables_mode_left(
+    xtables: Network, tmp_path: Path, backend: Backend, folder: str
 ) -> None:
+    """The legacy kind takes the rights of a trial; without them, what remains is an error."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     old = Pod("trial", xtables, tmp_path / "old", mode="iptables")
     before = old.lab(IPTABLES[backend])
-    new = Pod("trial", xtables, tmp_path / "new", mode="nftables")
+    new = Pod(folder, xtables, tmp_path / "new", mode="nftables")
     after = new.lab(NFTABLES)
+    removes = folder == "trial" or backend is Backend.NFT
     for pod in (old, new):
         first = pod.initialise()
         assert first.returncode == 0, first.stderr
@@ -169,11 +174,17 @@ def test_the_trial_in_nftables_mode_removes_what_iptables_mode_left(
         old.end()
         after.run(documents=services())
         deadline = time.monotonic() + 10
-        while "KUBE-S" in before.rules():
+        while "KUBE-S" in before.rules() if removes else len(complaints(new)) < len(Family):
             assert time.monotonic() < deadline, new.log
             time.sleep(0.05)
-        after.compare(sources=("P", "X"))
-        assert complaints(new) == []
+        if removes:
+            after.compare(sources=("P", "X"))
+            assert complaints(new) == []
+        for line in complaints(new):
+            assert "Rules of another mode remain" in line
+            assert "it needs CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock" in line
     finally:
         before.stop()
         after.stop()
+        with xtables.node.entered():
+            clean_up()

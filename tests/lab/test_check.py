@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.leftover_rules import rules
+from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
 from kubeproxy.inet import Family
 from kubeproxy.kernel import tools
 from kubeproxy.kernel.tools import Backend, find
 from kubeproxy.preflight import scratch
 from kubeproxy.preflight.finding import Finding, Topic, ok
 from kubeproxy.preflight.scratch import Broken, Child, Told
+from lab.cleaning import restore_beside
 from lab.namespaces import Namespace
+from lab.upstream import SINCE_1_33, Upstream, start
 from lab.xtables import programs
 
 KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
@@ -97,9 +99,10 @@ def _read(path: Path) -> str:
         return str(error)
 
 
-def restore(node: Namespace, backend: Backend, mode: str = "iptables") -> None:
-    for program, family in (("iptables", Family.IPV4), ("ip6tables", Family.IPV6)):
-        node.run([f"{program}-{backend.value}-restore"], rules(mode, family)[0])
+def restore(node: Namespace, backend: Backend) -> None:
+    for family in Family:
+        text = ordinary(rules(IPTABLES, family))
+        restore_beside(node, backend, family, text + kubelet(family) + others(family))
 
 
 # --- a node without a proxy -------------------------------------------------------------------
@@ -189,6 +192,24 @@ def test_without_any_tools_nftables_mode_works(
     assert answer.states("ipvs")["ipset"] == "missing"
 
 
+def test_tools_that_are_too_old(node: Namespace, tmp_path: Path) -> None:
+    for name, version in {"iptables": "1.6.1", "ip6tables": "1.6.1", "ipset": "4.5"}.items():
+        said = f'[ "$1" != --version ] || exec echo {name} v{version}'
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\n{said}\nexec {find(name)} "$@"\n')
+        program.chmod(0o755)
+    answer = check(node, through=["env", f"PATH={tmp_path}:{os.environ['PATH']}"])
+    assert answer.ready == {"nftables": True, "iptables": False, "ipvs": False}
+    assert answer.conclusions["iptables"].startswith(
+        "not possible: iptables v1.6.1 is too old, 1.6.2 or later is needed: its restore waits for"
+        " the lock: install a newer one, or choose nftables"
+    )
+    (finding,) = answer.of("ipvs", "ipset")
+    assert finding["state"] == "missing"
+    assert finding["detail"] == "ipset v4.5 is too old, 6.0 or later is needed"
+    assert finding["remedy"] == "install a newer one, or choose nftables"
+
+
 # --- a node with a proxy ----------------------------------------------------------------------
 
 
@@ -209,6 +230,10 @@ def test_a_table_of_our_own(node: Namespace) -> None:
     node.run(["nft", "-f", "-"], ours.stdout)
     (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "nftables table kube-proxy")
     assert finding["detail"].startswith("this program's, ip; taken over")
+    go = Upstream(Family.IPV4, SINCE_1_33, None)
+    node.run(["nft", "-f", "-"], start(go, [], node))  # which leaves most of ours
+    (finding,) = check(node, "--proxy-mode=nftables").of("rivals", "nftables table kube-proxy")
+    assert finding["detail"].startswith("another kube-proxy's, ip; replaced")
 
 
 @pytest.mark.parametrize("backend", Backend)
@@ -242,13 +267,15 @@ def test_what_ipvs_mode_left(node: Namespace) -> None:
 def test_a_program_that_fails_is_quoted_and_what_it_would_list_is_not_absent(
     node: Namespace, tmp_path: Path
 ) -> None:
-    program = tmp_path / "ipset"
+    node.run(["iptables-legacy", "-A", "INPUT", "-j", "ACCEPT"])
+    program = tmp_path / "iptables-legacy-save"
     program.write_text("#!/bin/sh\necho 'Kernel error received' >&2; exit 1\n")
     program.chmod(0o755)
     through = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
     answer = check(node, "--proxy-mode=nftables", through=through)
     (finding,) = answer.of("rivals", "rules of others")
-    assert (finding["state"], finding["detail"]) == ("unknown", "could not be looked at: ipsets")
+    assert finding["state"] == "unknown"
+    assert finding["detail"] == "could not be looked at: chains of iptables-legacy"
     assert finding["remedy"].startswith("see why this fails: ")
     assert "Kernel error received" in finding["remedy"]
 
@@ -396,11 +423,14 @@ Child(trial).outcome(time.monotonic() + 600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_child_ends_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
     pid = tmp_path / "pid"
-    with subprocess.Popen(
-        [sys.executable, "-c", HANGING, str(pid)], stderr=subprocess.DEVNULL
-    ) as parent:
+    parent = subprocess.Popen([sys.executable, "-c", HANGING, str(pid)], stderr=subprocess.DEVNULL)
+    try:
         wait_until(lambda: pid.exists() and pid.read_text() != "")
         parent.send_signal(number)
+        parent.wait(20)
+    finally:
+        parent.kill()
+        parent.wait()
     wait_until(lambda: not _is_alive(int(pid.read_text())))
 
 

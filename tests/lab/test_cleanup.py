@@ -1,32 +1,34 @@
 """`--cleanup`, and the start in nftables mode, in a kernel full of what kube-proxy leaves."""
 
-import contextlib
+import re
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dataplane.leftover_rules import rules
+from dataplane import leftover_rules
+from dataplane.leftover_rules import IPTABLES, IPVS, LEFTOVERS, Leftover
 from kubeproxy.cleanup import NotAllRemoved, clean_up
 from kubeproxy.inet import Family
 from kubeproxy.kernel import tools
 from kubeproxy.kernel.dummy import delete_dummy
+from kubeproxy.kernel.legacytables import legacy_chains
 from kubeproxy.kernel.tools import Backend
+from lab.cleaning import (
+    KUBE_PROXY,
+    cleaned,
+    program,
+    restore_beside,
+    running,
+    saved,
+    set_names,
+    wait,
+)
 from lab.namespaces import Namespace
 
-KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
-PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
-SETS = {
-    "CLUSTER-IP": "hash:ip,port",
-    "IPVS-IPS": "hash:ip",
-    "NODE-PORT-TCP": "bitmap:port",
-    "HEALTH-CHECK-NODE-PORT": "bitmap:port",
-}
 BACKENDS = [
-    pytest.param(backend, family, id=f"{PROGRAM[family]}-{backend.value}")
+    pytest.param(backend, family, id=program(backend, family))
     for backend in Backend
     for family in Family
 ]
@@ -40,42 +42,15 @@ def node() -> Iterator[Namespace]:
     namespace.close()
 
 
-def cleaned(node: Namespace, *before: str) -> tuple[int, str]:
-    """Run --cleanup; its exit code, and the log without notices about the configuration."""
-    command = [*before, *KUBE_PROXY, "--cleanup", "--proxy-mode=nftables"]
-    with node.entered():
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == ""
-    return done.returncode, done.stderr
-
-
-def program(backend: Backend, family: Family, verb: str) -> str:
-    return f"{PROGRAM[family]}-{backend.value}-{verb}"
-
-
-def restore(node: Namespace, backend: Backend, family: Family, text: str) -> None:
-    node.run([program(backend, family, "restore")], text)
-
-
-def saved(node: Namespace, backend: Backend, family: Family) -> str:
-    """All rules, without remarks."""
-    lines = node.run([program(backend, family, "save")]).splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("#"))
-
-
 def tables(node: Namespace) -> list[str]:
     return node.run(["nft", "list", "tables"]).splitlines()
 
 
-def sets(node: Namespace) -> list[str]:
-    return node.run(["ipset", "list", "-n"]).splitlines()
-
-
-def make_sets(node: Namespace) -> None:
-    for prefix, family in (("KUBE-", "inet"), ("KUBE-6-", "inet6")):
-        for name, kind in SETS.items():
-            size = ["range", "0-65535"] if kind == "bitmap:port" else ["family", family]
-            node.run(["ipset", "create", f"{prefix}{name}", kind, *size])
+def load(node: Namespace, leftover: Leftover, backend: Backend, family: Family) -> None:
+    """Do what a kube-proxy of that release did, as far as this kernel can."""
+    node.run(["ipset", "restore", "-exist"], leftover_rules.sets(leftover, family))
+    rules = leftover_rules.rules_without_kubelet(leftover, family)
+    restore_beside(node, backend, family, leftover_rules.ordinary(rules))
 
 
 def test_nothing_there(node: Namespace) -> None:
@@ -101,60 +76,77 @@ def test_the_tables_of_nftables_mode_go_and_others_stay(node: Namespace) -> None
     assert 'what="nftables table ip6 kube-proxy"' in said
 
 
-@pytest.mark.parametrize(("backend", "family"), BACKENDS)
-def test_the_chains_of_iptables_mode_go_and_others_stay(
-    node: Namespace, backend: Backend, family: Family
-) -> None:
-    full, expected = rules("iptables", family)
-    restore(node, backend, family, expected)
-    expected = saved(node, backend, family)
-    restore(node, backend, family, full)
-    assert saved(node, backend, family) != expected
-    code, said = cleaned(node)
-    assert (0, expected) == (code, saved(node, backend, family)), said
-    assert f'what="18 {PROGRAM[family]} chains ({backend.value})"' in said
-    code, said = cleaned(node)
-    assert (0, expected) == (code, saved(node, backend, family))
-    assert "There is nothing to remove" in said
-
-
-@pytest.mark.parametrize("backend", Backend)
-def test_what_ipvs_mode_left_goes_and_others_sets_stay(node: Namespace, backend: Backend) -> None:
-    make_sets(node)
-    node.run(["ipset", "create", "blocklist", "hash:ip"])
-    for family in Family:
-        restore(node, backend, family, rules("ipvs", family)[0])
-    code, said = cleaned(node)
-    assert code == 0, said
-    assert sets(node) == ["blocklist"]
-    for family in Family:
-        assert "\n:KUBE-FIREWALL" in saved(node, backend, family)
-        assert saved(node, backend, family).count("KUBE") == 2
-    assert "There is nothing to remove" in cleaned(node)[1]
-
-
 def test_everything_at_once(node: Namespace) -> None:
-    make_sets(node)
     node.run(["nft", "add", "table", "ip", "kube-proxy"])
     for family in Family:
-        restore(node, Backend.LEGACY, family, rules("ipvs", family)[0])
-        restore(node, Backend.NFT, family, rules("iptables", family)[0])
+        load(node, IPVS, Backend.LEGACY, family)
+        load(node, IPTABLES, Backend.NFT, family)
     assert cleaned(node)[0] == 0
-    assert (sets(node), "table ip kube-proxy" in tables(node)) == ([], False)
+    assert (set_names(node), "table ip kube-proxy" in tables(node)) == ([], False)
     assert "There is nothing to remove" in cleaned(node)[1]
+
+
+def test_half_of_what_a_mode_left(node: Namespace) -> None:
+    """Somebody began to remove it by hand: jumps without rules, rules and sets without jumps."""
+    load(node, IPVS, Backend.NFT, Family.IPV4)
+    load(node, IPTABLES, Backend.LEGACY, Family.IPV6)
+    node.run(["iptables-nft", "-t", "filter", "-F"])
+    node.run(["iptables-nft", "-t", "nat", "-F", "PREROUTING"])
+    node.run(["iptables-nft", "-t", "nat", "-F", "KUBE-SERVICES"])
+    node.run(["iptables-nft", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"])
+    node.run(["iptables-nft", "-t", "nat", "-X", "KUBE-LOAD-BALANCER"])
+    node.run(["ipset", "destroy", "KUBE-LOAD-BALANCER-FW"])
+    node.run(["ip6tables-legacy", "-t", "nat", "-F"])
+    code, said = cleaned(node)
+    assert (code, set_names(node)) == (0, []), said
+    assert "KUBE" not in saved(node, Backend.NFT, Family.IPV4)
+    assert "KUBE" not in saved(node, Backend.LEGACY, Family.IPV6)
+    assert "There is nothing to remove" in cleaned(node)[1]
+
+
+@pytest.mark.parametrize(("backend", "family"), BACKENDS)
+def test_a_chain_that_others_use_stays_and_they_are_named(
+    node: Namespace, backend: Backend, family: Family
+) -> None:
+    load(node, IPTABLES, backend, family)
+    theirs = "-A MINE -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ"
+    restore_beside(node, backend, family, f"*nat\n:MINE - [0:0]\n{theirs}\nCOMMIT\n")
+    code, said = cleaned(node)
+    assert (
+        f'program="{program(backend, family)}" table="nat" chain="KUBE-MARK-MASQ" rules="{theirs}"'
+    ) in said
+    left = [line for line in saved(node, backend, family).splitlines() if "KUBE-MARK" in line]
+    assert (code, len(left)) == (0, 3), said
+    assert "KUBE-SERVICES" not in saved(node, backend, family)
+    code, said = cleaned(node)
+    assert (code, theirs in said, "There is nothing to remove" in said) == (0, True, True)
 
 
 def test_one_step_that_fails_keeps_no_other_from_being_done(node: Namespace) -> None:
-    make_sets(node)
+    load(node, IPVS, Backend.NFT, Family.IPV4)
+    rule = ["INPUT", "-m", "set", "--match-set", "KUBE-IPVS-IPS", "dst"]
     node.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
-    node.run(["iptables", "-A", "INPUT", "-m", "set", "--match-set", "KUBE-IPVS-IPS", "dst"])
+    node.run(["iptables-nft", "-A", *rule])
+    node.run(["nft", "add", "map", "ip", "nat", "mine", "{ type ipv4_addr : verdict; }"])
+    node.run(["nft", "add", "element", "ip", "nat", "mine", "{ 10.0.0.1 : jump KUBE-SERVICES }"])
     node.run(["nft", "add", "table", "ip", "kube-proxy"])
     code, said = cleaned(node)
     assert code == 1
     assert "encountered an error while tearing down rules: " in said
+    assert "CHAIN_DEL failed (Device or resource busy): chain KUBE-SERVICES;" in said
     assert "the device kube-ipvs0 stays, because it is no dummy but of kind bridge" in said
-    assert "ipset destroy KUBE-IPVS-IPS: exit code 1: " in said
-    assert (sets(node), tables(node)) == (["KUBE-IPVS-IPS"], ["table ip filter"])
+    assert (
+        "the ipset KUBE-IPVS-IPS stays, because rules look into it:"
+        " iptables-nft -A INPUT -m set --match-set KUBE-IPVS-IPS dst"
+    ) in said
+    assert set_names(node) == ["KUBE-IPVS-IPS"]
+    assert "table ip kube-proxy" not in tables(node)
+    left = [line for line in saved(node, Backend.NFT, Family.IPV4).splitlines() if "KUBE" in line]
+    assert left == [f"-A {' '.join(rule)}", ":KUBE-SERVICES - [0:0]"]
+    node.run(["nft", "delete", "map", "ip", "nat", "mine"])
+    node.run(["iptables-nft", "-D", *rule])
+    node.run(["ip", "link", "del", "kube-ipvs0"])
+    assert (cleaned(node)[0], set_names(node)) == (0, [])
 
 
 def test_without_the_capability(node: Namespace) -> None:
@@ -171,20 +163,58 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
 
 
-@pytest.mark.usefixtures("no_tools")
-def test_tools_are_not_missed_where_nothing_is(node: Namespace) -> None:
+@pytest.mark.parametrize(("backend", "family"), BACKENDS)
+def test_tools_are_not_missed_where_nothing_is_of_kube_proxy(
+    node: Namespace, backend: Backend, family: Family, request: pytest.FixtureRequest
+) -> None:
+    restore_beside(node, backend, family, leftover_rules.kubelet(family))
+    node.run(["ipset", "create", "blocklist", "hash:ip"])
+    request.getfixturevalue("no_tools")
     with node.entered():
         assert clean_up() == ()
 
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)
-def test_tools_are_missed_where_something_is(
+def test_iptables_is_missed_where_something_is(
     node: Namespace, backend: Backend, family: Family, request: pytest.FixtureRequest
 ) -> None:
-    restore(node, backend, family, rules("iptables", family)[0])
+    load(node, IPTABLES, backend, family)
     request.getfixturevalue("no_tools")
-    with node.entered(), pytest.raises(NotAllRemoved, match=r"install iptables$"):
+    expected = (
+        f"what kube-proxy left in the tables of {program(backend, family)} stays: .*"
+        " install iptables$"
+    )
+    with node.entered(), pytest.raises(NotAllRemoved, match=expected):
         clean_up()
+
+
+@pytest.mark.parametrize("family", Family)
+def test_the_kernel_names_the_chains_that_iptables_legacy_lists(
+    node: Namespace, family: Family
+) -> None:
+    with node.entered():
+        assert legacy_chains(family) == ()
+        load(node, IPTABLES, Backend.LEGACY, family)
+        found = legacy_chains(family)
+    tables = re.split(r"^\*(\S+)\n", saved(node, Backend.LEGACY, family), flags=re.MULTILINE)
+    listed = [
+        (table, name)
+        for table, text in zip(tables[1::2], tables[2::2], strict=True)
+        for name in re.findall(r"^:(\S+) -", text, re.MULTILINE)
+    ]
+    assert len(listed) > 10
+    assert sorted(listed) == sorted(found)
+
+
+def test_ipset_is_missed_where_sets_are(node: Namespace, request: pytest.FixtureRequest) -> None:
+    node.run(["ipset", "create", "KUBE-CLUSTER-IP", "hash:ip,port"])
+    node.run(["ipset", "create", "blocklist", "hash:ip"])
+    request.getfixturevalue("no_tools")
+    expected = "the sets KUBE-CLUSTER-IP stay, .*: there is no ipset .*: install it$"
+    with node.entered():
+        for _ in range(2):
+            with pytest.raises(NotAllRemoved, match=expected):
+                clean_up()
 
 
 def test_what_is_gone_already_is_no_error(node: Namespace) -> None:
@@ -195,42 +225,69 @@ def test_what_is_gone_already_is_no_error(node: Namespace) -> None:
 # --- starting in nftables mode ----------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def running(node: Namespace, manifests: Path, log: Path, flags: Sequence[str]) -> Iterator[None]:
-    command = [*KUBE_PROXY, f"--manifests={manifests}", "--hostname-override=kestrel", *flags]
-    with node.entered(), log.open("w") as file:
-        process = subprocess.Popen(command, stderr=file)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def wait(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
-
-
+@pytest.mark.parametrize(
+    "leftover",
+    [
+        each
+        for each in LEFTOVERS
+        if each.release in {"1.13", "1.24", "1.35"} and each.is_dual_stack
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("backend", Backend)
 def test_the_first_sync_is_followed_by_the_end_of_other_modes(
-    node: Namespace, tmp_path: Path
+    node: Namespace, leftover: Leftover, backend: Backend, tmp_path: Path
 ) -> None:
-    make_sets(node)
     for family in Family:
-        restore(node, Backend.LEGACY, family, rules("ipvs", family)[0])
-        restore(node, Backend.NFT, family, rules("iptables", family)[0])
+        restore_beside(node, backend, family, leftover_rules.kubelet(family))
+    before = {family: saved(node, backend, family) for family in Family}
+    for family in Family:
+        node.run(["ipset", "restore", "-exist"], leftover_rules.sets(leftover, family))
+        rules = leftover_rules.ordinary(leftover_rules.rules(leftover, family))
+        restore_beside(node, backend, family, rules)
     log = tmp_path / "log"
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    flags = ["--proxy-mode=nftables", "-v=2"]
-    with running(node, manifests, log, flags):
-        wait(lambda: "ipset KUBE-6-HEALTH-CHECK-NODE-PORT" in log.read_text(), log.read_text)
+
+    def is_clean() -> bool:
+        after = {family: saved(node, backend, family) for family in Family}
+        return (after, set_names(node)) == (before, [])
+
+    with running(node, manifests, log, ["--proxy-mode=nftables", "-v=2"]):
+        wait(is_clean, log.read_text)
     said = log.read_text()
     assert said.rindex('"Synced"') < said.index('"Removed"')
-    assert sets(node) == []
-    for family in Family:
-        expected = rules("iptables", family)[1].count("KUBE")
-        assert expected == saved(node, Backend.NFT, family).count("KUBE")
     assert {"table ip kube-proxy", "table ip6 kube-proxy"} <= {*tables(node)}
+
+
+# The directory where Debian keeps iptables is empty for the command.
+WITHOUT_TOOLS = [
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs none /usr/sbin && exec "$@"',
+    "",
+]
+
+
+@pytest.mark.parametrize(("backend", "family"), BACKENDS)
+def test_rules_that_remain_for_lack_of_tools_are_an_error_and_the_status_is_not_well(
+    node: Namespace, tmp_path: Path, backend: Backend, family: Family
+) -> None:
+    load(node, IPTABLES, backend, family)
+    before = saved(node, backend, family)
+    log, manifests, socket = (tmp_path / name for name in ("log", "manifests", "socket"))
+    manifests.mkdir()
+    flags = ["--proxy-mode=nftables", f"--status-socket={socket}"]
+    with running(node, manifests, log, flags, WITHOUT_TOOLS):
+        wait(lambda: "Rules of another mode remain" in log.read_text(), log.read_text)
+        status = [*KUBE_PROXY, "status", f"--socket={socket}"]
+        told = subprocess.run(status, capture_output=True, text=True, check=False)
+    (line,) = (line for line in log.read_text().splitlines() if "another mode" in line)
+    assert line.startswith("E")
+    assert f"what kube-proxy left in the tables of {program(backend, family)} stays" in line
+    assert told.returncode == 1
+    assert "Rules of another mode remain in the kernel" in told.stdout
+    assert "install iptables" in told.stdout
+    assert saved(node, backend, family) == before

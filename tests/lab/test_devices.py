@@ -11,11 +11,12 @@ import pytest
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.dummy import change_addresses, delete_dummy, device_addresses, ensure_dummy
-from kubeproxy.kernel.links import interface_addresses, watch_addresses
+from kubeproxy.kernel.links import interface_addresses, watch_addresses, watch_device
 from kubeproxy.kernel.netlink import ask, open_netlink, tell
-from kubeproxy.netlink.address import add_request, dump_request
+from kubeproxy.netlink.address import AddressChange, add_request, dump_request
 from kubeproxy.netlink.link import link_request
 from lab.namespaces import Namespace
+from waiting import until
 
 DEVICE = "kube-ipvs0"
 VIP, VIP6, NODE = "10.96.50.1", "fd00:10:96::5001", "10.201.1.2"
@@ -128,6 +129,24 @@ async def test_without_a_device_to_be_left_out_every_address_wakes() -> None:
     async with watched("") as told:
         change_addresses(DEVICE, [VIP], [])
         await asyncio.wait_for(told.wait(), 10)
+
+
+async def test_addresses_of_a_device_and_its_end_are_told(node: Namespace) -> None:
+    told: list[AddressChange | None] = []
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(watch_device(DEVICE, Family.IPV4, told.append))
+        await asyncio.sleep(0)  # it listens from its first step on
+        change_addresses(DEVICE, [VIP, VIP6], [])
+        change_addresses("lo", ["10.201.1.3"], [])
+        change_addresses(DEVICE, [], [VIP])
+        came, went = AddressChange(VIP, is_there=True), AddressChange(VIP, is_there=False)
+        await until(lambda: told == [came, went])
+        node.run(["ip", "link", "delete", DEVICE])
+        await until(lambda: told[2:] == [None])
+        node.run(["ip", "link", "add", DEVICE, "type", "bridge"])
+        change_addresses(DEVICE, [VIP], [])
+        await until(lambda: told[3:] == [came])
+        watch.cancel()
 
 
 async def settled() -> None:

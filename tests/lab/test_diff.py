@@ -23,7 +23,7 @@ from lab.stage import NFTABLES, Lab
 
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 IP = cluster_ip(21)
-FRONTEND = f"element ip kube-proxy service-ips {{ {IP} . tcp . 80"
+FRONTEND = f"element ip kube-proxy service-choices {{ {IP} . tcp . 80"
 CART = "@@ mall/cart:tcp-80 @@"
 WHOLE = "! table ip kube-proxy  # it is not the program that it should be"
 
@@ -90,29 +90,29 @@ def test_nothing_with_traffic(lab: Lab, socket: str) -> None:
     ("script", "expected"),
     [
         pytest.param(
-            f"delete element ip kube-proxy service-ips {{ {IP} . tcp . 80 }}",
+            f"delete element ip kube-proxy service-choices {{ {IP} . tcp . 80 }}",
             [CART, f"+ {FRONTEND} : goto pick-2 }}"],
             id="frontend-deleted",
         ),
         pytest.param(
-            f"delete element ip kube-proxy service-ips {{ {IP} . tcp . 80 }};"
-            f"add element ip kube-proxy service-ips {{ {IP} . tcp . 80 : accept }}",
+            f"delete element ip kube-proxy service-choices {{ {IP} . tcp . 80 }};"
+            f"add element ip kube-proxy service-choices {{ {IP} . tcp . 80 : accept }}",
             [CART, f"- {FRONTEND} : accept }}", f"+ {FRONTEND} : goto pick-2 }}"],
             id="frontend-leads-elsewhere",
         ),
         pytest.param(
-            f"add element ip kube-proxy service-ips {{ {IP} . tcp . 81 : drop }}",
+            f"add element ip kube-proxy service-choices {{ {IP} . tcp . 81 : drop }}",
             [
                 "@@ of no service port @@",
-                f"- element ip kube-proxy service-ips {{ {IP} . tcp . 81 : drop }}",
+                f"- element ip kube-proxy service-choices {{ {IP} . tcp . 81 : drop }}",
             ],
             id="frontend-added",
         ),
         pytest.param(
-            "flush set ip kube-proxy nodeport-ips",
+            "flush set ip kube-proxy nodeport-addresses",
             [
                 "@@ of no service port @@",
-                "+ element ip kube-proxy nodeport-ips { 198.51.100.10 }",
+                "+ element ip kube-proxy nodeport-addresses { 198.51.100.10 }",
             ],
             id="addresses-of-the-node-flushed",
         ),
@@ -130,30 +130,30 @@ def test_nothing_with_traffic(lab: Lab, socket: str) -> None:
             id="chain-added",
         ),
         pytest.param(
-            "insert rule ip kube-proxy cluster-ips-check ip saddr 192.0.2.7 drop",
+            "insert rule ip kube-proxy refuse-cluster-ips ip saddr 192.0.2.7 drop",
             [
                 "@@ of no service port @@",
                 WHOLE,
-                "- rule ip kube-proxy cluster-ips-check ip saddr 192.0.2.7 drop # handle N",
+                "- rule ip kube-proxy refuse-cluster-ips ip saddr 192.0.2.7 drop # handle N",
             ],
             id="rule-inserted",
         ),
         pytest.param(
-            "flush chain ip kube-proxy cluster-ips-check",
+            "flush chain ip kube-proxy refuse-cluster-ips",
             [
                 "@@ of no service port @@",
                 WHOLE,
-                "+ rule ip kube-proxy cluster-ips-check ip daddr @cluster-ips goto reject-chain",
-                "+ rule ip kube-proxy cluster-ips-check ip daddr @service-cidrs drop",
+                "+ rule ip kube-proxy refuse-cluster-ips ip daddr @cluster-ips-in-use goto refuse",
+                "+ rule ip kube-proxy refuse-cluster-ips ip daddr @service-cidrs drop",
             ],
             id="chain-flushed",
         ),
         pytest.param(
-            "chain ip kube-proxy filter-input { policy drop; }",
+            "chain ip kube-proxy filter/input { policy drop; }",
             [
                 "@@ of no service port @@",
                 WHOLE,
-                f"! chain ip kube-proxy filter-input  # {HOOK}",
+                f"! chain ip kube-proxy filter/input  # {HOOK}",
             ],
             id="policy-changed",
         ),
@@ -218,8 +218,8 @@ def test_one_family_has_nothing_to_do_with_the_other(
 
 def test_in_a_terminal_with_colours_and_without(paused: FakeDaemon, lab: Lab) -> None:
     node = lab.network.node
-    node.run(["nft", f"add element ip kube-proxy service-ips {{ {IP} . tcp . 81 : drop }}"])
-    node.run(["nft", f"delete element ip kube-proxy service-ips {{ {IP} . tcp . 80 }}"])
+    node.run(["nft", f"add element ip kube-proxy service-choices {{ {IP} . tcp . 81 : drop }}"])
+    node.run(["nft", f"delete element ip kube-proxy service-choices {{ {IP} . tcp . 80 }}"])
     socket = f"--socket={paused.socket}"
     piped = run_diff(node, socket)
     shown = run_diff_in_terminal(node, socket)
@@ -233,7 +233,7 @@ def test_in_a_terminal_with_colours_and_without(paused: FakeDaemon, lab: Lab) ->
 
 def test_for_programs(paused: FakeDaemon, lab: Lab) -> None:
     node = lab.network.node
-    node.run(["nft", f"delete element ip kube-proxy service-ips {{ {IP} . tcp . 80 }}"])
+    node.run(["nft", f"delete element ip kube-proxy service-choices {{ {IP} . tcp . 80 }}"])
     ran = run_diff(node, f"--socket={paused.socket}", "-o", "json")
     ipv4, ipv6 = json.loads(ran.out)["families"]
     assert ran.code == 1
@@ -284,8 +284,8 @@ def test_a_daemon_that_cannot_repair(lab: Lab, socket: str) -> None:
             assert time.monotonic() < deadline
         assert ran.code == 1, ran
         assert WHOLE in ran.lines
-        assert "+ map ip kube-proxy service-ips" in ran.lines
-        assert "+ chain ip kube-proxy services" in ran.lines
+        assert "+ map ip kube-proxy service-choices" in ran.lines
+        assert "+ chain ip kube-proxy frontends" in ran.lines
     wait_equal(lab, socket)
 
 

@@ -137,8 +137,8 @@ def test_a_family_that_cannot_be_programmed(lab: Lab) -> None:
     wait_count(lab, NODE, 32001, (200, 1))
     with table_held_by_another(lab):
         wait(lambda: "owner" in lab.rules(), "nobody holds the table")
-        write = lab._programmer._write  # type: ignore[attr-defined]  # a put would wait in vain
-        write((kestrel(), service_cidr(), *checked("cart", 21, "L1 L2", 32001)))
+        # A put would wait in vain.
+        lab.daemon.write((kestrel(), service_cidr(), *checked("cart", 21, "L1 L2", 32001)))
         wait(lambda: ask(lab, NODE, HEALTH_PORT)[0] == 503, "nobody notices")
         _, body = ask(lab, NODE, HEALTH_PORT)
         status = body["status"]

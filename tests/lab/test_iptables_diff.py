@@ -1,7 +1,7 @@
 """`kube-proxy diff` in iptables mode, with both kinds of its programs.
 
-The daemon compares rules only when it starts, and every hour: what others change in between stays,
-and the running daemon can be asked about it.
+With the nft kind the daemon repairs at once what others change: it is stopped while they do, and
+somebody who remembers its answers is asked.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER
 from kubeproxy.inet import Family
 from kubeproxy.kernel.tools import Backend
 from lab.deploy import Address, Port, deploy, everywhere, mall
-from lab.differ import EQUAL, run_diff, run_diff_in_terminal
+from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.network import Network
 from lab.plan import cluster_ip
 from lab.programmer import DaemonProcess
@@ -48,6 +48,16 @@ def stage(network: Network, daemon: DaemonProcess, backend: Backend) -> Iterator
     stage = Lab(network, daemon, VARIANTS[backend])
     yield stage
     stage.stop()
+
+
+@pytest.fixture
+def paused(lab: Lab, tmp_path: Path) -> Iterator[str]:
+    """The mall is programmed, and what is changed now is put right only afterwards."""
+    lab.run(SELDOM, documents=mall())
+    with remembered(lab.daemon, tmp_path) as answering, lab.daemon.paused():
+        yield f"--socket={answering.socket}"
+    lab.restart()
+    assert run_diff(lab.network.node, f"--socket={lab.socket}") == EQUAL
 
 
 @pytest.fixture
@@ -93,8 +103,7 @@ def test_nothing_when_a_cluster_grows_large(lab: Lab, socket: str) -> None:
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
-def test_what_others_did_is_told(lab: Lab, socket: str, family: Family) -> None:
-    lab.run(SELDOM, documents=mall())
+def test_what_others_did_is_told(lab: Lab, paused: str, family: Family) -> None:
     node, program = lab.network.node, PROGRAMS[list(Family).index(family)]
     led = next(
         line
@@ -108,7 +117,7 @@ def test_what_others_did_is_told(lab: Lab, socket: str, family: Family) -> None:
     node.run([*nat, "-A", "KUBE-NODEPORTS", "-p", "tcp", "--dport", "7", "-j", "RETURN"])
     node.run([program, "-w", "-D", "FORWARD", *jump, "-j", "KUBE-FORWARD"])
     before = rules(lab)
-    ran = run_diff(node, socket)
+    ran = run_diff(node, paused)
     assert rules(lab) == before, "it only looks"
     assert ran.code == 1, ran
     assert ran.lines[:6] == [
@@ -125,23 +134,18 @@ def test_what_others_did_is_told(lab: Lab, socket: str, family: Family) -> None:
     assert f"-d {cluster_ip(21, family)} --dport 80" in masquerade
     assert "--probability 0.5000000000 -j KUBE-SEP-" in first
     assert " -j KUBE-SEP-" in last
-    shown = run_diff_in_terminal(node, socket)
+    shown = run_diff_in_terminal(node, paused)
     assert f"\x1b[31m{removed}\x1b[0m" in shown.lines
-    lab.restart()
-    assert run_diff(node, socket) == EQUAL
 
 
-def test_a_table_that_was_emptied(lab: Lab, socket: str) -> None:
-    lab.run(SELDOM, documents=mall())
+def test_a_table_that_was_emptied(lab: Lab, paused: str) -> None:
     node = lab.network.node
     node.run(["iptables", "-w", "-t", "nat", "-F"])
-    ran = run_diff(node, socket, "--limit=10")
+    ran = run_diff(node, paused, "--limit=10")
     assert ran.code == 1, ran
     assert ran.lines[0] == "--- kernel (IPv4, iptables)"
     assert len([line for line in ran.lines if line.startswith("+ -t nat ")]) == 10
     assert ran.lines[-1].endswith("more: --limit 0 shows all")
-    lab.restart()
-    assert run_diff(node, socket) == EQUAL
 
 
 def test_somebody_with_the_other_kind_of_programs(

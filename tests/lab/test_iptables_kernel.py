@@ -14,14 +14,15 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
-from kubeproxy.dataplane.contract import Update
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.tools import Backend, find
 from kubeproxy.kernel.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
-from kubeproxy.table.entries import Table
+from kubeproxy.table.entries import Backend as Endpoint
+from kubeproxy.table.entries import Entry, Frontend, FrontendKind, Table
 from lab.namespaces import Namespace
 from lab.network import Network
 from lab.xtables import PROGRAMS, VARIANTS, programs
@@ -49,12 +50,13 @@ class Plane:
         patch(self.table, changes)
         self.apply(changes)
 
-    def apply(self, changes: Changes = NO_CHANGES) -> None:
+    def apply(self, changes: Changes = NO_CHANGES) -> SyncReport:
         full, self._full = self._full, True  # as long as it did not succeed
         update = Update(self.table, kestrel(self.family), changes, full)
         with self.namespace.entered():
-            self._runner.run(self._dataplane.apply(update))
+            report = self._runner.run(self._dataplane.apply(update))
         self._full = False
+        return report
 
     def saved(self) -> str:
         """The tables as they are in the kernel."""
@@ -133,6 +135,40 @@ def test_a_name_that_no_api_server_would_take_spoils_nothing(plane: Plane, name:
     before = plane.saved().count("KUBE-SVC-")
     plane.apply()
     assert plane.saved().count("KUBE-SVC-") > before
+
+
+def bad_ones(good: Entry) -> list[Entry]:
+    """Values that no model lets through: the program refuses the line, or there is none."""
+    replace, name = msgspec.structs.replace, good.name._replace
+    port = Frontend(FrontendKind.NODE_PORT, "", 70_000)
+    nobody = Endpoint(None, 80)  # type: ignore[arg-type]  # a mistake
+    elsewhere = Endpoint(good.cluster[0].address, 99_999)
+    return [
+        replace(good, name=name(service="line"), frontends=(port,), externally_accessible=True),
+        replace(good, name=name(service="chain"), cluster=(elsewhere,)),
+        replace(good, name=name(service="value"), cluster=(nobody,)),
+    ]
+
+
+def test_service_ports_that_are_refused_are_left_out_and_the_others_are_written(
+    plane: Plane,
+) -> None:
+    wanted = (GOLDEN / f"cluster-ip.{plane.family.value}.saved").read_text()
+    plane.put("cluster-ip")
+    good = next(entry for entry in plane.table.entries.values() if entry.any)
+    bad = bad_ones(good)
+    changes = Changes(added=tuple(bad))
+    patch(plane.table, changes)
+    report = plane.apply(changes)
+    assert {entry.name for entry in bad} == report.failed.keys()
+    assert wanted == plane.saved()
+    plane._full = True
+    assert {entry.name for entry in bad} == plane.apply().failed.keys()
+    assert wanted == plane.saved()
+    gone = Changes(removed=tuple(bad))
+    patch(plane.table, gone)
+    assert plane.apply(gone).failed == {}
+    assert wanted == plane.saved()
 
 
 def test_changes_lead_where_a_fresh_start_does(plane: Plane) -> None:

@@ -57,7 +57,7 @@ def test_ipvs_mode_is_tried_and_nothing_of_it_is_left(
     assert {"ok"} == {found[what] for what in tried}
     with node.entered(), Ipvs() as ipvs:
         assert ipvs.servers(Family.IPV4) == {}
-        assert ipset.names() == ""
+        assert ipset.names() == ()
         assert not device_index("kube-ipvs0")
 
 

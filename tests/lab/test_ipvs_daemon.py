@@ -133,6 +133,34 @@ def test_what_others_destroy_is_repaired(
     eventually(lambda: state() == before, lambda: state() ^ before)
 
 
+@pytest.mark.parametrize(
+    "destruction",
+    [
+        f"ip address flush dev {DEVICE}",
+        f"ip link del {DEVICE}",
+        f"ip address add 192.0.2.99/32 dev {DEVICE}",
+    ],
+    ids=["addresses", "device", "an-address-more"],
+)
+def test_what_others_do_to_addresses_is_repaired_at_once(lab: Lab, destruction: str) -> None:
+    lab.run("--ipvs-sync-period=600s", documents=deploy("cart", everywhere(21), "L1 R1", PORTS))
+    node = lab.network.node
+
+    def state() -> list[str]:
+        return sorted([*addresses(node), *addresses(node, Family.IPV6)])
+
+    before = state()
+    with lab.daemon.paused():
+        node.run(destruction.split())
+        assert state() != before
+    eventually(lambda: state() == before, state)
+    repaired = 'changed by others, repairing" ipFamily='
+    repairs = lab.daemon.log().count(repaired)
+    lab.put(*deploy("cart", everywhere(22), "L1", PORTS))  # what we do ourselves is no damage
+    lab.put(*deploy("cart", everywhere(21), "L1 R1", PORTS))
+    assert lab.daemon.log().count(repaired) == repairs
+
+
 def test_killed_at_any_point_it_comes_back_and_connections_live_on(
     lab: Lab, daemon: DaemonProcess
 ) -> None:
@@ -154,7 +182,7 @@ def test_killed_at_any_point_it_comes_back_and_connections_live_on(
         ]
         every = [document for each in services for document in each]
         lab.documents = (kestrel(), service_cidr(), *every)
-        daemon._write(lab.documents)
+        daemon.write(lab.documents)
         time.sleep(chance.random())
         daemon.stop(signal.SIGKILL)
         for connection in connections:

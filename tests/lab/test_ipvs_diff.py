@@ -1,14 +1,16 @@
 """`kube-proxy diff` in ipvs mode, in a kernel that has it.
 
-The daemon compares everything once in a sync period: with a long one, what others change stays.
+The daemon repairs addresses at once, and compares all else once in a sync period: it is stopped
+while others change something.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lab.deploy import Port, deploy, everywhere, mall
-from lab.differ import EQUAL, run_diff, run_diff_in_terminal
+from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.ipvs import DEVICE, VARIANT
 from lab.network import Network
 from lab.plan import HOSTS, cluster_ip
@@ -43,6 +45,14 @@ def stage(network: Network, daemon: DaemonProcess) -> Iterator[Lab]:
 
 
 @pytest.fixture
+def paused(lab: Lab, tmp_path: Path) -> Iterator[str]:
+    """A service is programmed, and what is changed now is put right only afterwards."""
+    lab.run(SELDOM, documents=deploy("cart", everywhere(21), "L1 R1"))
+    with remembered(lab.daemon, tmp_path) as answering, lab.daemon.paused():
+        yield f"--socket={answering.socket}"
+
+
+@pytest.fixture
 def socket(daemon: DaemonProcess) -> str:
     """Where the daemon is asked."""
     return f"--socket={daemon.socket}"
@@ -65,12 +75,11 @@ def test_nothing_while_a_connection_drains(lab: Lab, socket: str) -> None:
     connection.talk()
 
 
-def test_what_others_did_is_told(lab: Lab, socket: str) -> None:
-    lab.run(SELDOM, documents=deploy("cart", everywhere(21), "L1 R1"))
+def test_what_others_did_is_told(lab: Lab, paused: str) -> None:
     node = lab.network.node
     node.run(["sh", "-ec", CHANGES])
     before = lab.rules()
-    ran = run_diff(node, socket)
+    ran = run_diff(node, paused)
     assert lab.rules() == before, "it only looks"
     assert ran.code == 1, ran
     assert ran.lines == [
@@ -86,10 +95,15 @@ def test_what_others_did_is_told(lab: Lab, socket: str) -> None:
         f"- real server -t {IP}:80 -r 192.0.2.9:8080 -m -w 1",
         f"+ address {IP}/32 dev {DEVICE}",
     ]
-    shown = run_diff_in_terminal(node, socket)
+    shown = run_diff_in_terminal(node, paused)
     assert "\x1b[31m- virtual server -t 192.0.2.1:443\x1b[0m" in shown.lines
+
+
+def test_nothing_after_a_restart_that_found_something(lab: Lab, socket: str) -> None:
+    lab.run(SELDOM, documents=deploy("cart", everywhere(21), "L1 R1"))
+    lab.network.node.run(["sh", "-ec", CHANGES])
     lab.restart()
-    assert run_diff(node, socket) == EQUAL
+    assert run_diff(lab.network.node, socket) == EQUAL
 
 
 def test_no_daemon(lab: Lab, socket: str) -> None:

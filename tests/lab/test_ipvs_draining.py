@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
-from lab.ipvs import flushed
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family, Protocol, join
+from kubeproxy.kernel.xtables import Xtables
+from lab.ipvs import flushed, option
 from lab.ipvsplane import Plane, plane
 from lab.network import Network
+from lab.plan import HOSTS
 
 TCP, UDP, SCTP = Protocol
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -94,3 +97,23 @@ def test_what_a_former_process_left_draining(network: Network) -> None:
         for each in held:
             each.talk()
         again.close()
+
+
+def test_who_drained_is_used_again_though_the_first_sync_failed(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise KernelError("killed")
+
+    with plane(network, Family.IPV4) as before, plane(network, Family.IPV4) as after:
+        before.serve("L1 R1")
+        server = option(before.address, 80)
+        real = join(HOSTS["R1"].address(Family.IPV4), 8080)
+        network.node.run(["ipvsadm", "-e", *server, "-r", real, "-m", "-w", "0"])
+        with monkeypatch.context() as patch:
+            patch.setattr(Xtables, "save", fail)
+            with pytest.raises(KernelError, match="killed"):
+                after.serve("L1 R1")
+        assert after.weights() == {"L1": 1, "R1": 0}
+        after.serve("L1 R1")
+        assert after.weights() == {"L1": 1, "R1": 1}

@@ -239,13 +239,27 @@ def test_sets_as_text() -> None:
     text = f"{create}\nadd KUBE-IPVS-IPS 10.96.50.1\ndel KUBE-IPVS-IPS 10.96.50.9\n"
     ipset.restore(text)
     ipset.restore(text)
-    assert ipset.names() == "KUBE-IPVS-IPS\n"
-    assert "add KUBE-IPVS-IPS 10.96.50.1\n" in ipset.save()
+    assert ipset.names() == ("KUBE-IPVS-IPS",)
+    assert "add KUBE-IPVS-IPS 10.96.50.1\n" in ipset.save(["KUBE-IPVS-IPS"])
     with pytest.raises(IpsetFailed, match=r"line 2 is: add KUBE-IPVS-IPS nonsense") as raised:
         ipset.restore("add KUBE-IPVS-IPS 10.96.50.2\nadd KUBE-IPVS-IPS nonsense\n")
     assert raised.value.line == 2
     ipset.restore("add KUBE-IPVS-IPS 10.96.50.2\n")
-    assert "add KUBE-IPVS-IPS 10.96.50.2\n" in ipset.save()
+    assert "add KUBE-IPVS-IPS 10.96.50.2\n" in ipset.save(["KUBE-IPVS-IPS"])
+
+
+@pytest.mark.usefixtures("node")
+def test_only_the_sets_that_are_asked_for_are_listed() -> None:
+    for name in ("KUBE-A", "KUBE-B", "theirs"):
+        ipset.restore(f"create {name} hash:ip\nadd {name} 10.96.50.1\n")
+    listed_sets = ipset.save(["KUBE-A", "KUBE-MISSING", "KUBE-B"]).splitlines()
+    assert [line.split()[:2] for line in listed_sets] == [
+        ["create", "KUBE-A"],
+        ["add", "KUBE-A"],
+        ["create", "KUBE-B"],
+        ["add", "KUBE-B"],
+    ]
+    assert ipset.save(["KUBE-MISSING"]) == ""
 
 
 def test_cleanup_takes_what_is_ours(node: Namespace, ipvs: Ipvs) -> None:
@@ -259,5 +273,5 @@ def test_cleanup_takes_what_is_ours(node: Namespace, ipvs: Ipvs) -> None:
     removed = clean_up()
     assert set(removed) >= {"2 IPv4 virtual servers", "1 IPv6 virtual servers", f"device {DEVICE}"}
     assert listed(node) == ["-A -t 192.0.2.1:443 -s rr"]
-    assert "KUBE-" not in ipset.names()
+    assert ipset.names() == ()
     assert clean_up() == ()

@@ -47,19 +47,37 @@ def read_only() -> Iterator[None]:
 
 
 def established(seconds: int) -> Setting:
-    return Setting(ESTABLISHED, seconds, "conntrack.tcpEstablishedTimeout: 0s")
+    field = "conntrack.tcpEstablishedTimeout"
+    return Setting(ESTABLISHED, seconds, f"{field}: 0s", asked_by=field)
 
 
 def test_what_differs_is_set_and_the_rest_is_left(
     node: Namespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with node.entered():
+        apply_settings([established(700000)])
+        assert read_sysctl(ESTABLISHED) == 700000
+        said = capsys.readouterr().err
+        assert said.startswith("I")
+        assert f'"Set sysctl" entry="{ESTABLISHED.replace(".", "/")}" value=700000' in said
+        apply_settings([established(700000)])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_setting_that_is_lowered_is_a_warning(
+    node: Namespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with node.entered():
+        before = read_sysctl(ESTABLISHED)
         apply_settings([established(7200)])
         assert read_sysctl(ESTABLISHED) == 7200
-        said = capsys.readouterr().err
-        assert f'"Set sysctl" entry="{ESTABLISHED.replace(".", "/")}" value=7200' in said
-        apply_settings([established(7200)])
-    assert capsys.readouterr().err == ""
+    said = capsys.readouterr().err
+    assert said.startswith("W")
+    assert said.endswith(
+        f'"Set sysctl, to less than it was" entry="{ESTABLISHED.replace(".", "/")}" value=7200'
+        f' before={before} askedBy="conntrack.tcpEstablishedTimeout"'
+        ' keepWith="conntrack.tcpEstablishedTimeout: 0s"\n'
+    )
 
 
 def test_a_read_only_file_system_does_not_matter_while_nothing_differs(node: Namespace) -> None:

@@ -155,7 +155,7 @@ def is_there(lab: Lab, family: Family) -> bool:
     except AssertionError:  # there is no table
         return False
     frontend = f"{cluster_ip(21, family)} . tcp . 80 "
-    needed = ("set service-connections", "map service-ips", "chain services")
+    needed = ("set service-connections", "map service-choices", "chain frontends")
     return all(name in found for name in needed) and all(
         any(line.startswith(frontend) for line in found[name]) for name in needed[:2]
     )
@@ -227,7 +227,7 @@ def test_the_rules_of_a_service_that_was_just_added(lab: Lab) -> None:
     assert "mall/novel:tcp-80  TCP, IPv4, internalTrafficPolicy Cluster" in text
     assert "mall/novel:udp-53  UDP, IPv6, internalTrafficPolicy Cluster" in text
     written = [line for line in text.splitlines() if line.startswith("add ")]
-    vip_element = f"add element ip kube-proxy service-ips {{ {vip(21)} . tcp . 80 : goto"
+    vip_element = f"add element ip kube-proxy service-choices {{ {vip(21)} . tcp . 80 : goto"
     assert any(line.startswith(vip_element) for line in written)
     assert any(line.startswith("add element ip6 kube-proxy service-end") for line in written)
     assert "\nchain pick-2 {\n" in text

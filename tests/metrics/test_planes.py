@@ -30,7 +30,13 @@ def planes(figures: Figures) -> dict[Family, Dataplane]:
 @pytest.mark.parametrize(
     ("mode", "localhost", "figures", "expected"),
     [
-        pytest.param(Mode.NFTABLES, False, Figures(commit_failures=0), {}, id="nothing-failed"),
+        pytest.param(
+            Mode.NFTABLES,
+            False,
+            Figures(commit_failures=0),
+            {"SYNC_nftables_sync_failures_total": "0"},
+            id="nothing-failed",
+        ),
         pytest.param(
             Mode.NFTABLES,
             False,

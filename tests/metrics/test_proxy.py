@@ -117,13 +117,19 @@ def test_every_sync_is_timed_good_or_bad(full: bool, kind: str, outcome: Outcome
     [
         pytest.param(Outcome.OK, "1.000000007e+09", id="ok"),
         pytest.param(Outcome.PARTLY, "1.000000007e+09", id="others-were-programmed"),
-        pytest.param(Outcome.FAILED, None, id="failed"),
+        pytest.param(Outcome.FAILED, "0", id="failed"),
     ],
 )
-def test_the_time_of_the_last_success(outcome: Outcome, expected: str | None) -> None:
+def test_the_time_of_the_last_success_is_0_before_the_first(
+    outcome: Outcome, expected: str
+) -> None:
     it = Told()
+    series = 'last_timestamp_seconds{ip_family="%s"}'
+    assert {series % "IPv4": "0", series % "IPv6": "0"} == it.values("last_timestamp")
     it.hear(ended(outcome=outcome), at=7)
-    assert expected == it.value(PREFIX + 'last_timestamp_seconds{ip_family="IPv4"}')
+    assert {series % "IPv4": expected, series % "IPv6": "0"} == it.values("last_timestamp")
+    it.hear(ended(outcome=Outcome.FAILED), at=8)
+    assert {series % "IPv4": expected, series % "IPv6": "0"} == it.values("last_timestamp")
 
 
 def test_the_time_of_the_last_request() -> None:

@@ -2,8 +2,10 @@ import pytest
 
 from kubeproxy.inet import Family
 from kubeproxy.netlink.address import (
+    AddressChange,
     add_request,
     address_in,
+    change_in,
     device_in,
     dump_request,
     remove_request,
@@ -65,3 +67,18 @@ def test_the_address_in_a_message(
 ) -> None:
     message = Message(kind, 0, 0, bytes.fromhex(payload))
     assert (expected, 7) == (address_in(message, family), device_in(message))
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "expected"),
+    [
+        pytest.param(20, Family.IPV4, AddressChange("10.96.50.1", is_there=True), id="came"),
+        pytest.param(21, Family.IPV4, AddressChange("10.96.50.1", is_there=False), id="went"),
+        pytest.param(16, Family.IPV4, None, id="a-device"),
+        pytest.param(21, Family.IPV6, None, id="another-family"),
+    ],
+)
+def test_the_change_in_a_message(
+    kind: int, family: Family, expected: AddressChange | None
+) -> None:
+    assert expected == change_in(Message(kind, 0, 0, bytes.fromhex(VIP)), family)

@@ -96,7 +96,7 @@ def test_no_programs_at_all(path: Path) -> None:
     [
         pytest.param("iptables v1.8.9 (nf_tables)", "nft", id="nft"),
         pytest.param("iptables v1.8.9 (legacy)", "legacy", id="legacy"),
-        pytest.param("iptables v1.6.1", "legacy", id="before-there-were-two"),
+        pytest.param("iptables v1.6.2", "legacy", id="before-there-were-two"),
     ],
 )
 def test_programs_of_one_family(path: Path, version: str, kind: str) -> None:
@@ -105,6 +105,14 @@ def test_programs_of_one_family(path: Path, version: str, kind: str) -> None:
     assert found.kind == kind
     assert [finding.state for finding in found.findings] == [State.OK, State.WARNING]
     assert version in found.findings[0].detail
+
+
+def test_programs_that_are_too_old(path: Path) -> None:
+    install(path, "iptables", "echo 'iptables v1.6.1'")
+    (finding,) = host.programs((Family.IPV4,)).findings
+    assert finding.state is State.MISSING
+    assert finding.detail.startswith("iptables v1.6.1 is too old, 1.6.2 or later is needed")
+    assert finding.remedy == "install a newer one, or choose nftables"
 
 
 def test_programs_that_fail(path: Path) -> None:

@@ -9,8 +9,9 @@ from kubeproxy.preflight.finding import Finding, State
 from kubeproxy.preflight.rivals import Chains, Sightings, rival_findings
 from kubeproxy.table.node import Mode
 
-IPTABLES_MODE = ("PREROUTING", "KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMNOP", "KUBE-FIREWALL")
-IPVS_MODE = ("KUBE-SERVICES", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT", "CILIUM_FORWARD")
+IPTABLES_MODE = ("KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMNOP")
+USERSPACE_MODE = ("KUBE-PORTALS-HOST", "KUBE-NODEPORT-HOST")
+IPVS_MODE = ("KUBE-SERVICES", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT")
 
 
 def told(
@@ -30,7 +31,7 @@ def only(seen: Sightings, mode: Mode) -> Finding:
         pytest.param(Sightings(), id="nothing"),
         pytest.param(
             Sightings(
-                chains=(Chains("nft", ("KUBE-FIREWALL", "INPUT")),),
+                chains=(Chains("nft", has_hint=True),),
                 devices=frozenset({"lo", "cni0"}),
                 pins=("tcp_stats",),
             ),
@@ -120,6 +121,20 @@ def test_tables_of_both() -> None:
             id="those-of-ipvs-mode-stay-in-iptables-mode",
         ),
         pytest.param(
+            Chains("nft", USERSPACE_MODE),
+            Mode.IPTABLES,
+            State.WARNING,
+            "2 of userspace mode; those that are not used any more stay",
+            id="those-of-userspace-mode-are-taken-over-by-none",
+        ),
+        pytest.param(
+            Chains("nft", USERSPACE_MODE),
+            Mode.NFTABLES,
+            State.OK,
+            "2 of userspace mode; removed after the first sync",
+            id="those-of-userspace-mode-are-removed-too",
+        ),
+        pytest.param(
             Chains("legacy", IPTABLES_MODE),
             Mode.IPTABLES,
             State.WARNING,
@@ -147,7 +162,7 @@ def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
 
 def test_chains_of_one_mode_below_those_of_another() -> None:
     """The node went from iptables to ipvs mode, and nobody cleaned up."""
-    seen = Sightings(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[2:])),))
+    seen = Sightings(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[1:])),))
     taken, stays = "taken over, without a gap", "those that are not used any more stay"
     for mode, of_ipvs, of_iptables in (
         (Mode.IPVS, taken, stays),
@@ -208,7 +223,7 @@ def test_a_finding_is_of_the_modes_that_share_it() -> None:
     ],
 )
 def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expected: int) -> None:
-    seen = Sightings(chains=(Chains(hinted, ("KUBE-IPTABLES-HINT",)),), kind=kind)
+    seen = Sightings(chains=(Chains(hinted, has_hint=True),), kind=kind)
     findings = [f for f in rival_findings(seen, tuple(Mode)) if f.what == "kubelet"]
     assert expected == len(findings)
     for finding in findings:

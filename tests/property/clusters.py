@@ -14,6 +14,7 @@ ADDRESSES = {
     "IPv6": ("fd40::11", "fd40::12", "fd41::21", "fd42::31"),
 }
 CLUSTER_IPS = {"IPv4": ("10.112.0.1", "10.112.0.2"), "IPv6": ("fd12::1", "fd12::2")}
+CREATED = ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 EXTERNAL_IPS = ("198.18.0.5", "198.18.0.6", "2001:db8::5", "10.112.0.1", "nonsense", "")
 NODES = ("kestrel", "heron", None)
 ZONES = ("z-east", "z-west")
@@ -43,7 +44,11 @@ def services(draw: st.DrawFn, name: str) -> Mapping[str, object]:
         )
     )
     return {
-        "metadata": {"namespace": "shop", "name": name},
+        "metadata": {
+            "namespace": "shop",
+            "name": name,
+            "creationTimestamp": draw(st.sampled_from((None, *CREATED))),
+        },
         "spec": {
             "type": draw(
                 st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer") * 3 + ("ExternalName",))

@@ -79,6 +79,7 @@ class Rig:
             eligible=lambda: True,
             gaps=tuple,
             ignored=tuple,
+            remains=tuple,
             traffic=self.traffic,
         )
 

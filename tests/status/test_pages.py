@@ -48,7 +48,13 @@ async def answered(
     path, _, query = target.partition("?")
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
     request = Request(
-        "GET", path, dict(reversed(pairs)), {"accept": accept}, peer=peer, pairs=pairs
+        "GET",
+        path,
+        dict(reversed(pairs)),
+        {"accept": accept},
+        peer=peer,
+        pairs=pairs,
+        trusted=True,
     )
     answer = await status(request, rig.live, access)
     if isinstance(answer.body, bytes):

@@ -6,9 +6,10 @@ import pytest
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.status import wire
 from kubeproxy.status.ports import WAITS, Port, endpoint_details, port_detail
-from kubeproxy.status.wire import Conflict, EndpointDetail, FrontendDetail, PortDetail
-from kubeproxy.table import build
+from kubeproxy.status.wire import EndpointDetail, FrontendDetail, PortDetail
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import service_port_name
 from kubeproxy.table.entries import Backend, FrontendKey, ServicePortName
 from kubeproxy.traffic.totals import Look, Tally, Totals
@@ -180,10 +181,10 @@ def test_one_that_waits_shows_what_it_will_have() -> None:
 
 def test_conflicts_and_refusals_are_named() -> None:
     port = port_of(service())
-    lost = build.Conflict(FrontendKey(CLUSTER_IP, Protocol.TCP, 80), port.name, TILL)
+    lost = Conflict(FrontendKey(CLUSTER_IP, Protocol.TCP, 80), port.name, TILL)
     shown = Port(
         port.name, V4, port.port, {}, port.place, port.entry, "no space", conflicts=[lost]
     )
     found = port_detail(shown, ())
     assert found.not_programmed == "no space"
-    assert found.conflicts == (Conflict("10.112.0.21:80/TCP", "shop/till", "shop/cart:http"),)
+    assert found.conflicts == (wire.Conflict("10.112.0.21:80/TCP", "shop/till", "shop/cart:http"),)

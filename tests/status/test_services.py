@@ -14,7 +14,7 @@ from kubeproxy.status.services import (
     wanted,
 )
 from kubeproxy.status.wire import ServiceList, ServiceSummary
-from kubeproxy.table.build import Conflict
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import FrontendKey, ServiceName, ServicePortName
 from kubeproxy.traffic.totals import Look, Tally, Totals
 from world import (

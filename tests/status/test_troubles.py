@@ -46,6 +46,12 @@ def test_of_a_family(family: FamilyStatus, what: str, severe: bool) -> None:
     assert found.advice
 
 
+def test_rules_of_another_mode() -> None:
+    [found] = troubles(replace(STATUS, remains=("chains remain: install iptables",)))
+    assert (found.severe, found.cases) == (True, (("reason", "chains remain: install iptables"),))
+    assert found.what == "Rules of another mode remain in the kernel"
+
+
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [

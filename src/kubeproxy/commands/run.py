@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from kubeproxy import klog
+from kubeproxy import gotext, klog, logstream
 from kubeproxy.cleanup import clean_up, remove_other_modes
 from kubeproxy.commands.tools import tools_text
 from kubeproxy.config import flags
@@ -67,8 +67,10 @@ def main(arguments: Sequence[str]) -> int:
     validate_logging(loaded.config.logging, loaded.gates)
     klog.configure(log_settings(loaded.config.logging))
     klog.bridge_logging()
+    if not _is_for_people(parsed):
+        logstream.install(klog.lost_line)
     for name, value in rendered(FLAGS, parsed).items():
-        klog.plain(f'FLAG: --{name}="{value}"', v=1)
+        klog.plain(f"FLAG: --{name}={gotext.quote(value)}", v=1)
     for notice in loaded.notices:
         tell(notice)
     validate(loaded.config, loaded.gates)
@@ -82,6 +84,12 @@ def main(arguments: Sequence[str]) -> int:
     klog.info("Version info", version=reported_version(version))
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     return asyncio.run(_run_until_signal(Daemon(_setup(parsed, loaded, content))))
+
+
+def _is_for_people(parsed: Parsed) -> bool:
+    """Whether somebody waits for the output, and may read it at leisure."""
+    asked = ("write-config-to", "cleanup", "dry-run")
+    return any(parsed.value(flag, object) for flag in asked)
 
 
 def _clean_up(*, dry_run: bool) -> int:
@@ -141,7 +149,7 @@ def _setup(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         source_name=source_name,
         prepare=None if dry_run else prepare,
         # New rules first, then the old ones away: between them no connection finds neither.
-        after_first_sync=None if dry_run else partial(remove_other_modes, mode),
+        remove_other_modes=None if dry_run else partial(remove_other_modes, mode),
         recorder=Recorder(host, None if dry_run else source.write),
     )
 

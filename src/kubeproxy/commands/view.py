@@ -16,10 +16,12 @@ from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import Loaded
 from kubeproxy.errors import OperatorError
 from kubeproxy.explaining.answers import View
-from kubeproxy.inet import Family
-from kubeproxy.nodefacts import Surroundings, node_ips, node_view
+from kubeproxy.inet import Family, family_of
+from kubeproxy.model.node import NodeState
+from kubeproxy.nodefacts import LOOPBACK_IP, NodeIPs, Surroundings, node_ips, node_view
 from kubeproxy.source.kubeconfig import find_access
-from kubeproxy.table.build import Builder, Conflict
+from kubeproxy.table.build import Builder
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import Mode, Node
@@ -92,7 +94,6 @@ def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
     """Compile the snapshot for both families."""
     cluster, config = snapshot.cluster, loaded.config
     ips = node_ips(cluster.node, config.bind_address)
-    own = (*(cluster.node.ips if cluster.node else ()), *ips.ips.values())
     balance = Balance(config.nftables.balance)
     tables: dict[Family, Table] = {}
     nodes: dict[Family, Node] = {}
@@ -100,8 +101,18 @@ def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
     for family in Family:
         builder = Builder(family)
         builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family), balance))
+        own = _own_addresses(cluster.node, ips, family)
         around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
         tables[family] = builder.table
         nodes[family] = node_view(config, loaded.gates, family, around)
         conflicts[family] = builder.conflicts()
     return View(cluster, Mode(config.mode), ips, tables, nodes, conflicts, snapshot.pods)
+
+
+def _own_addresses(node: NodeState | None, ips: NodeIPs, family: Family) -> tuple[str, ...]:
+    """The addresses of the node's interfaces as far as they are known, in the daemon's order.
+
+    It is not asked: those of its Node, the one that the configuration gives it, and loopback.
+    """
+    known = {*(node.ips if node else ()), ips.ips[family], LOOPBACK_IP[family]}
+    return tuple(sorted(address for address in known if family_of(address) is family))

@@ -1,12 +1,15 @@
-"""What iptables and ipvs mode leave in the kernel, whoever wrote it: ours, and how it is removed.
+"""What kube-proxy leaves in the kernel, of any release in any mode: whose it is, how it goes.
 
-The listings of the system's tools go in; what to remove comes out. Chains that the kubelet keeps
-(KUBE-FIREWALL, KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT), and everybody else's, stay as they are.
+The listings of the system's tools go in; what to remove comes out. What the kubelet keeps, and
+everybody else's, stays as it is. Two chains are made by both: `filter KUBE-FIREWALL` and `nat
+KUBE-MARK-DROP`. They are the kubelet's, unless they have no rules and stand beside other chains of
+kube-proxy's: then it made them.
 """
 
 import re
 from collections.abc import Collection, Iterable
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,17 +19,26 @@ from kubeproxy.netlink.ipvs import ServerKey
 DEVICE = "kube-ipvs0"
 
 TABLES = ("mangle", "nat", "filter")
-_ENTRIES = frozenset(  # those that built-in chains jump to
+_FIREWALL = "KUBE-FIREWALL"
+_MARK = "KUBE-MARK-MASQ"
+_OF_USERSPACE_MODE = frozenset(  # until 1.25
     {
-        *("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING"),
-        *("KUBE-FORWARD", "KUBE-PROXY-FIREWALL"),
-        *("KUBE-NODE-PORT", "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER"),
+        *("KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"),
+        *("KUBE-NODEPORT-CONTAINER", "KUBE-NODEPORT-HOST", "KUBE-NODEPORT-NON-LOCAL"),
     }
 )
-_MARK = "KUBE-MARK-MASQ"
-_CHAINS = _ENTRIES | {
-    *(_MARK, "KUBE-PROXY-CANARY", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL")
+_ENTRIES = _OF_USERSPACE_MODE | {  # those that built-in chains jump to
+    *("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING"),
+    *("KUBE-FORWARD", "KUBE-PROXY-FIREWALL"),
+    *("KUBE-NODE-PORT", "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER"),
 }
+_CHAINS = _ENTRIES | {
+    *(_MARK, "KUBE-PROXY-CANARY", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL"),
+    "KUBE-FIRE-WALL",  # of ipvs mode, until 1.10
+}
+_OLD_FIREWALL = ("nat", _FIREWALL)  # of ipvs mode, from 1.11 to 1.24
+_SHARED = frozenset({("filter", _FIREWALL), ("nat", "KUBE-MARK-DROP")})
+_OF_THE_KUBELET = frozenset({"KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"})
 _CHAIN_OF_A_SERVICE = re.compile(r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-[A-Z2-7]{16}")
 
 _SETS = (
@@ -35,6 +47,8 @@ _SETS = (
     *("LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR"),
     *("NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP", "NODE-PORT-LOCAL-UDP"),
     *("NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT"),
+    *("NODE-PORT-SCTP", "NODE-PORT-LOCAL-SCTP"),  # until 1.15
+    "LOAD-BALANCER-MASQ",  # until 1.10
 )
 _SET_NAME_LENGTH = 31
 _SET_NAMES = frozenset(
@@ -43,7 +57,7 @@ _SET_NAMES = frozenset(
 _NODE_PORT_SETS = {
     f"{prefix}NODE-PORT-{protocol.name}": protocol
     for prefix in ("KUBE-", "KUBE-6-")
-    for protocol in (Protocol.TCP, Protocol.UDP)
+    for protocol in Protocol
 }
 
 _RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (?P<chain>\S+) (?P<rest>.*)")
@@ -51,29 +65,52 @@ _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 _SERVED = re.compile(r"(?P<address>[^,]+),(?P<protocol>tcp|udp|sctp):(?P<port>\d+)")
 
 
-class Removal(msgspec.Struct, frozen=True):
-    """How to remove the chains of one family from one iptables backend.
+class Chain(NamedTuple):
+    """A chain of iptables, and the table that it is in."""
 
-    `text` is for `iptables-restore --noflush`, "" when there is nothing to do. `kept` are chains
-    that must stay, because rules of others lead there.
+    table: str
+    name: str
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A chain of kube-proxy that must stay, because these rules of others lead there."""
+
+    chain: str
+    rules: tuple[str, ...]
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """How to remove what is kube-proxy's in one table.
+
+    `text` takes it out of force: for `iptables-restore --noflush`, "" when there is nothing to
+    do. The chains can then be deleted. `kubelets` are the kubelet's chains.
     """
 
+    table: str
     text: str = ""
-    chains: int = 0
-    kept: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    kubelets: tuple[str, ...] = ()
 
 
 class _Table(msgspec.Struct):
-    """One table of a listing: its chains that are kube-proxy's, and all rules by their chain."""
+    """One table of a listing: chains that are ours, perhaps or for sure, and all rules."""
 
+    name: str = ""
     own: list[str] = []
+    kubelets: list[str] = []
     built_in: set[str] = set()
     rules: dict[str, list[str]] = {}
 
 
-def is_own_chain(name: str) -> bool:
-    """Whether a chain is kube-proxy's, in iptables or ipvs mode, this release or older ones."""
-    return name in _CHAINS or is_chain_of_a_service(name)
+def is_own_chain(table: str, name: str) -> bool:
+    """Whether a chain is kube-proxy's and nobody else's, of this release or older ones."""
+    return name in _CHAINS or is_chain_of_a_service(name) or (table, name) == _OLD_FIREWALL
+
+
+def is_kubelets_chain(table: str, name: str) -> bool:
+    """Whether a chain is the kubelet's, or may be."""
+    return name in _OF_THE_KUBELET or (table, name) in _SHARED
 
 
 def is_chain_of_a_service(name: str) -> bool:
@@ -81,64 +118,98 @@ def is_chain_of_a_service(name: str) -> bool:
     return _CHAIN_OF_A_SERVICE.fullmatch(name) is not None
 
 
-def chain_removal(saved: str) -> Removal:
+def is_chain_of_userspace_mode(name: str) -> bool:
+    """Whether a chain is of the mode that kube-proxy had first."""
+    return name in _OF_USERSPACE_MODE
+
+
+def chain_removals(saved: str) -> tuple[Removal, ...]:
     """What `iptables-save` says, with or without counters -> how to remove what is kube-proxy's.
 
     A chain that others' rules lead to stays, without rules. KUBE-MARK-MASQ then keeps its rule:
     the CNI plugin portmap can be told to mark through it.
     """
-    text, chains, kept = "", 0, []
-    for name, table in _tables(saved).items():
-        jumps, used = _foreign_view(table)
-        flushed = [
-            chain
-            for chain in table.own
-            if chain not in used or (chain != _MARK and table.rules.get(chain))
-        ]
-        removed = [chain for chain in table.own if chain not in used]
-        kept += [f"{name} {chain}" for chain in table.own if chain in used]
-        if not flushed and not jumps:
-            continue
-        chains += len(removed)
-        lines = [f"*{name}", *(f":{chain} - [0:0]" for chain in flushed)]
-        lines += [f"-D {chain} {rest}" for chain, rest in jumps]
-        lines += [*(f"-X {chain}" for chain in removed), "COMMIT", ""]
-        text += "\n".join(lines)
-    return Removal(text, chains, tuple(kept))
+    return tuple(map(_removal, _tables(saved)))
 
 
-def _tables(saved: str) -> dict[str, _Table]:
-    found: dict[str, _Table] = {}
+def deletion(table: str, chains: Iterable[str]) -> str:
+    """How to delete chains that are empty; for `iptables-restore --noflush`."""
+    return _restore_text(table, [f"-X {chain}" for chain in chains])
+
+
+def _restore_text(table: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"*{table}", *lines, "COMMIT", ""])
+
+
+def _removal(table: _Table) -> Removal:
+    jumps, used = _foreign_view(table)
+    flushed = [
+        chain
+        for chain in table.own
+        if chain not in used or (chain != _MARK and table.rules.get(chain))
+    ]
+    lines = [f":{chain} - [0:0]" for chain in flushed]
+    lines += [f"-D {chain} {rest}" for chain, rest in jumps]
+    return Removal(
+        table=table.name,
+        text=_restore_text(table.name, lines) if lines else "",
+        chains=tuple(chain for chain in table.own if chain not in used),
+        kept=tuple(Kept(chain, tuple(used[chain])) for chain in table.own if chain in used),
+        kubelets=tuple(table.kubelets),
+    )
+
+
+def _tables(saved: str) -> list[_Table]:
+    found: list[_Table] = []
     table = _Table()
     for line in saved.split("\n"):
         if line.startswith("*"):
-            table = _Table()
-            if line[1:] in TABLES:
-                found[line[1:]] = table
+            table = _Table(line[1:])
+            if table.name in TABLES:
+                found.append(table)
         elif line.startswith(":"):
-            chain, policy = line[1:].split()[:2]
-            if policy != "-":
-                table.built_in.add(chain)
-            elif is_own_chain(chain):
-                table.own.append(chain)
+            _add_chain(table, *line[1:].split()[:2])
         elif match := _RULE.fullmatch(line):
             table.rules.setdefault(match["chain"], []).append(match["rest"])
+    if any(table.own for table in found):
+        for table in found:
+            _take_over(table)
     return found
 
 
-def _foreign_view(table: _Table) -> tuple[list[tuple[str, str]], set[str]]:
-    """The jumps of built-in chains to kube-proxy's, and what all other rules of others lead to."""
+def _add_chain(table: _Table, chain: str, policy: str) -> None:
+    if policy != "-":
+        table.built_in.add(chain)
+    elif is_own_chain(table.name, chain):
+        table.own.append(chain)
+    elif is_kubelets_chain(table.name, chain):
+        table.kubelets.append(chain)
+
+
+def _take_over(table: _Table) -> None:
+    """Give the chains that the kubelet would have filled to kube-proxy."""
+    for chain in tuple(table.kubelets):
+        if (table.name, chain) in _SHARED and not table.rules.get(chain):
+            table.kubelets.remove(chain)
+            table.own.append(chain)
+
+
+def _foreign_view(table: _Table) -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """The jumps of built-in chains to kube-proxy's, and what other rules of others lead to."""
+    own = set(table.own)
+    entries = (_ENTRIES | {_FIREWALL}) & own
     jumps: list[tuple[str, str]] = []
-    used: set[str] = set()
+    used: dict[str, list[str]] = {}
     for chain, rules in table.rules.items():
-        if is_own_chain(chain):
+        if chain in own:
             continue
         for rest in rules:
             targets = _targets(rest)
-            if chain in table.built_in and targets & _ENTRIES:
+            if chain in table.built_in and targets & entries:
                 jumps.append((chain, rest))
-            else:
-                used |= targets
+                continue
+            for target in targets & own:
+                used.setdefault(target, []).append(f"-A {chain} {rest}")
     return jumps, used
 
 
@@ -148,9 +219,9 @@ def _targets(rule: str) -> set[str]:
     return {target for option, target in pairwise(words) if option in {"-j", "-g"}}
 
 
-def own_sets(names: str) -> tuple[str, ...]:
-    """What `ipset list -n` says -> the sets of kube-proxy."""
-    return tuple(name for name in names.split("\n") if name in _SET_NAMES)
+def own_sets(names: Iterable[str]) -> tuple[str, ...]:
+    """The sets of kube-proxy among these."""
+    return tuple(name for name in names if name in _SET_NAMES)
 
 
 def own_servers(

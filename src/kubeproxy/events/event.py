@@ -7,6 +7,8 @@ from enum import Enum
 
 import msgspec
 
+from kubeproxy.version import KUBERNETES_VERSION, VERSION
+
 _START = "StartKubeProxy"
 
 
@@ -38,9 +40,13 @@ class Event(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def starting(node: str) -> Event:
-    """The proxy of the node is set up and follows the cluster."""
-    return Event(Subject("Node", node), Severity.NORMAL, "Starting", _START)
+def starting(node: str, mode: str) -> Event:
+    """The proxy of the node is set up and follows the cluster.
+
+    Upstream's says nothing more; here it tells which of the two has started, and in which mode.
+    """
+    note = f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in {mode} mode"
+    return Event(Subject("Node", node), Severity.NORMAL, "Starting", _START, note)
 
 
 def service_health_port_failed(

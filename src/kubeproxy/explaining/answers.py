@@ -9,12 +9,12 @@ from kubeproxy.explaining.question import Origin, Pod, Question, questions
 from kubeproxy.inet import Family, family_of, join
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.model.endpoint import Endpoint, Slice
-from kubeproxy.model.merge import merge
+from kubeproxy.model.merge import endpoints_of
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.model.topology import HintMode, LeftOut, Place, hint_mode
 from kubeproxy.nodefacts import NodeIPs
 from kubeproxy.objects.meta import ObjectKey
-from kubeproxy.table.build import Conflict
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import left_out
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
 from kubeproxy.table.entries import Table
@@ -117,7 +117,7 @@ def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str
     if found is None:
         return {}
     port, slices = found
-    endpoints = merge(slices, port.name, port.protocol)
+    endpoints = endpoints_of(slices, port.name, port.protocol)
     return {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
 
 
@@ -136,7 +136,7 @@ def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tup
         return ()
     port, slices = found
     place = cluster.place
-    hints = hint_mode(merge(slices, port.name, port.protocol), place)
+    hints = hint_mode(endpoints_of(slices, port.name, port.protocol), place)
     return tuple(
         (join(at.endpoint.address, at.port), why_not(at.endpoint, why, hints, place))
         for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)

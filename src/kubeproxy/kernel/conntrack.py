@@ -13,6 +13,7 @@ import msgspec
 
 from kubeproxy.inet import Family
 from kubeproxy.kernel.nfnetlink import Refused, open_netfilter, send, waiting
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.conntrack import Flow, delete_request, dump_request, flow_in
 from kubeproxy.netlink.message import (
     NLM_F_DUMP_INTR,
@@ -36,7 +37,7 @@ def udp_flows(family: Family) -> Iterator[Flow]:
     """
     what = f"cannot list the tracked {family.value} UDP flows"
     for _ in range(_ATTEMPTS):
-        with open_netfilter() as link:
+        with open_netfilter() as link, understood(what):
             send(link, encode(dump_request(family, 1)), what)
             complete = yield from _listed(link, what)
         if complete:
@@ -76,7 +77,8 @@ def _delete(link: socket.socket, flows: list[Flow]) -> int:
     what = f"cannot delete {len(flows)} tracked UDP flows"
     requests = (encode(delete_request(flow, number)) for number, flow in enumerate(flows, 1))
     send(link, b"".join(requests), what)
-    refusals = [refusal(answer) for answer in waiting(link) if answer is not None]
+    with understood(what):
+        refusals = [refusal(answer) for answer in waiting(link) if answer is not None]
     for error in refusals:
         if error is not None and error.errno != errno.ENOENT:
             raise Refused(what, msgspec.structs.replace(error, index=WHOLE_BATCH))

@@ -9,6 +9,7 @@ from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, Prefix, contains
 from kubeproxy.kernel.links import device_index
 from kubeproxy.kernel.netlink import NetlinkError, ask, open_netlink, tell
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.address import (
     add_request,
     address_in,
@@ -53,8 +54,8 @@ def delete_dummy(device: str) -> bool:
         return False
     try:
         with open_netlink(socket.NETLINK_ROUTE) as link:
-            (answer,) = ask(link, link_request(index))
-            kind = kind_in(answer)
+            with understood(f"cannot read the device {device}"):
+                kind = kind_in(*ask(link, link_request(index)))
             if kind != "dummy":
                 raise KernelError(
                     f"the device {device} stays, because it is no dummy but of kind"
@@ -74,15 +75,17 @@ def device_addresses(device: str, family: Family) -> tuple[str, ...]:
     index = device_index(device)
     if not index:
         return ()
+    what = f"cannot read the addresses of {device}"
     try:
         with open_netlink(socket.NETLINK_ROUTE) as link:
             answers = ask(link, dump_request(family, 1))
     except OSError as error:
-        raise _failure(f"cannot read the addresses of {device}", error) from error
-    found = (address_in(answer, family) for answer in answers if device_in(answer) == index)
-    return tuple(
-        address for address in found if address is not None and _is_bound(address, family)
-    )
+        raise _failure(what, error) from error
+    with understood(what):
+        found = (address_in(answer, family) for answer in answers if device_in(answer) == index)
+        return tuple(
+            address for address in found if address is not None and _is_bound(address, family)
+        )
 
 
 def change_addresses(

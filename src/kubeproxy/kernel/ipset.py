@@ -1,14 +1,23 @@
-"""The `ipset` program: the kernel's sets as text, all of them at a time."""
+"""Sets of the kernel: as text, through the `ipset` program; their names, without it."""
 
 import re
 import socket
+from collections.abc import Iterable
 from typing import Final
 
 from kubeproxy.errors import KernelError
-from kubeproxy.kernel.tools import ToolFailed, find, run
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.kernel.tools import ToolFailed, find, run, version_in
+from kubeproxy.netlink.attribute import attribute, u32
+from kubeproxy.netlink.message import attributes
+from kubeproxy.netlink.nfnetlink import NFGENMSG, NFPROTO_UNSPEC
 
-_VERSION: Final = re.compile(r"v([0-9]+)\.([0-9]+)")
 _OLDEST: Final = (6, 0)
+# linux/netfilter/ipset/ip_set.h
+_CMD_LIST: Final = 6 << 8 | 7
+_ATTR_PROTOCOL, _ATTR_SETNAME, _ATTR_FLAGS = 1, 2, 6
+_PROTOCOL: Final = b"\x06"  # kernels that speak a newer one take it too
+_FLAG_LIST_SETNAME: Final = 1 << 1
 _LINE: Final = re.compile(r"\bin line (\d+):")
 
 
@@ -26,12 +35,22 @@ class IpsetFailed(KernelError):
 
 def check() -> None:
     """Raise `IpsetFailed` unless there is an ipset that is new enough."""
-    said = _run("--version")
-    version = _VERSION.search(said)
-    if version is None:
-        raise IpsetFailed(f"ipset --version names no version: {said.strip()}")
-    if (int(version[1]), int(version[2])) < _OLDEST:
-        raise IpsetFailed(f"ipset is {version[0]}: install 6.0 or newer")
+    why = unfit(version())
+    if why:
+        raise IpsetFailed(f"{why}: install a newer one, or use another proxy mode")
+
+
+def version() -> str:
+    """What ipset says that it is."""
+    return _run("--version").strip()
+
+
+def unfit(said: str) -> str:
+    """Why an ipset that says this of itself will not do; "" when it will."""
+    found = version_in(said)
+    if found is None:
+        return f"ipset --version names no version: {said}"
+    return "" if found >= _OLDEST else f"{said} is too old, 6.0 or later is needed"
 
 
 def check_matches() -> None:
@@ -50,14 +69,23 @@ def restore(text: str) -> None:
     _run("restore", "-exist", stdin=text)
 
 
-def save() -> str:
-    """All sets with their members, as text that `restore` takes."""
-    return _run("save")
+def save(wanted: Iterable[str]) -> str:
+    """Those of the sets that exist, with their members, as text that `restore` takes.
+
+    Sets of others, which may be very large, are not read.
+    """
+    there = names()
+    asked = [name for name in wanted if name in there]
+    return _run("restore", stdin="".join(f"save {name}\n" for name in asked)) if asked else ""
 
 
-def names() -> str:
-    """The names of all sets, one in a line."""
-    return _run("list", "-n")
+def names() -> tuple[str, ...]:
+    """The names of all sets; for this, no program has to be installed."""
+    asked = attribute(_ATTR_PROTOCOL, _PROTOCOL) + u32(_ATTR_FLAGS, _FLAG_LIST_SETNAME)
+    with Nfnetlink() as netfilter:
+        answers = netfilter.dump(_CMD_LIST, NFPROTO_UNSPEC, asked)
+    found = (attributes(answer.payload[NFGENMSG.size :]) for answer in answers)
+    return tuple(each[_ATTR_SETNAME].rstrip(b"\0").decode(errors="replace") for each in found)
 
 
 def destroy(name: str) -> None:

@@ -12,6 +12,7 @@ from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, Protocol, family_of
 from kubeproxy.kernel.netlink import NetlinkError, ask, open_netlink, tell
 from kubeproxy.kernel.tools import ToolFailed, find, run
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.generic import NETLINK_GENERIC, number_in, number_request
 from kubeproxy.netlink.ipvs import (
     FAMILY_NAME,
@@ -76,32 +77,39 @@ class Ipvs:
 
     def servers(self, family: Family) -> dict[ServerKey, VirtualServer]:
         """All virtual servers of a family."""
-        found = map(server_in, self._dump_servers())
-        return dict(
-            entry for entry in found if entry is not None and family_of(entry[0].address) is family
-        )
+        answers = self._dump_servers()
+        with understood("cannot list the virtual servers"):
+            return dict(
+                entry
+                for entry in map(server_in, answers)
+                if entry is not None and family_of(entry[0].address) is family
+            )
 
     def find(self, key: ServerKey) -> VirtualServer | None:
         """A virtual server; None when there is none."""
         link, number = self._opened()
+        what = f"cannot read the virtual server {key}"
         try:
-            (answer,) = ask(link, server_request(number, key))
+            answers = ask(link, server_request(number, key))
         except OSError as error:
             if error.errno == errno.ESRCH:
                 return None
-            raise self._failure(f"cannot read the virtual server {key}", error) from error
-        found = server_in(answer)
+            raise self._failure(what, error) from error
+        with understood(what):
+            found = server_in(*answers)
         return None if found is None else found[1]
 
     def reals(self, key: ServerKey) -> dict[RealKey, RealServer]:
         """The real servers of a virtual one; none when that is not there."""
         link, number = self._opened()
+        what = f"cannot list the real servers of {key}"
         try:
             answers = ask(link, reals_request(number, key))
         except OSError as error:
-            raise self._failure(f"cannot list the real servers of {key}", error) from error
+            raise self._failure(what, error) from error
         family = family_of(key.address)
-        return dict(real_in(answer, family) for answer in answers)
+        with understood(what):
+            return dict(real_in(answer, family) for answer in answers)
 
     def listing(self) -> str:
         """All virtual servers of both families with their real servers, as the kernel lists them.
@@ -117,8 +125,10 @@ class Ipvs:
 
     def statistics(self) -> dict[ServerKey, Statistics]:
         """What each virtual server, of both families, has seen since it was made."""
-        found = map(server_statistics_in, self._dump_servers())
-        return dict(entry for entry in found if entry is not None)
+        answers = self._dump_servers()
+        with understood("cannot read what the virtual servers have seen"):
+            found = map(server_statistics_in, answers)
+            return dict(entry for entry in found if entry is not None)
 
     def run(self, commands: Sequence[Command]) -> dict[Command, NetlinkError]:
         """Carry out the commands in their order; those that the kernel refused.
@@ -201,12 +211,14 @@ class Ipvs:
         """The socket, and the number that ip_vs has in this kernel."""
         if self._link is not None:
             return self._link, self._number
+        what = "cannot ask the kernel for ip_vs"
         try:
             link = open_netlink(NETLINK_GENERIC)
         except OSError as error:
             raise NetlinkError("cannot open a generic netlink socket", error) from error
         try:
-            (answer,) = ask(link, number_request(FAMILY_NAME))
+            with understood(what):
+                number = number_in(*ask(link, number_request(FAMILY_NAME)))
         except OSError as error:
             link.close()
             if error.errno == errno.ENOENT:
@@ -215,8 +227,11 @@ class Ipvs:
                     " (a kernel has it when built with CONFIG_IP_VS), or use another proxy mode:"
                     " nftables or iptables"
                 ) from error
-            raise NetlinkError("cannot ask the kernel for ip_vs", error) from error
-        self._link, self._number = link, number_in(answer)
+            raise NetlinkError(what, error) from error
+        except KernelError:
+            link.close()
+            raise
+        self._link, self._number = link, number
         return self._link, self._number
 
     def _failure(self, what: str, error: OSError) -> NetlinkError:

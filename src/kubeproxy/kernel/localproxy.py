@@ -17,6 +17,8 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from kubeproxy import klog
+from kubeproxy.bursts import Bursts
+from kubeproxy.descriptors import leave_the_last, share
 from kubeproxy.inet import join
 
 Address = tuple[str, int]
@@ -25,6 +27,8 @@ PinT = TypeVar("PinT")
 Choose = Callable[[ListenerT, PinT | None, float, float], tuple[Address, PinT | None]]
 """(listener, what the last choice left, time, chance) -> target, what the next has to know."""
 
+CONNECTIONS: Final = 2048
+"""Of all listeners together; where descriptors are few, there are fewer."""
 _BACKLOG: Final = 4096
 _ACCEPTS_AT_ONCE: Final = 64
 _BINDS_AT_ONCE: Final = 64
@@ -54,12 +58,19 @@ class LocalProxy(Generic[ListenerT, PinT]):
     """Keeps the listeners of one IP family as they are wanted.
 
     A client is connected to one target, chosen once: when that cannot be reached within
-    `connect_seconds`, the client's connection is closed and no other target is tried.
+    `connect_seconds`, the client's connection is closed and no other target is tried. A listener
+    has at most half of `connections`, and never more than it leaves to others.
     """
 
-    def __init__(self, choose: Choose[ListenerT, PinT], connect_seconds: float = 5.0) -> None:
+    def __init__(
+        self,
+        choose: Choose[ListenerT, PinT],
+        connect_seconds: float = 5.0,
+        connections: int = CONNECTIONS,
+    ) -> None:
         self._choose = choose
         self._connect_seconds = connect_seconds
+        self._quota = _Quota(connections)
         self._ports: dict[Address, _Port[ListenerT, PinT]] = {}
         self._bind_failures = 0
 
@@ -99,7 +110,23 @@ class LocalProxy(Generic[ListenerT, PinT]):
 
     def _open(self, address: Address, listener: ListenerT) -> "_Port[ListenerT, PinT]":
         listening = socket.create_server(address, family=_family(address), backlog=_BACKLOG)
-        return _Port(listening, listener, self._choose, self._connect_seconds)
+        leave_the_last(listening)
+        return _Port(listening, listener, self._choose, self._connect_seconds, self._quota)
+
+
+class _Quota:
+    """How many connections there may be.
+
+    Who asks for one more gets it while it holds fewer than are free. So one listener gets half of
+    them, the second one half of what is left, and there always is something left.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._connections = connections
+        self.taken = 0
+
+    def allows(self, held: int) -> bool:
+        return held < min(self._connections, share()) - self.taken
 
 
 class _Port(Generic[ListenerT, PinT]):
@@ -111,9 +138,12 @@ class _Port(Generic[ListenerT, PinT]):
         listener: ListenerT,
         choose: Choose[ListenerT, PinT],
         connect_seconds: float,
+        quota: _Quota,
     ) -> None:
         self.listener = listener
         self.connections: set[_Connection] = set()
+        self._quota = quota
+        self._bursts = Bursts()
         self._choose = choose
         self._connect_seconds = connect_seconds
         self._pin: PinT | None = None
@@ -140,24 +170,39 @@ class _Port(Generic[ListenerT, PinT]):
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
                 client, _ = self._socket.accept()
+                leave_the_last(client)
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
                 # Out of descriptors or memory: the client stays in the queue, and asking again
                 # at once would only burn the processor.
-                where = join(*self._socket.getsockname()[:2])
-                klog.error("Cannot accept a connection to a local node port", err=error, at=where)
+                self._complain("Cannot accept a connection to a local node port", err=error)
                 self._loop.remove_reader(self._socket)
                 self._rest = self._loop.call_later(_REST_SECONDS, self._listen)
                 return
-            self._relay(client)
+            if self._quota.allows(len(self.connections)):
+                self._relay(client)
+            else:
+                self._complain("Too many connections to a local node port, new ones are reset")
+                _reset(client)
+
+    def _complain(self, message: str, err: OSError | None = None) -> None:
+        """Say it once in a burst: clients may try without end."""
+        if self._bursts.begins(self._loop.time()):
+            where = join(*self._socket.getsockname()[:2])
+            klog.error(message, err=err, at=where, connections=len(self.connections))
 
     def _relay(self, client: socket.socket) -> None:
         now, chance = self._loop.time(), random.random()  # noqa: S311  # balances, no secret
         target, self._pin = self._choose(self.listener, self._pin, now, chance)
-        connection = _Connection(client, target, self.connections.discard)
+        connection = _Connection(client, target, self._over)
         self.connections.add(connection)
+        self._quota.taken += 1
         connection.dial(self._connect_seconds)
+
+    def _over(self, connection: "_Connection") -> None:
+        self.connections.remove(connection)
+        self._quota.taken -= 1
 
 
 class _Connection:
@@ -183,6 +228,7 @@ class _Connection:
         """Connect to the target within that time, then relay."""
         try:
             backend = socket.socket(_family(self._target), socket.SOCK_STREAM)
+            leave_the_last(backend)
         except OSError as error:
             self._fail(error)
             return
@@ -300,6 +346,11 @@ class _Flow:
         self._sink.shutdown(socket.SHUT_WR)
         self.is_over = True
         self._ended(None)
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    client.close()
 
 
 def _family(address: Address) -> socket.AddressFamily:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from kubeproxy.errors import KernelError
+from kubeproxy.kernel.understood import NONSENSE
 from kubeproxy.netlink.message import (
     NLM_F_ACK,
     NLM_F_DUMP_INTR,
@@ -72,7 +73,7 @@ def ask(link: socket.socket, request: Message) -> list[Message]:
         last = answers.pop() if answers else None
         if last is None or last.type not in {NLMSG_DONE, NLMSG_ERROR}:
             raise _incomplete()
-        failure = dump_error(last)
+        failure = _failure_in(last)
         if failure not in {0, errno.EINTR}:
             raise OSError(failure, os.strerror(failure))
         if not failure and not any(answer.flags & NLM_F_DUMP_INTR for answer in answers):
@@ -107,9 +108,15 @@ def _tell(link: socket.socket, requests: list[Message]) -> Iterator[tuple[int, O
     sequence = 0
     for answer in _waiting(link):
         sequence = answer.sequence
-        error = refusal(answer)
-        if error is not None:
-            yield error.index, _as_os_error(error)
+        try:
+            error = refusal(answer)
+        except NONSENSE as nonsense:
+            raise _senseless() from nonsense
+        if error is None:
+            continue
+        if not 0 <= error.index < last:
+            raise _senseless()
+        yield error.index, _as_os_error(error)
     if sequence != last:
         raise _incomplete()
 
@@ -122,6 +129,17 @@ def _waiting(link: socket.socket) -> Iterator[Message]:
         except BlockingIOError:
             return
         yield from decode(bytes(buffer[:size]))
+
+
+def _failure_in(last: Message) -> int:
+    try:
+        return dump_error(last)
+    except NONSENSE as nonsense:
+        raise _senseless() from nonsense
+
+
+def _senseless() -> OSError:
+    return OSError(errno.EBADMSG, "the kernel's answer makes no sense")
 
 
 def _incomplete() -> OSError:

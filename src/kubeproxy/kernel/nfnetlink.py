@@ -16,6 +16,7 @@ import msgspec
 from kubeproxy.errors import KernelError
 from kubeproxy.kernel.datagrams import Datagrams
 from kubeproxy.kernel.netlink import open_netlink
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.message import (
     NLM_F_DUMP,
     NLM_F_DUMP_INTR,
@@ -111,7 +112,8 @@ class Nfnetlink:
         what = f"cannot commit {len(messages)} nftables messages"
         self._send(batch(messages, generation), what)
         answers, lost = self._receive()
-        verdicts = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
+        with understood(what):
+            verdicts = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
         errors = sorted((v for v in verdicts if v is not None), key=lambda error: error.index)
         if any(error.errno == errno.ERESTART for error in errors):
             raise GenerationChanged(f"{what}: somebody else changed the rules; read them again")
@@ -127,14 +129,16 @@ class Nfnetlink:
         what = f"cannot rehearse {len(messages)} nftables messages"
         self._send(batch(messages, rehearse=True), what)
         answers, _ = self._receive()
-        errors = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
+        with understood(what):
+            errors = [refusal(answer) for answer in answers if answer.type == NLMSG_ERROR]
         found = sorted((e for e in errors if e is not None), key=lambda error: error.index)
         if found:
             raise Refused(what, *found)
 
     def generation(self) -> int:
         """How many transactions this network namespace has seen, whoever made them."""
-        return generation_in(self.get(NFT_MSG_GETGEN, NFPROTO_UNSPEC))
+        with understood("cannot read the generation of the rules"):
+            return generation_in(self.get(NFT_MSG_GETGEN, NFPROTO_UNSPEC))
 
     def get(self, message_type: int, family: int, payload: bytes = b"") -> Message:
         """Ask for one object; `Refused` with ENOENT when there is none."""
@@ -143,14 +147,15 @@ class Nfnetlink:
     def dump(self, message_type: int, family: int, payload: bytes = b"") -> list[Message]:
         """Ask for all objects; again when they change while they are being listed."""
         body = NFGENMSG.pack(family, 0, 0) + payload
+        what = f"cannot dump nfnetlink objects {message_type:#x}"
         for _ in range(_DUMP_ATTEMPTS):
             *found, done = self._ask(message_type, NLM_F_REQUEST | NLM_F_DUMP, body)
-            failure = dump_error(done)
+            with understood(what):
+                failure = dump_error(done)
             if failure == 0 and not any(answer.flags & NLM_F_DUMP_INTR for answer in found):
                 return found
             if failure not in {0, errno.EINTR}:
                 break
-        what = f"cannot dump nfnetlink objects {message_type:#x}"
         raise Refused(what, MessageError(WHOLE_BATCH, failure or errno.EINTR))
 
     @property
@@ -173,7 +178,8 @@ class Nfnetlink:
             raise Refused(what, MessageError(WHOLE_BATCH, error.errno or 0)) from error
         for answer in answers:
             if answer[4:6] == _ERROR_TYPE:
-                error_message = refusal(next(decode(answer)))
+                with understood(what):
+                    error_message = refusal(*decode(answer))
                 if error_message is not None:
                     raise Refused(what, error_message)
         return answers
@@ -188,10 +194,11 @@ class Nfnetlink:
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         self._send(encode(Message(kind, flags, self._sequence, body)), what)
         answers, lost = self._receive()
-        for answer in answers:
-            error = refusal(answer) if answer.type == NLMSG_ERROR else None
-            if error is not None:
-                raise Refused(what, msgspec.structs.replace(error, index=WHOLE_BATCH))
+        with understood(what):
+            for answer in answers:
+                error = refusal(answer) if answer.type == NLMSG_ERROR else None
+                if error is not None:
+                    raise Refused(what, msgspec.structs.replace(error, index=WHOLE_BATCH))
         if lost or not answers:
             raise Refused(what, MessageError(WHOLE_BATCH, errno.ENOBUFS, "answers were lost"))
         return answers

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterable
 
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
+from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.attribute import text, u32
 from kubeproxy.netlink.message import attributes
 from kubeproxy.netlink.nfnetlink import NFGENMSG, NFT_MSG_GETOBJ
@@ -25,6 +26,7 @@ def read_packets(family: int, table: str, names: Iterable[str]) -> dict[str, int
                 if error.errno != errno.ENOENT:
                     raise
                 continue
-            counter = attributes(attributes(answer.payload[NFGENMSG.size :])[_DATA])
-            found[name] = int.from_bytes(counter[_PACKETS], "big")
+            with understood(f"cannot read the counter {name}"):
+                counter = attributes(attributes(answer.payload[NFGENMSG.size :])[_DATA])
+                found[name] = int.from_bytes(counter[_PACKETS], "big")
     return found

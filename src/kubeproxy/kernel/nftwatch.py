@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import socket
 from collections.abc import Callable, Iterator
 from typing import Self
 
@@ -27,7 +28,9 @@ class Watch:
 
     def __init__(self) -> None:
         self._socket = open_netfilter()
-        self._join()
+        self.room = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        """How many bytes of kernel memory may wait to be read before messages are lost."""
+        self._change_membership(NETLINK_ADD_MEMBERSHIP)
 
     def __enter__(self) -> Self:
         return self
@@ -41,12 +44,12 @@ class Watch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not listen for as long as the context lasts."""
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_DROP_MEMBERSHIP, NFNLGRP_NFTABLES)
+        """Do not listen for as long as the context lasts; one that is closed stays closed."""
+        self._change_membership(NETLINK_DROP_MEMBERSHIP)
         try:
             yield
         finally:
-            self._join()
+            self._change_membership(NETLINK_ADD_MEMBERSHIP)
 
     async def follow(self, changed: Callable[[Message | None], None], ignore: int = 0) -> None:
         """Call `changed` with every message, until cancelled.
@@ -68,5 +71,9 @@ class Watch:
                 if message.port != ignore:
                     changed(message)
 
-    def _join(self) -> None:
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+    def _change_membership(self, change: int) -> None:
+        try:
+            self._socket.setsockopt(SOL_NETLINK, change, NFNLGRP_NFTABLES)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise

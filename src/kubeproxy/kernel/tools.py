@@ -1,6 +1,7 @@
 """The system's own programs: find them, run them, and hear why they failed."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from kubeproxy.errors import KernelError
 
 # Enough for tables with hundreds of thousands of rules.
 TIME_LIMIT = 120.0
+_VERSION = re.compile(r"\bv(\d+(?:\.\d+)+)")
 _ELSEWHERE = "/usr/sbin:/sbin"  # what a PATH that is made for users lacks
 
 
@@ -45,6 +47,12 @@ def find_iptables(program: str, backend: Backend) -> str | None:
     # Releases before there were two backends name none, and only `iptables` tells its version.
     is_nft = "nf_tables" in run([find(stem) or plain, "--version"])
     return plain if is_nft == (backend is Backend.NFT) else None
+
+
+def version_in(said: str) -> tuple[int, ...] | None:
+    """The version that a program names as v1.8.9; None when it names none."""
+    named = _VERSION.search(said)
+    return tuple(map(int, named[1].split("."))) if named else None
 
 
 def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) -> str:

@@ -4,28 +4,33 @@ Whatever `iptables` the system has is used, as upstream does: it may speak to ei
 backends. Where only the long names are installed, they serve.
 """
 
+import contextlib
+import math
 import re
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import find
+from kubeproxy.kernel.tools import find, version_in
 
 _STEMS = {
     Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
     Family.IPV6: ("ip6tables", "ip6tables-nft", "ip6tables-legacy"),
 }
+_OLDEST = (1, 6, 2)
 _WAIT = ("-w", "5")  # seconds that a program waits for another to let go of the lock
 _SECONDS = 60.0
-_RESTORE_SECONDS = 900.0  # hundreds of thousands of rules, on a busy machine
+_BYTES_A_SECOND = 25_000  # of rules, on a busy machine
+_MOST_SECONDS = 900.0  # hundreds of thousands of rules
+_PATIENCE = 10.0  # seconds
+_REMEMBERED = 10.0  # seconds after which all that a process did has been heard of
 _LINE = re.compile(r"\bline:? (\d+)")
 _MOST_LINES = 5
-
-# The families have one lock between them, and a large table holds it longer than others wait.
-_TURN = threading.Lock()
 
 _IS_NOT_THERE = 1
 _NO_LOCK_OR_REFUSED = 4
@@ -38,11 +43,43 @@ _WHAT_TO_DO = {
 
 
 class XtablesFailed(KernelError):
-    """A program failed. `code` is its exit code; None when it did not run to its end."""
+    """A program failed. `code` is its exit code; None when it did not run to its end.
 
-    def __init__(self, text: str, code: int | None = None) -> None:
+    `lines` are those of the text that it complains about, as far as it names any.
+    """
+
+    def __init__(self, text: str, code: int | None = None, lines: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.code = code
+        self.lines = lines
+
+
+class _Courtesy:
+    """The families' programs take turns, because those of the legacy kind have one lock.
+
+    A large table holds it for longer than the programs wait. But one that hangs must not keep the
+    other family waiting: nobody waits longer than `_PATIENCE` for the same program. The program's
+    own wait for the lock then says whether it can go on.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._since = 0.0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        patience = max(0.0, self._since + _PATIENCE - time.monotonic())
+        is_taken = self._turn.acquire(timeout=patience)
+        if is_taken:
+            self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            if is_taken:
+                self._turn.release()
+
+
+_COURTESY = _Courtesy()
 
 
 class Xtables:
@@ -51,9 +88,30 @@ class Xtables:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.restore_failures = 0
+        self._turn = threading.Lock()
+        self._beginning = threading.Lock()
+        self._own: dict[int, float] = {}  # processes, and when they ended
+
+    def is_nft(self) -> bool:
+        """Whether the programs write nftables rules, of whose changes the kernel tells."""
+        return "nf_tables" in self._run("", ["--version"], wait=False)
+
+    def is_own(self, port: int) -> bool:
+        """Whether a change that came through a netlink socket with that port was made here.
+
+        The kernel names a socket after the process that opens it, and gives no two of them one
+        name at a time: where the name is taken, by a process of another container, a change of
+        ours counts as one of others. What the kernel tells of the process itself cannot be used:
+        it is the number that the process has outside of our container.
+        """
+        with self._beginning:
+            return port in self._own
 
     def check(self) -> None:
-        """Raise `XtablesFailed` unless the programs work with this kernel."""
+        """Raise `XtablesFailed` unless the programs are new enough and work with this kernel."""
+        why = unfit(self._run("", ["--version"], wait=False).strip())
+        if why:
+            raise XtablesFailed(f"{why}: install a newer one, or use another proxy mode")
         self._run("", ["-S", "POSTROUTING", "-t", "nat"])
 
     def ensure_chain(self, table: str, chain: str) -> None:
@@ -101,24 +159,45 @@ class Xtables:
     ) -> str:
         command = [self._program(verb), *(_WAIT if wait else ()), *arguments]
         shown = " ".join(command)
-        limit = _RESTORE_SECONDS if text else _SECONDS
+        limit = min(_SECONDS + len(text) / _BYTES_A_SECOND, _MOST_SECONDS)
         try:
-            with _TURN:
-                done = subprocess.run(  # noqa: S603  # no shell; a service's text is in no argument
-                    command, input=text.encode(), capture_output=True, timeout=limit, check=False
-                )
+            with self._turn, _COURTESY.taken(), self._begun(command) as process:
+                output, errors = process.communicate(text.encode(), limit)
         except subprocess.TimeoutExpired as error:
-            raise XtablesFailed(f"{shown}: did not end within {limit:g} seconds") from error
+            raise XtablesFailed(f"{shown}: did not end within {limit:.3g} seconds") from error
         except OSError as error:
             raise XtablesFailed(f"{shown}: {error.strerror}") from error
-        if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())
+        if process.returncode:
+            said = " ".join(errors.decode(errors="replace").split())
+            named = lines_named(said, text)
+            ending = _ending(process.returncode)
             raise XtablesFailed(
-                f"{shown}: {_ending(done.returncode)}{f': {said}' if said else ''}"
-                f"{quoted(said, text)}",
-                done.returncode,
+                f"{shown}: {ending}{f': {said}' if said else ''}{quoted(named)}",
+                process.returncode,
+                tuple(named.values()),
             )
-        return done.stdout.decode(errors="surrogateescape")
+        return output.decode(errors="surrogateescape")
+
+    @contextlib.contextmanager
+    def _begun(self, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is known as ours before anybody can hear of what it does."""
+        pipe = subprocess.PIPE
+        with self._beginning:
+            process = subprocess.Popen(  # noqa: S603  # no shell; a service's text is in no argument
+                command, stdin=pipe, stdout=pipe, stderr=pipe
+            )
+            oldest = time.monotonic() - _REMEMBERED
+            self._own = {pid: end for pid, end in self._own.items() if end > oldest}
+            self._own[process.pid] = math.inf
+        try:
+            with process:
+                try:
+                    yield process
+                except BaseException:
+                    process.kill()
+                    raise
+        finally:
+            self._own[process.pid] = time.monotonic()
 
     def _program(self, verb: str) -> str:
         program = find_program(self.family, verb)
@@ -136,12 +215,28 @@ def find_program(family: Family, verb: str = "") -> str | None:
     return next((program for program in found if program is not None), None)
 
 
-def quoted(said: str, text: str) -> str:
+def unfit(said: str) -> str:
+    """Why programs that say this of themselves will not do; "" when they may.
+
+    Those that name no version may: whether they work is seen when they are used.
+    """
+    found = version_in(said)
+    if found is None or found >= _OLDEST:
+        return ""
+    return f"{said} is too old, 1.6.2 or later is needed: its restore waits for the lock"
+
+
+def lines_named(said: str, text: str) -> dict[int, str]:
     """The lines of the text that a program complains about by their numbers."""
     lines = text.split("\n")
     numbers = dict.fromkeys(int(number) for number in _LINE.findall(said))
-    found = [number for number in numbers if 0 < number <= len(lines)][:_MOST_LINES]
-    return "".join(f"; line {number} is: {lines[number - 1]}" for number in found)
+    return {number: lines[number - 1] for number in numbers if 0 < number <= len(lines)}
+
+
+def quoted(named: Mapping[int, str]) -> str:
+    """The first few of these lines, as they stand in an error."""
+    shown = islice(named.items(), _MOST_LINES)
+    return "".join(f"; line {number} is: {line}" for number, line in shown)
 
 
 def _ending(code: int) -> str:

@@ -97,10 +97,14 @@ def packet_families(mode: Mode, families: tuple[Family, ...], *, localhost: bool
 
 
 def _told(planes: Mapping[Family, Dataplane], pick: Callable[[Figures], int | None]) -> _Series:
-    """The figure of each family; like upstream's, a series is there once it has counted."""
+    """The figure of each family, also of one where nothing has failed.
+
+    Upstream's series are there once they have counted; but `increase()` does not see the first
+    failures of a series that begins with them.
+    """
     for family, plane in planes.items():
         value = pick(plane.figures()) if isinstance(plane, Counting) else None
-        if value:
+        if value is not None:
             yield (family.value,), value
 
 

@@ -64,8 +64,13 @@ class ProxyMetrics:
             "Seconds that a sync of changes took",
         )
         self._ended = Gauge(
-            f"{_PREFIX}last_timestamp_seconds", _ALPHA + "When a sync last succeeded", _FAMILY
+            f"{_PREFIX}last_timestamp_seconds",
+            _ALPHA + "When a sync last succeeded, 0 before the first",
+            _FAMILY,
         )
+        for family in families:
+            # Upstream's is not there yet, and alerts hear nothing of a node that never synced.
+            self._ended.set(0.0, family.value)
         self._queued = Gauge(
             f"{_PREFIX}last_queued_timestamp_seconds",
             _ALPHA + "When a sync was last asked for",

@@ -1,6 +1,7 @@
 """Interface addresses: all of them as the kernel tells, and how one is added and removed."""
 
 import struct
+from typing import NamedTuple
 
 from kubeproxy.inet import Family, family_of, pack, unpack
 from kubeproxy.netlink.attribute import attribute
@@ -10,7 +11,8 @@ RTM_NEWADDR = 20
 RTM_DELADDR = 21
 RTM_GETADDR = 22
 
-# Multicast groups that tell of addresses that come and go.
+# Multicast groups that tell of devices, and of addresses, that come and go.
+RTNLGRP_LINK = 1
 RTNLGRP_IPV4_IFADDR = 5
 RTNLGRP_IPV6_IFADDR = 9
 
@@ -28,14 +30,29 @@ def dump_request(family: Family, sequence: int) -> Message:
     return Message(RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, sequence, payload)
 
 
+class AddressChange(NamedTuple):
+    """An address that came to a device, or went from it."""
+
+    address: str
+    is_there: bool
+
+
 def address_in(message: Message, family: Family) -> str | None:
     """The address that a message tells of; None when it is of another kind or family."""
-    if message.type != RTM_NEWADDR or message.payload[:1] != bytes([_AF[family]]):
+    change = change_in(message, family)
+    return change.address if change and change.is_there else None
+
+
+def change_in(message: Message, family: Family) -> AddressChange | None:
+    """The address that came or went; None when the message is of another kind or family."""
+    if message.type not in {RTM_NEWADDR, RTM_DELADDR}:
+        return None
+    if message.payload[:1] != bytes([_AF[family]]):
         return None
     found = attributes(message.payload[_IFADDRMSG.size :])
     # On a point-to-point link ADDRESS is the peer's; LOCAL is ours.
     packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
-    return unpack(packed) if packed else None
+    return AddressChange(unpack(packed), message.type == RTM_NEWADDR) if packed else None
 
 
 def device_in(message: Message) -> int:

@@ -11,6 +11,7 @@ from kubeproxy.netlink.message import NLM_F_ACK, NLM_F_REQUEST, Message, attribu
 NETLINK_GENERIC = 16
 
 _HEADER = struct.Struct("=BBxx")  # command, version
+_NUMBER = struct.Struct("=H")
 _VERSION = 1
 
 _GENL_ID_CTRL = 0x10
@@ -32,7 +33,7 @@ def number_request(name: str) -> Message:
 
 def number_in(message: Message) -> int:
     """The number that the answer tells."""
-    return int.from_bytes(body(message)[_CTRL_ATTR_FAMILY_ID], "little")
+    return int(_NUMBER.unpack(body(message)[_CTRL_ATTR_FAMILY_ID])[0])
 
 
 def body(message: Message) -> dict[int, bytes]:

@@ -13,7 +13,7 @@ from kubeproxy.inet import Family
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.kernel.sysctl import is_fixed, read_sysctl
 from kubeproxy.kernel.tools import ToolFailed, run
-from kubeproxy.kernel.xtables import find_program
+from kubeproxy.kernel.xtables import find_program, unfit
 from kubeproxy.preflight.finding import Finding, Topic, lacking, ok
 from kubeproxy.preflight.judge import one_will_do
 from kubeproxy.preflight.modules import BRIDGE, modules_in
@@ -119,6 +119,9 @@ def _version(family: Family) -> str:
 def _program_finding(family: Family, version: str) -> Finding:
     what = "iptables" if family is Family.IPV4 else "ip6tables"
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
+    why = unfit(version)
+    if not missing and why:
+        return lacking(Topic.PROGRAMS, what, why, "install a newer one, or choose nftables")
     if not missing and version:
         return ok(Topic.PROGRAMS, what, version)
     verb = "is" if len(missing) == 1 else "are"

@@ -125,9 +125,14 @@ def _sets_and_rules(means: Means, *, has_ip_vs: bool) -> Sequence[Finding]:
     if find("ipset") is None:
         detail = "it is not installed, or not in PATH"
         return [lacking(Topic.IPVS, "ipset", detail, "install ipset, or choose nftables")]
+    try:
+        why = ipset.unfit(ipset.version())
+    except IpsetFailed as error:
+        why = str(error)
+    if why:
+        return [lacking(Topic.IPVS, "ipset", why, "install a newer one, or choose nftables")]
     for family in means.families:
         try:
-            ipset.check()
             ipset.restore(creation({}, family))
         except IpsetFailed as error:
             remedy = "modprobe ip_set and its types (ip_set_hash_*), or choose nftables"

@@ -7,7 +7,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.dataplane.leftovers import DEVICE, is_chain_of_a_service, is_own_chain
+from kubeproxy.dataplane.leftovers import (
+    DEVICE,
+    is_chain_of_a_service,
+    is_chain_of_userspace_mode,
+)
 from kubeproxy.inet import Family
 from kubeproxy.preflight.finding import Finding, State, Topic, lacking, ok
 from kubeproxy.table.node import Mode
@@ -19,20 +23,22 @@ _CILIUM_NODE_PORTS = "cilium_nodeport_neigh"
 _KUBE_ROUTER_DEVICE = "kube-dummy-if"
 
 # What the kubelet tells others by (KEP-3178).
-_HINT = "KUBE-IPTABLES-HINT"
+HINT = "KUBE-IPTABLES-HINT"
 
 # Chains that ipvs mode has, and no other.
 _OF_IPVS = frozenset({"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER", "KUBE-IPVS-FILTER"})
 
 
 class Chains(msgspec.Struct, frozen=True):
-    """The chains of one kind of iptables, nft or legacy, whoever made them.
+    """The chains of kube-proxy in one kind of iptables, nft or legacy.
 
+    `has_hint` says that the kubelet uses this kind.
     `removable` says that the programs are there which can remove them.
     """
 
     kind: str
-    names: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    has_hint: bool = False
     removable: bool = True
 
 
@@ -132,21 +138,21 @@ def _tables(seen: Sightings) -> Iterator[_Thing]:
 
 def _chains(seen: Sightings) -> Iterator[_Thing]:
     for chains in seen.chains:
-        own = tuple(filter(is_own_chain, chains.names))
+        old = tuple(filter(is_chain_of_userspace_mode, chains.own))
+        own = tuple(filterfalse(is_chain_of_userspace_mode, chains.own))
+        of_mode: dict[Mode | None, tuple[str, ...]] = {None: old}
         if not _OF_IPVS.intersection(own):
-            of_mode = {Mode.IPTABLES: own}
+            of_mode[Mode.IPTABLES] = own
         else:  # of those that both modes have, ipvs mode makes use
-            of_mode = {
-                Mode.IPVS: tuple(filterfalse(is_chain_of_a_service, own)),
-                Mode.IPTABLES: tuple(filter(is_chain_of_a_service, own)),
-            }
+            of_mode[Mode.IPVS] = tuple(filterfalse(is_chain_of_a_service, own))
+            of_mode[Mode.IPTABLES] = tuple(filter(is_chain_of_a_service, own))
         for mode, names in of_mode.items():
             if names:
-                yield _own_chains(replace(chains, names=names), mode, seen.kind)
+                yield _own_chains(replace(chains, own=names), mode, seen.kind)
 
 
-def _own_chains(chains: Chains, own: Mode, kind: str) -> _Thing:
-    other = Mode.IPTABLES if own is Mode.IPVS else Mode.IPVS
+def _own_chains(chains: Chains, own: Mode | None, kind: str) -> _Thing:
+    """The chains of one mode; None is userspace mode, which nobody takes over."""
     removed, clean_up = _REMOVED, _CLEAN_UP
     if not chains.removable:
         programs = f"iptables-{chains.kind}-save and -restore, and ip6tables' too"
@@ -162,8 +168,11 @@ def _own_chains(chains: Chains, own: Mode, kind: str) -> _Thing:
         unused = _Fate(beside, clean_up)
     return _Thing(
         f"iptables-{chains.kind} chains",
-        f"{len(chains.names)} of {own.value} mode",
-        {Mode.NFTABLES: removed, own: kept, other: unused},
+        f"{len(chains.own)} of {own.value if own else 'userspace'} mode",
+        {
+            Mode.NFTABLES: removed,
+            **{mode: kept if mode is own else unused for mode in (Mode.IPTABLES, Mode.IPVS)},
+        },
     )
 
 
@@ -194,7 +203,7 @@ def _ipvs(seen: Sightings) -> Iterator[_Thing]:
 
 def _kubelet(seen: Sightings) -> Iterator[Finding]:
     """The kubelet leaves a chain in the kind of iptables that it uses, for others to follow."""
-    kinds = [chains.kind for chains in seen.chains if _HINT in chains.names]
+    kinds = [chains.kind for chains in seen.chains if chains.has_hint]
     if kinds and seen.kind and seen.kind not in kinds:
         finding = lacking(
             Topic.RIVALS,

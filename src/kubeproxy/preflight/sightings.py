@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from kubeproxy.cleanup import nft_chains
-from kubeproxy.dataplane.leftovers import is_own_chain, own_sets
-from kubeproxy.dataplane.nftables.dump import read_sets
+from kubeproxy.dataplane.leftovers import Chain, is_own_chain, own_sets
+from kubeproxy.dataplane.nftables.dump import read_chains
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.program import SERVICE_ENDPOINTS, TABLE
+from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel import ipset
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.kernel.tools import Backend, find, find_iptables, run
 from kubeproxy.netlink.attribute import text
-from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSET, NFT_MSG_GETTABLE
-from kubeproxy.preflight.rivals import Chains, Sightings
+from kubeproxy.netlink.nfnetlink import NFT_MSG_GETCHAIN, NFT_MSG_GETTABLE
+from kubeproxy.preflight.rivals import HINT, Chains, Sightings
 
 _PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 _LEGACY_TABLES = {
@@ -92,19 +92,24 @@ def sightings(kind: str, *, administers: bool) -> Sightings:
 
 
 def _tables() -> dict[Family, bool]:
-    """The tables of nftables mode that exist, and whether their maps are this program's."""
+    """The tables of nftables mode that exist, and whether it is this program that serves there.
+
+    All hooks of ours have a slash in their names. Upstream, when it takes over, makes others and
+    leaves of ours what no packet comes to.
+    """
     found: dict[Family, bool] = {}
     with Nfnetlink() as netfilter:
         for family in Family:
-            number, of_table = NFPROTO[family], text(1, TABLE)
+            number = NFPROTO[family]
             try:
-                netfilter.get(NFT_MSG_GETTABLE, number, of_table)
+                netfilter.get(NFT_MSG_GETTABLE, number, text(1, TABLE))
             except Refused as error:
                 if error.errno != errno.ENOENT:
                     raise
                 continue
-            sets = read_sets(netfilter.dump(NFT_MSG_GETSET, number, of_table))
-            found[family] = SERVICE_ENDPOINTS in sets
+            chains = read_chains(netfilter.dump(NFT_MSG_GETCHAIN, number), TABLE)
+            hooks = [chain.name for chain in chains.values() if chain.hook]
+            found[family] = bool(hooks) and all("/" in name for name in hooks)
     return found
 
 
@@ -117,11 +122,15 @@ def _legacy_chains() -> Chains:
     return _found(Backend.LEGACY, {family: tuple(_listed(saved[family])) for family in saved})
 
 
-def _found(backend: Backend, names: Mapping[Family, tuple[str, ...]]) -> Chains:
-    """The chains of both families, and whether those of kube-proxy could be removed."""
-    own = [family for family in names if any(map(is_own_chain, names[family]))]
-    every = tuple(name for family in names for name in names[family])
-    return Chains(backend.value, every, all(_has(family, backend) for family in own))
+def _found(backend: Backend, chains: Mapping[Family, tuple[Chain, ...]]) -> Chains:
+    """What there is of both families, and whether kube-proxy's could be removed."""
+    own = {family: [c.name for c in chains[family] if is_own_chain(*c)] for family in chains}
+    return Chains(
+        backend.value,
+        own=tuple(name for names in own.values() for name in names),
+        has_hint=any(chain.name == HINT for found in chains.values() for chain in found),
+        removable=all(_has(family, backend) for family in own if own[family]),
+    )
 
 
 def _legacy_listing(family: Family) -> str:
@@ -138,10 +147,13 @@ def _legacy_listing(family: Family) -> str:
     return run([save], seconds=_SECONDS)
 
 
-def _listed(saved: str) -> Iterator[str]:
+def _listed(saved: str) -> Iterator[Chain]:
+    table = ""
     for line in saved.splitlines():
-        if line.startswith(":"):
-            yield line[1:].split(" ", 1)[0]
+        if line.startswith("*"):
+            table = line[1:]
+        elif line.startswith(":"):
+            yield Chain(table, line[1:].split(" ", 1)[0])
 
 
 def _has(family: Family, backend: Backend) -> bool:
@@ -154,9 +166,10 @@ def _sets(*, administers: bool) -> tuple[str, ...]:
         return ()
     if not administers:
         raise PermissionError
-    if find("ipset") is None:
+    found = own_sets(ipset.names())
+    if found and find("ipset") is None:
         raise _NotInstalled("ipset")
-    return own_sets(ipset.names())
+    return found
 
 
 def _servers() -> int:

@@ -30,7 +30,7 @@ class Live(msgspec.Struct, frozen=True):
 
     `eligible` says whether load balancers should use this node, and `started` when the process
     began, on the wall clock. `gaps` are what the source cannot tell of now, `ignored` the parts of
-    objects without a sense.
+    objects without a sense, `remains` why rules of other modes are still in the kernel.
     """
 
     config: KubeProxyConfiguration
@@ -44,6 +44,7 @@ class Live(msgspec.Struct, frozen=True):
     eligible: Callable[[], bool]
     gaps: Callable[[], Sequence[Gap]]
     ignored: Callable[[], Sequence[Problem]]
+    remains: Callable[[], Sequence[str]]
     traffic: "Traffic | None"
     one_reader: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     a_few: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))

@@ -10,7 +10,7 @@ import msgspec
 from kubeproxy.explaining.answers import why_not
 from kubeproxy.inet import Family, pack
 from kubeproxy.model.endpoint import Endpoint, Slice
-from kubeproxy.model.merge import merge
+from kubeproxy.model.merge import endpoints_of
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.model.topology import (
     HintMode,
@@ -20,7 +20,7 @@ from kubeproxy.model.topology import (
     why_left_out,
 )
 from kubeproxy.status import wire
-from kubeproxy.table.build import Conflict
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import frontends
 from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName
 from kubeproxy.traffic.series import KIND
@@ -110,7 +110,7 @@ def endpoint_details(port: Port) -> Iterator[wire.EndpointDetail]:
     """The endpoints of the service port in order, each with what keeps traffic from it."""
     tally, rates = port.tally, port.rates
     endpoints = sorted(
-        merge(port.slices, port.port.name, port.port.protocol),
+        endpoints_of(port.slices, port.port.name, port.port.protocol),
         key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
     )
     usable = usable_endpoints(port.port, endpoints, port.place)

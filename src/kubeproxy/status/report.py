@@ -38,6 +38,7 @@ async def report(live: Live) -> wire.Status:
         ignored=tuple(
             wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in live.ignored()
         ),
+        remains=tuple(live.remains()),
         families=tuple([await _family(live, family) for family in live.syncs]),
     )
 

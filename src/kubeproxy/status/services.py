@@ -10,7 +10,7 @@ from kubeproxy.inet import Family, join, parse_address
 from kubeproxy.model.endpoint import Slice
 from kubeproxy.status.connections import Looks, together
 from kubeproxy.status.wire import ServiceList, ServiceSummary
-from kubeproxy.table.build import Conflict
+from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import (
     PRECEDENCE,
     Entry,

@@ -25,7 +25,7 @@ class Trouble(msgspec.Struct, frozen=True):
 def troubles(status: Status) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
-    found += [*_of_source(status), *_of_node(status)]
+    found += [*_of_other_modes(status), *_of_source(status), *_of_node(status)]
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
@@ -78,6 +78,16 @@ def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
                 for each in conflicts
             ),
             severe=False,
+        )
+
+
+def _of_other_modes(status: Status) -> Iterator[Trouble]:
+    if status.remains:
+        yield Trouble(
+            "Rules of another mode remain in the kernel",
+            "Packets may follow them to endpoints that are gone. Do what the reason says and start"
+            " kube-proxy anew, or restart the node.",
+            tuple(("reason", reason) for reason in status.remains),
         )
 
 

@@ -98,7 +98,8 @@ class Status(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
     `node_eligible` says whether load balancers should use this node. `source` is where the
-    cluster's state comes from, in words; `gaps` are what it cannot tell of now.
+    cluster's state comes from, in words; `gaps` are what it cannot tell of now. `remains` says
+    why rules of other modes are still in the kernel; it is empty when none are.
     """
 
     version: str
@@ -120,6 +121,7 @@ class Status(_Wire, frozen=True):
     families: tuple[FamilyStatus, ...]
     gaps: tuple[Gap, ...] = ()
     ignored: tuple[Ignored, ...] = ()
+    remains: tuple[str, ...] = ()
 
 
 class ServiceSummary(_Wire, frozen=True):

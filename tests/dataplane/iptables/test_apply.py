@@ -1,7 +1,6 @@
 """The dataplane with programs that are none: what is written when, and what after a failure."""
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -18,6 +17,7 @@ from kubeproxy.inet import Family
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
+from waiting import until
 from world import prefix
 
 
@@ -199,48 +199,13 @@ async def test_whether_invalid_packets_are_dropped_is_decided_once(kernel: Kerne
     await plane.dataplane.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-def canaries(programs: FakeXtables) -> int:
-    return sum(chain == CANARY for _, chain in programs.chains)
-
-
-async def test_a_flush_is_noticed_and_the_canaries_come_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "_SETTLE_POLL", 0.001)
+async def test_a_flush_is_noticed() -> None:
     plane = Plane()
     lost: list[int] = []
     watching = asyncio.ensure_future(plane.dataplane.watch(lambda: lost.append(1)))
-    await until(lambda: canaries(plane.programs) == 3)
-    assert lost == []
+    await until(lambda: ("filter", CANARY) in plane.programs.chains)
     plane.programs.chains.clear()
-    await until(lambda: len(lost) == 1 and canaries(plane.programs) == 3)
-    plane.programs.chains.discard(("nat", CANARY))  # who flushes one table is noticed as well
-    await until(lambda: len(lost) == 2 and canaries(plane.programs) == 3)
-    watching.cancel()
-
-
-async def test_a_program_that_fails_is_not_a_flush(capsys: pytest.CaptureFixture[str]) -> None:
-    plane = Plane()
-    plane.programs.broken = "exit code 4"
-    lost: list[int] = []
-    said: list[str] = []
-    watching = asyncio.ensure_future(plane.dataplane.watch(lambda: lost.append(1)))
-
-    def has_told() -> bool:
-        said.append(capsys.readouterr().err)
-        return "Cannot tell whether the rules are still there" in "".join(said)
-
-    await until(has_told)
-    plane.programs.broken = ""
-    await until(lambda: canaries(plane.programs) == 3)
-    assert lost == []
+    await until(lambda: bool(lost))
     watching.cancel()
 
 

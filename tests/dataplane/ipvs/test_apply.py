@@ -139,6 +139,36 @@ def test_weights_are_reset_once(plane: Plane, kernel: FakeKernel) -> None:
     assert kernel.servers.weights[CART] == {L1: 5, R1: 1}
 
 
+def test_weights_are_reset_once_also_when_the_first_sync_fails(
+    plane: Plane, kernel: FakeKernel
+) -> None:
+    kernel.servers.kept[CART] = VirtualServer()
+    kernel.servers.weights[CART] = {L1: 0, R1: 1}
+    kernel.sets.broken = "killed"
+    with pytest.raises(KernelError, match="killed"):
+        plane.put(cart("L1 R1"), full=True)
+    assert kernel.servers.weights[CART] == {L1: 0, R1: 1}
+    kernel.sets.broken = ""
+    plane.apply(full=True)
+    assert kernel.servers.weights[CART] == {L1: 1, R1: 1}
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["partial", "full"])
+def test_weights_of_a_service_that_was_refused_are_reset_when_it_is_not(
+    plane: Plane, kernel: FakeKernel, *, full: bool
+) -> None:
+    kernel.servers.kept[CART] = VirtualServer()
+    kernel.servers.weights[CART] = {L1: 0, R1: 1}
+    kernel.servers.broken.add(CART)
+    assert plane.put(cart("L1 R1"), full=True).failed
+    kernel.servers.broken.clear()
+    assert not plane.apply(full=full).failed
+    assert kernel.servers.weights[CART] == {L1: 1, R1: 1}
+    kernel.servers.weights[CART][L1] = 5
+    plane.apply(full=True)
+    assert kernel.servers.weights[CART] == {L1: 5, R1: 1}
+
+
 def test_an_endpoint_with_connections_drains_and_may_come_back(
     plane: Plane, kernel: FakeKernel
 ) -> None:
@@ -252,6 +282,14 @@ def test_an_address_that_cannot_be_bound_is_named(plane: Plane, kernel: FakeKern
     assert fresh(plane.table).state() == kernel.state()
 
 
+def test_a_set_that_refuses_one_member_takes_the_others(plane: Plane, kernel: FakeKernel) -> None:
+    odd = service({"clusterIP": "10.112.0.9", "externalIPs": ["0.0.0.0"]}, name="a")
+    wanted = table_of(odd, service(), endpoint_slice("L1 R1"))
+    report = plane.put(wanted, full=True)
+    assert {"a"} == {name.service for name in report.failed}
+    assert {"10.112.0.9", CLUSTER_IP} == kernel.sets.members()["KUBE-IPVS-IPS"]
+
+
 def test_a_full_set_keeps_other_sets_from_nothing(plane: Plane, kernel: FakeKernel) -> None:
     plane.put(empty(), full=True)
     kernel.sets.full.add("KUBE-LOOP-BACK")
@@ -315,3 +353,11 @@ async def test_a_sync_in_a_thread(kernel: FakeKernel) -> None:
         report = await plane.ipvs.apply(Update(wanted, plane.node, NO_CHANGES, full=True))
     assert report.failed == {}
     assert kernel.servers.kept[CART].scheduler == "mh"
+
+
+def test_sets_of_others_are_not_read(plane: Plane, kernel: FakeKernel) -> None:
+    kernel.sets.kept["theirs"] = ("hash:ip", {"192.0.2.1"})
+    plane.put(cart("L1"), full=True)
+    plane.apply(full=True)
+    assert kernel.sets.read
+    assert "theirs" not in kernel.sets.read

@@ -33,7 +33,7 @@ def test_name(set_: Set, family: Family, expected: str) -> None:
 def test_every_set_is_one_that_clean_up_removes() -> None:
     names = {set_name(set_, family) for set_ in Set for family in Family}
     assert len(names) == 34
-    assert names == set(own_sets("\n".join(names)))
+    assert names == set(own_sets(names))
 
 
 @pytest.mark.parametrize(

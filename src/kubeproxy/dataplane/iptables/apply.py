@@ -6,35 +6,41 @@ Each table is replaced as a whole or not at all, so a sync that fails leaves the
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import msgspec
 
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
-from kubeproxy.dataplane.iptables.names import CANARY
+from kubeproxy.dataplane.iptables.canaries import watch_canaries
+from kubeproxy.dataplane.iptables.culprits import owners, write_alone
+from kubeproxy.dataplane.iptables.difference import changes, tables_in
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import (
     BE_LIBERAL,
     COUNTERS,
     Options,
+    Setup,
     serves_localhost,
     setup_of,
 )
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
+from kubeproxy.dataplane.mistakes import tell_of_mistake
+from kubeproxy.dataplane.unfit import LeftOut, unfit, without
+from kubeproxy.dataplane.xtables_guard import Guard
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.nfacct import ensure_counters
 from kubeproxy.kernel.sysctl import ensure_sysctl, read_sysctl
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.kernel.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
-_CANARY_TABLES = ("mangle", "nat", "filter")
 _ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
-_SETTLE_SECONDS = 5.0
-_SETTLE_POLL = 0.1
+_TABLES = ("filter", "nat")
+_CULPRITS = 20
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -51,11 +57,13 @@ class Iptables:
         self._family = family
         self._settings = settings
         self._programs = programs
+        self._guard = Guard(programs)
         self._options: Options | None = None
         self._kept: Kept | None = None
         self._top_level = ""
         self._routes_localnet = False
         self._partial_failures = 0
+        self._left_out = LeftOut()
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says; the programs take their time, in a thread."""
@@ -81,6 +89,37 @@ class Iptables:
         return "" if kept is None else describe_some(table, names, kept.setup)
 
     def _sync(self, update: Update) -> SyncReport:
+        """Write, and leave out those whose rules cannot be written, or are refused."""
+        failed = self._left_out.still(update)
+        for _ in range(_CULPRITS):
+            knows_all = self._kept is None
+            table = without(update.table, failed) if failed else update.table
+            try:
+                report = self._attempt(msgspec.structs.replace(update, table=table))
+            except XtablesFailed as error:
+                names = owners(error.lines, table, self._setup(update))
+                found = dict.fromkeys(names, str(error))
+                if not found:
+                    raise
+            except KernelError:
+                raise
+            except Exception:
+                write = partial(write_alone, table, self._setup(update))
+                found = unfit(table.entries.values(), write)
+                if not found:
+                    if knows_all:
+                        raise
+                    tell_of_mistake(self._family)
+            else:
+                self._left_out.remember(update.table, failed)
+                return msgspec.structs.replace(report, failed=failed)
+            failed = {**failed, **found}
+        raise XtablesFailed(f"the rules of more than {_CULPRITS} service ports are refused")
+
+    def _setup(self, update: Update) -> Setup:
+        return setup_of(update.node, self._options or Options(self._settings.masquerade_bit))
+
+    def _attempt(self, update: Update) -> SyncReport:
         kept, self._kept = self._kept, None  # not known any more, should anything fail
         options = self._options
         if kept is None or options is None or update.full:
@@ -96,7 +135,7 @@ class Iptables:
         # Addresses come and go with every pod: most of them are no news for the rules.
         if written.is_news or top_level != self._top_level:
             text = restore_text(update.node, options, written)
-            self._write(text, partial=not everything_new)
+            self._write(text, written.stale.delete, partial=not everything_new)
             report = _report(text, kept.chain_rules - rules_in(written.chains))
         self._kept, self._options, self._top_level = kept, options, top_level
         self._route_localnet(update.node)
@@ -129,13 +168,23 @@ class Iptables:
             klog.error("Chains that nobody uses remain until the next full sync", err=error)
             return Found()
 
-    def _write(self, text: str, *, partial: bool) -> None:
-        """Have the rules restored."""
+    def _write(self, text: str, deleted: Collection[str], *, partial: bool) -> None:
+        """Have the rules restored; the text deletes these chains at its end."""
         try:
-            self._programs.restore(text)
+            was_disturbed = self._guard.restore(text)
         except KernelError:
             self._partial_failures += partial
             raise
+        if was_disturbed and self._differs(text, deleted):
+            raise KernelError("others changed the rules while ours were being written")
+
+    def _differs(self, text: str, deleted: Collection[str]) -> bool:
+        """Whether the kernel has other rules than the text that was restored, or lacks a jump."""
+        wanted = tables_in(text)
+        for chain in deleted:
+            del wanted["nat"][chain]
+        found = tables_in("".join(map(self._programs.save, _TABLES)))
+        return any(True for _ in changes(wanted, found, ()))
 
     def _route_localnet(self, node: Node) -> None:
         """Let packets from 127.0.0.1 out, once the rule that keeps others from there is in."""
@@ -155,35 +204,11 @@ class Iptables:
             self._routes_localnet = True
 
     async def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` when somebody flushed the tables: chains of no use tell, by being gone."""
-        while True:
-            try:
-                await asyncio.to_thread(self._place_canaries)
-                while await self._canaries() == len(_CANARY_TABLES):  # noqa: ASYNC110  # nobody tells
-                    await asyncio.sleep(self._settings.monitor_period)
-                await self._wait_settled()
-            except KernelError as error:
-                klog.error("Cannot tell whether the rules are still there", err=error)
-                await asyncio.sleep(self._settings.monitor_period)
-            else:
-                lost()
-
-    def _place_canaries(self) -> None:
-        for table in _CANARY_TABLES:
-            self._programs.ensure_chain(table, CANARY)
-
-    async def _canaries(self) -> int:
-        """How many canaries are alive."""
-        return await asyncio.to_thread(
-            lambda: sum(self._programs.has_chain(table, CANARY) for table in _CANARY_TABLES)
-        )
-
-    async def _wait_settled(self) -> None:
-        """Give whoever flushes one table after the other time to get done."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SETTLE_SECONDS
-        while await self._canaries() and loop.time() < deadline:  # noqa: ASYNC110  # nobody tells
-            await asyncio.sleep(_SETTLE_POLL)
+        """Call `lost` when others change our chains, as far as that can be noticed."""
+        period = self._settings.monitor_period
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._guard.follow(lost, period), name="guard")
+            tasks.create_task(watch_canaries(self._programs, lost, period), name="canaries")
 
 
 def _report(text: str, not_written: int) -> SyncReport:

@@ -8,16 +8,21 @@ removed from the front to the back, so that no packet meets half of a service.
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
+
+import msgspec
 
 from kubeproxy import klog
 from kubeproxy.dataplane.contract import Figures, SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.ipvs import sets
 from kubeproxy.dataplane.ipvs.counts import counts
+from kubeproxy.dataplane.ipvs.culprits import write_alone
 from kubeproxy.dataplane.ipvs.drain import Drain, look
-from kubeproxy.dataplane.ipvs.names import Set
+from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.ipvs.parse import (
     are_rules_there,
     listed_rules,
@@ -25,7 +30,7 @@ from kubeproxy.dataplane.ipvs.parse import (
     listed_weights,
     missing_jumps,
 )
-from kubeproxy.dataplane.ipvs.plan import Member, Server, setup_of
+from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
 from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.ipvs.shown import shown
@@ -33,12 +38,18 @@ from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_s
 from kubeproxy.dataplane.ipvs.steps import DRAINING, Found, Steps, as_written, steps
 from kubeproxy.dataplane.ipvs.work import Work
 from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.dataplane.mistakes import tell_of_mistake
+from kubeproxy.dataplane.unfit import LeftOut, unfit, without
+from kubeproxy.dataplane.xtables_guard import Guard
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family, contains
 from kubeproxy.kernel import dummy, ipset
 from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
+from kubeproxy.kernel.links import watch_device
 from kubeproxy.kernel.netlink import NetlinkError
+from kubeproxy.kernel.understood import understood
 from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.netlink.address import AddressChange
 from kubeproxy.netlink.ipvs import (
     Command,
     DeleteReal,
@@ -51,6 +62,7 @@ from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _IS_GONE = {errno.ESRCH, errno.ENOENT}
+_REFUSALS = 5
 
 
 class Survey(NamedTuple):
@@ -91,12 +103,14 @@ class Ipvs:
         self._settings = settings
         self._servers = servers
         self._programs = programs
+        self._guard = Guard(programs)
         self._state: State | None = None
         self._table = Table(family)
         self._rules = ""
         self._drain = Drain()
         self._unsure: frozenset[ServicePortName] = frozenset()
         self._is_first = True
+        self._left_out = LeftOut()
         self._turn = asyncio.Lock()
 
     async def apply(self, update: Update) -> SyncReport:
@@ -127,11 +141,40 @@ class Ipvs:
         wanted = self._wanted_rules(state, node)
         return Survey(state, wanted, self._repair(state, wanted, resets=False))
 
-    async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nobody tells
-        """Look after real servers that wait for their last connections, until cancelled.
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Look after draining real servers, and call `lost` when others change what is written.
 
-        What others change is found by full syncs, which in this mode are frequent.
+        The kernel tells of addresses, and of rules where the programs write nftables; it tells of
+        no sets and virtual servers. Those are for full syncs, which in this mode are frequent.
         """
+        async with asyncio.TaskGroup() as tasks:
+            following = self._guard.follow(lost, self._settings.drain_period)
+            tasks.create_task(following, name="guard")
+            changes: asyncio.Queue[AddressChange | None] = asyncio.Queue()
+            telling = watch_device(DEVICE, self._family, changes.put_nowait)
+            tasks.create_task(telling, name="device")
+            tasks.create_task(self._judge(changes, lost), name="addresses")
+            await self._look_after_draining()
+
+    async def _judge(
+        self, changes: asyncio.Queue[AddressChange | None], lost: Callable[[], None]
+    ) -> None:
+        """Call `lost` when an address went that is wanted, or one came that is not."""
+        while True:
+            told = [await changes.get()]
+            async with self._turn:  # what a sync does itself is what is wanted at its end
+                while not changes.empty():
+                    told.append(changes.get_nowait())
+                if any(map(self._is_unwanted, told)):
+                    lost()
+
+    def _is_unwanted(self, change: AddressChange | None) -> bool:
+        if self._state is None:  # the next sync is full
+            return False
+        wanted = self._state.members[Set.IPVS_IPS]
+        return change is None or change.is_there != (change.address in wanted)
+
+    async def _look_after_draining(self) -> None:
         while True:
             await asyncio.sleep(self._settings.drain_period)
             try:
@@ -149,6 +192,30 @@ class Ipvs:
         self._servers.close()
 
     def _sync(self, update: Update) -> SyncReport:
+        """Write, and leave out those who cannot be written."""
+        failed = self._left_out.still(update)
+        if update.full and self._left_out:
+            self._state = None  # they are tried again with all others
+        knows_all = self._state is None
+        table = without(update.table, failed) if failed else update.table
+        try:
+            report = self._attempt(msgspec.structs.replace(update, table=table))
+        except KernelError:
+            raise
+        except Exception:
+            setup = setup_of(update.node, self._settings.scheduler)
+            found = unfit(table.entries.values(), partial(write_alone, setup))
+            if not found:
+                if knows_all:
+                    raise
+                tell_of_mistake(self._family)
+            failed = {**failed, **found}
+            table = without(table, found)
+            report = self._attempt(msgspec.structs.replace(update, table=table))
+        self._left_out.remember(update.table, failed)
+        return msgspec.structs.replace(report, failed={**failed, **report.failed})
+
+    def _attempt(self, update: Update) -> SyncReport:
         state, self._state = self._state, None  # not known any more, should anything fail
         setup = setup_of(update.node, self._settings.scheduler)
         if state is None:
@@ -160,11 +227,11 @@ class Ipvs:
         wanted = self._wanted_rules(state, update.node)
         if full:
             dummy.ensure_dummy(DEVICE)
-            resets, self._is_first = self._is_first, False
-            work = self._repair(state, wanted, resets=resets)
+            work = self._repair(state, wanted, resets=self._is_first)
         else:
             work = self._carry_on(state, difference, wanted)
         failed = self._write(work).by_service_port(state)
+        self._is_first = False
         self._state, self._rules = state, restore_text(wanted, ())
         self._table = update.table
         self._unsure = frozenset(failed)
@@ -183,14 +250,15 @@ class Ipvs:
                 gone.append(change.key)
             else:
                 waiting = self._drain.waiting(change.key)
-                found = None if change.before is None else as_written(change.before, waiting)
-                servers[change.key] = steps(change.key, change.after, found, waiting)
-        again = [state.parts[name] for name in self._unsure if name in state.parts]
+                before = None if change.before is None else as_written(change.before, waiting)
+                servers[change.key] = steps(change.key, change.after, before, waiting)
+        again = self._refused_parts(state)
         for part in again:
             for key in part.server_keys():
                 server = state.server(key)
                 if server is not None:
-                    servers[key] = self._steps(key, server, self._servers.find(key))
+                    found = self._servers.find(key)
+                    servers[key] = self._steps(key, server, found, resets=True)
         added = dict.fromkeys((*difference.added, *(m for part in again for m in part.members)))
         text = restore_text(wanted, ())
         return Work(
@@ -203,9 +271,15 @@ class Ipvs:
             unbound=_addresses(difference.removed),
         )
 
+    def _refused_parts(self, state: State) -> list[Part]:
+        """What was refused in the last sync; the first sync may not have set its weights."""
+        return [state.parts[name] for name in self._unsure if name in state.parts]
+
     def _repair(self, state: State, wanted: Tables, *, resets: bool) -> Work:
         """The work that makes the kernel, whatever it has, what is wanted."""
-        found_sets = listed_sets(ipset.save(), self._family)
+        names = [set_name(set_, self._family) for set_ in Set]
+        with understood("cannot read what ipset lists"):
+            found_sets = listed_sets(ipset.save(names), self._family)
         created = sets.creation(found_sets, self._family)
         found = {table: listed_rules(self._programs.save(table)) for table in wanted}
         jumps = missing_jumps(JUMPS, found)
@@ -214,14 +288,17 @@ class Ipvs:
         addresses = state.members[Set.IPVS_IPS]
         found_servers = self._servers.servers(self._family)
         every = state.servers()
-        weights = listed_weights(self._servers.listing(), self._family)
+        with understood("cannot read the kernel's list of virtual servers"):
+            weights = listed_weights(self._servers.listing(), self._family)
+        refused = {key for part in self._refused_parts(state) for key in part.server_keys()}
         servers = {}
         for key, server in every.items():
             virtual = found_servers.get(key)
             there = Found(virtual, weights.get(key, {})) if virtual else None
+            anew = resets or key in refused
             # The list is quick and not precise: what seems to need something is asked for.
-            if steps(key, server, there, self._drain.waiting(key), resets=resets):
-                servers[key] = self._steps(key, server, virtual, resets=resets)
+            if steps(key, server, there, self._drain.waiting(key), resets=anew):
+                servers[key] = self._steps(key, server, virtual, resets=anew)
         return Work(
             created_sets=created,
             added=tuple(sets.missing(found_sets, state.members)),
@@ -274,17 +351,23 @@ class Ipvs:
         return failures
 
     def _add_members(self, members: tuple[Member, ...], failures: Failures) -> None:
-        """Add members; when a set refuses one, such as for being full, the others get theirs."""
+        """Add members; when a set refuses one, the others get theirs.
+
+        Each refusal is a run of the program: a set that refuses a few is taken to be full.
+        """
+        refusals: Counter[Set] = Counter()
         while members:
             try:
                 ipset.restore(sets.additions(members, self._family))
             except ipset.IpsetFailed as error:
                 if not error.line:
                     raise
-                refusing = members[error.line - 1][0]
-                rest = members[error.line - 1 :]
-                failures.members.update({m: str(error) for m in rest if m[0] is refusing})
-                members = tuple(m for m in rest if m[0] is not refusing)
+                refused, *rest = members[error.line - 1 :]
+                refusals[refused[0]] += 1
+                is_full = refusals[refused[0]] == _REFUSALS
+                lost = [m for m in rest if is_full and m[0] is refused[0]]
+                failures.members.update(dict.fromkeys((refused, *lost), str(error)))
+                members = tuple(m for m in rest if m not in failures.members)
             else:
                 return
 

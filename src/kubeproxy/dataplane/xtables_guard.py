@@ -1,0 +1,149 @@
+"""Notices when others change our chains, where the iptables programs write nftables rules.
+
+The kernel tells of every such change. It tells nothing of the tables of the legacy programs: there
+only `watch_canaries` of iptables mode and full syncs notice something.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+
+from kubeproxy import klog
+from kubeproxy.dataplane.leftovers import TABLES, is_own_chain
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.kernel.nftwatch import Watch
+from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.netlink.message import Message, attributes
+from kubeproxy.netlink.nfnetlink import (
+    NFGENMSG,
+    NFPROTO_IPV4,
+    NFPROTO_IPV6,
+    NFT_MSG_DELCHAIN,
+    NFT_MSG_DELRULE,
+    NFT_MSG_NEWGEN,
+    NFT_MSG_NEWRULE,
+    generation_in,
+)
+
+_NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
+_TABLES = {f"{table}\0".encode(): table for table in TABLES}
+_TABLE, _CHAIN_OF_RULE, _NAME_OF_CHAIN = 1, 2, 3
+_CHAIN_WITHIN = re.compile(rb"KUBE-[A-Z0-9-]+(?=\0)")
+_CALM = 1.0
+# Of memory for messages. Measured are some 20: a rule is told of when it goes and when it comes.
+_ROOM_OF_A_BYTE = 40
+
+
+def concerns(message: Message, family: Family) -> bool:
+    """Whether a message says that our chains of the family, or the jumps to them, changed.
+
+    A rule that somebody adds to a chain of the kernel's own is not our business; one that goes
+    from there is, when it led to a chain of ours.
+    """
+    found = attributes(message.payload[NFGENMSG.size :])
+    table = _TABLES.get(found.get(_TABLE, b""))
+    if message.payload[0] != _NFPROTO[family] or table is None:
+        return False
+    if message.type == NFT_MSG_DELCHAIN:
+        return _is_own(table, found[_NAME_OF_CHAIN].rstrip(b"\0"))
+    if message.type not in {NFT_MSG_NEWRULE, NFT_MSG_DELRULE}:
+        return False
+    chain = found[_CHAIN_OF_RULE].rstrip(b"\0")
+    is_gone = message.type == NFT_MSG_DELRULE
+    return _is_own(table, chain) or (is_gone and _was_jump(table, chain, message))
+
+
+def _was_jump(table: str, chain: bytes, message: Message) -> bool:
+    """Whether a rule of a chain of the kernel's own led to a chain of ours."""
+    is_built_in = chain.isupper() and chain.isalpha()
+    leads_to = _CHAIN_WITHIN.findall(message.payload)
+    return is_built_in and any(_is_own(table, each) for each in leads_to)
+
+
+def _is_own(table: str, chain: bytes) -> bool:
+    return is_own_chain(table, chain.decode(errors="replace"))
+
+
+def _generation() -> int:
+    with Nfnetlink() as kernel:
+        return kernel.generation()
+
+
+class Guard:
+    """Passes on word of changes that others make to the chains of one family."""
+
+    def __init__(self, programs: Xtables) -> None:
+        self._programs = programs
+        self._watch: Watch | None = None
+        self._heard = 0
+        self._changed = asyncio.Event()
+        self._turn = threading.Lock()
+
+    async def follow(self, lost: Callable[[], None], pause: float) -> None:
+        """Call `lost` when others change our chains, until cancelled or the programs are legacy.
+
+        A repair is dear and may be what somebody else answers with another: there is at most one
+        a second. When listening fails it is tried again after the pause; anything may have
+        happened meanwhile.
+        """
+        while True:
+            try:
+                if not await asyncio.to_thread(self._programs.is_nft):
+                    return
+                with await asyncio.to_thread(self._begin) as watch:
+                    await self._listen(watch, lost)
+            except* KernelError as group:
+                klog.error(
+                    "Cannot hear whether others change the rules, will try again",
+                    err=group.exceptions[0],
+                    ipFamily=self._programs.family.value,
+                )
+                self._changed.set()
+            finally:
+                self._watch = None
+            await asyncio.sleep(pause)
+
+    def restore(self, text: str) -> bool:
+        """Have the programs restore the text, for threads; whether others wrote unheard meanwhile.
+
+        The kernel makes a message of 4 KB for each rule before it sends the first, and our own
+        would not leave room for those of others. So nobody listens while very much is written: the
+        generation, which counts everybody's transactions, is compared afterwards.
+        """
+        with self._turn:
+            watch, heard = self._watch, self._heard
+            if watch is None or len(text) * _ROOM_OF_A_BYTE <= watch.room:
+                self._programs.restore(text)
+                return False
+            with watch.paused():
+                self._programs.restore(text)
+            self._heard = _generation()
+        own = text.count("\nCOMMIT\n")
+        return self._heard != (heard + own) & 0xFFFFFFFF
+
+    def _begin(self) -> Watch:
+        """Begin to listen, but not while very much is written."""
+        with self._turn:
+            self._watch = Watch()
+            self._heard = _generation()
+            return self._watch
+
+    async def _listen(self, watch: Watch, lost: Callable[[], None]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch.follow(self._hear))
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                lost()
+                await asyncio.sleep(_CALM)
+
+    def _hear(self, message: Message | None) -> None:
+        if message is None:
+            self._changed.set()
+        elif message.type == NFT_MSG_NEWGEN:
+            self._heard = generation_in(message)
+        elif not self._programs.is_own(message.port) and concerns(message, self._programs.family):
+            self._changed.set()

@@ -1,0 +1,99 @@
+"""Netlink replies: whatever the kernel says, what is raised is an error of the kernel's."""
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import strategies as st
+
+from fakes.link import FakeLink
+from fuzz.hostile import mutated
+from fuzz.rounds import fuzz
+from kubeproxy.dataplane.nftables import counters, pins
+from kubeproxy.dataplane.nftables.batch import batch_messages, program_messages
+from kubeproxy.dataplane.nftables.compare import look
+from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.state import Programmed, step
+from kubeproxy.errors import KernelError
+from kubeproxy.inet import Family, Protocol
+from kubeproxy.kernel import conntrack, dummy, ipvs, links, nfacct, nfnetlink, nftcounters
+from kubeproxy.kernel.ipvs import Ipvs
+from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.netlink.address import add_request
+from kubeproxy.netlink.ipvs import (
+    AddReal,
+    AddServer,
+    RealKey,
+    ServerKey,
+    VirtualServer,
+    command_request,
+)
+from kubeproxy.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, encode
+from kubeproxy.table.node import Mode
+from world import endpoint_slice, everywhere, node, table_of
+
+NODE = node(Mode.NFTABLES)
+PROGRAM = program(NODE, masquerade_mark(14))
+TABLE = table_of(everywhere(), endpoint_slice("L1 R1"))
+KEY = ServerKey(Protocol.TCP, "192.0.2.1", 80)
+
+# What is sent looks as what is told: messages of objects are the same both ways.
+SEEDS = [
+    *(bytes(each) for each in program_messages(PROGRAM)),
+    *(
+        bytes(each)
+        for each in batch_messages(
+            PROGRAM, step(Programmed(PROGRAM, NODE), (), TABLE.entries.values(), NODE).batch
+        )
+    ),
+    encode(add_request(1, "192.0.2.1")),
+    encode(command_request(30, AddServer(KEY, VirtualServer("rr")))),
+    encode(command_request(30, AddReal(KEY, RealKey("192.0.2.2", 80), 1))),
+    encode(Message(NLMSG_ERROR, 0x200, 1, b"\xfe\xff\xff\xff" + bytes(16))),
+]
+ENDS = [encode(Message(NLMSG_DONE, 0, 1, bytes(4))), encode(Message(NLMSG_ERROR, 0, 1, bytes(20)))]
+
+
+def known_ipvs(link: FakeLink) -> Ipvs:
+    servers = Ipvs()
+    servers._link, servers._number = link, 30  # type: ignore[assignment]  # as much as is used
+    return servers
+
+
+QUESTIONS: list[Callable[[FakeLink], object]] = [
+    lambda _: Nfnetlink().generation(),
+    lambda _: Nfnetlink().commit([SEEDS[0]]),
+    lambda _: Nfnetlink().rehearse([SEEDS[0]]),
+    lambda _: look(Nfnetlink(), PROGRAM, list(TABLE.entries.values()), NODE),
+    lambda _: counters.read(PROGRAM, [], endpoints=False),
+    lambda _: pins.forget_stale_pins(PROGRAM, []),
+    lambda _: list(conntrack.udp_flows(Family.IPV4)),
+    lambda _: nfacct.read_packets(["c"]),
+    lambda _: nfacct.ensure_counters(["c"]),
+    lambda _: nftcounters.read_packets(2, "t", ["c"]),
+    lambda _: links.interface_addresses(Family.IPV4),
+    lambda _: dummy.device_addresses("lo", Family.IPV4),
+    lambda _: dummy.change_addresses("lo", ["192.0.2.1"], ["192.0.2.2"]),
+    lambda _: dummy.delete_dummy("lo"),
+    lambda _: Ipvs().servers(Family.IPV4),
+    lambda link: known_ipvs(link).servers(Family.IPV4),
+    lambda link: known_ipvs(link).find(KEY),
+    lambda link: known_ipvs(link).reals(KEY),
+    lambda link: known_ipvs(link).statistics(),
+    lambda link: known_ipvs(link).run([AddServer(KEY, VirtualServer("rr"))]),
+]
+
+
+def test_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    links_: list[FakeLink] = []
+    for module in (nfnetlink, ipvs, links, dummy):
+        monkeypatch.setattr(module, "open_netlink", lambda _: links_[-1])
+
+    def ask(given: tuple[list[bytes], bytes]) -> None:
+        answers, end = given
+        for question in QUESTIONS:
+            links_[:] = [FakeLink(*answers, end)]
+            with contextlib.suppress(KernelError):
+                question(links_[-1])
+
+    fuzz(st.tuples(st.lists(mutated(SEEDS), max_size=4), mutated(ENDS)), ask)
