@@ -54,8 +54,8 @@ def chain(name: str) -> bytes:
 
 
 def allow(first: int, last: int) -> bytes:
-    """A range of sources of a frontend."""
-    begin, end = (FRONTEND + bytes([10, 0, 0, each]) for each in (first, last))
+    """A range of a list of sources."""
+    begin, end = (bytes([0, 0, 0, 1, 10, 0, 0, each]) for each in (first, last))
     return head(begin) + nested(NFTA_SET_ELEM_KEY_END, attribute(1, end))
 
 

@@ -5,6 +5,7 @@ Elements have no order and counters count: of both only what is meant is kept.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from kubeproxy.inet import Family
 from lab.namespaces import Namespace
@@ -17,6 +18,7 @@ _BLOCK = re.compile(r"^\t(\w+ [\w/-]+) \{\n(.*?)^\t\}", re.DOTALL | re.MULTILINE
 _TABLE_LINE = re.compile(r"^\t(comment .*|flags .*)$", re.MULTILINE)
 _PLACE = re.compile(r" \. \d+( counter packets 0 bytes 0)? : (?=[0-9a-f.:]+ \. \d+$)")
 _NUMBER = re.compile(r" : [0-9a-f]+:[0-9a-f]+$")
+_IN_LIST = re.compile(r"[0-9a-f]+:[0-9a-f]+ \. ")
 # One for each way of choosing that was ever in use: they may outlive their last user.
 _CHOICE = re.compile(r"chain (masquerade-|local-\d+-of-)?(nodeport-)?(pick|remember)-")
 
@@ -43,13 +45,30 @@ def _elements(text: str) -> list[str]:
 def blocks(text: str) -> Blocks:
     """The sets and chains of a table, each with its lines and elements in no order.
 
-    Places in lists and the numbers of services depend on what was before: they are left out.
+    Places in lists and the numbers of services depend on what was before: they are left out. A
+    list of sources stands where its number was.
     """
     found = {"table": frozenset(_TABLE_LINE.findall(text))}
     for head, body in _BLOCK.findall(normal(text)):
-        lines = (line.strip(" \t}") for line in body.splitlines())
-        found[head] = frozenset(_NUMBER.sub("", _PLACE.sub(" : ", line)) for line in lines)
-    return found
+        found[head] = frozenset(line.strip(" \t}") for line in body.splitlines())
+    return {head: _meant(lines, found) for head, lines in found.items()}
+
+
+def _meant(lines: frozenset[str], all_: Blocks) -> frozenset[str]:
+    """The lines of a block, without what the path decides."""
+    lists = all_.get("set firewall-sources", frozenset())
+    if lines is lists:
+        return frozenset(line for line in lines if not _IN_LIST.match(line))
+    if lines is all_.get("map firewall-services"):
+        return frozenset(_NUMBER.sub(partial(_list, lists), line) for line in lines)
+    return frozenset(_NUMBER.sub("", _PLACE.sub(" : ", line)) for line in lines)
+
+
+def _list(lists: frozenset[str], number: re.Match[str]) -> str:
+    start = number[0].removeprefix(" : ") + " . "
+    return " from " + " ".join(sorted(each for each in lists if each.startswith(start))).replace(
+        start, ""
+    )
 
 
 def without_idle_choices(found: Blocks, wanted: Blocks) -> Blocks:

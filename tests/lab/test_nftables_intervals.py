@@ -16,7 +16,7 @@ from kubeproxy.inet import Family, Prefix, unpack
 from kubeproxy.inet import network as network_of
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.netlink.nfnetlink import MessageError
-from kubeproxy.table.entries import Entry
+from kubeproxy.table.entries import Entry, Frontend, FrontendKind
 from lab.entries import exposed, served
 from lab.farm import crop
 from lab.listing import blocks, list_table
@@ -171,3 +171,29 @@ def test_a_table_that_takes_no_change_is_replaced(
     assert not kestrel.put([served(1, [crop(2, family)], family)]).failed
     assert kestrel.kernel.generation() == generation + 1
     assert blocks(kestrel.text()) == blocks(list_table(network.node, family))
+
+
+def test_ports_of_a_service_have_one_list_of_sources(
+    kestrel: Plane, network: Network, family: Family
+) -> None:
+    """A list for each of 300 ports would be 90,000 ranges, and minutes in the kernel."""
+    apart = tuple(
+        network_of(unpack((n << (family.bits - 13)).to_bytes(family.bits // 8)), 14)
+        for n in range(300)
+    )
+    plain = exposed(served(1, [crop(1, family)], family), 1, family)
+    balancer = plain.addresses(FrontendKind.LOAD_BALANCER)[0]
+    ports = [
+        msgspec.structs.replace(
+            plain,
+            name=plain.name._replace(port=str(port)),
+            frontends=(Frontend(FrontendKind.LOAD_BALANCER, balancer, port),),
+            source_ranges=apart,
+        )
+        for port in range(1, 301)
+    ]
+    kestrel.put(ports)
+    listed = list_table(network.node, family)
+    assert listed.count(" . tcp . ") + listed.count(" 0:1 . ") <= 5 * 300
+    assert blocks(kestrel.text()) == blocks(listed)
+    assert kestrel.restart().written == 0

@@ -134,10 +134,9 @@ def test_nft_makes_the_same_of_our_text(
 def comparable(found: Objects, family: Family) -> list[dict[int, bytes]]:
     """The rules that nft writes as we do.
 
-    It has registers of its own for what it hashes, and turns the single byte of a protocol round
-    before it looks up a range. Of IPv6 it does not know `update`, see above.
+    It has registers of its own for what it hashes. Of IPv6 it does not know `update`, see above.
     """
-    foreign = [b"hash\0", b"firewall-sources\0", *([b"dynset\0"] * (family is Family.IPV6))]
+    foreign = [b"hash\0", *([b"dynset\0"] * (family is Family.IPV6))]
     return [rule for rule in found["rules"] if not any(word in rule[4] for word in foreign)]
 
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from kubeproxy.inet import network, unpack
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from lab.entries import exposed, served
 from lab.farm import crop
@@ -49,3 +50,21 @@ def test_the_kernel_has_all_others(lab: Lab, kestrel: Plane, services: list[Entr
     assert wanted == without_idle_choices(listed(lab.network.node, kestrel), wanted)
     assert kestrel.put(services).failed == {}
     assert kestrel.restart().written == 0
+
+
+def test_too_many_source_ranges_are_named_and_harm_nobody_else(
+    kestrel: Plane, services: list[Entry]
+) -> None:
+    family = kestrel.node.family
+    step = 1 << (family.bits - 20)
+    ranges = tuple(
+        network(unpack((n * 2 * step).to_bytes(family.bits // 8)), 20) for n in range(5001)
+    )
+    many = msgspec.structs.replace(services[0], source_ranges=ranges)
+    report = kestrel.put([many, services[1]])
+    assert report.failed == {
+        many.name: "loadBalancerSourceRanges has 5,001 separate ranges, of which at most 5,000 can"
+        " be programmed: use fewer, larger ones"
+    }
+    fewer = msgspec.structs.replace(many, source_ranges=ranges[1:])
+    assert kestrel.put([fewer, services[1]]).failed == {}

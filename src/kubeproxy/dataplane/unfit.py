@@ -10,6 +10,10 @@ from kubeproxy.dataplane.contract import Update
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 
 
+class Unfit(ValueError):
+    """An entry cannot be written, for a reason that is known."""
+
+
 def unfit(
     entries: Iterable[Entry], write: Callable[[Entry], object]
 ) -> dict[ServicePortName, str]:
@@ -18,6 +22,8 @@ def unfit(
     for entry in entries:
         try:
             write(entry)
+        except Unfit as error:
+            found[entry.name] = str(error)
         except Exception as error:  # noqa: BLE001  # whatever it is
             found[entry.name] = f"it cannot be written: {type(error).__name__}: {error}"
     return found

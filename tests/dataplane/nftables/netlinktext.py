@@ -101,6 +101,12 @@ def _hash(of: Fields) -> str:
     return f"hash reg {_number(of, 2)} = jhash({source}) % mod {_number(of, 4)}"
 
 
+def _byteorder(of: Fields) -> str:
+    assert _number(of, 3) == 1  # to network order
+    size = f"{_number(of, 5)}, {_number(of, 4)}"
+    return f"byteorder reg {_number(of, 2)} = hton(reg {_number(of, 1)}, {size})"
+
+
 def _lookup(of: Fields) -> str:
     target = f" dreg {_number(of, 3)}" if 3 in of else ""
     return f"lookup reg {_number(of, 2)} set {text_of(of[1])}{target}"
@@ -137,6 +143,7 @@ EXPRESSIONS: dict[str, Callable[[Fields], str]] = {
     "fib": _fib,
     "numgen": _numgen,
     "hash": _hash,
+    "byteorder": _byteorder,
     "lookup": _lookup,
     "cmp": _cmp,
     "bitwise": _bitwise,

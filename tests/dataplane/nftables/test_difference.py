@@ -177,7 +177,7 @@ def test_source_ranges() -> None:
     entry = replace(A, frontends=(vip,), source_ranges=(Prefix("192.0.2.0", 25),))
     there = rig(entry)
     there.table.sets[names.FIREWALL_SOURCES].elements.clear()
-    element = "203.0.113.7 . tcp . 443 . 192.0.2.0/25"
+    element = "0:1 . 192.0.2.0/25"
     assert told(there, entry) == [
         f"+ element ip kube-proxy firewall-sources {{ {element} }} | shop/a:http"
     ]

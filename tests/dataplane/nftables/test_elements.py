@@ -11,10 +11,8 @@ from kubeproxy.dataplane.nftables.choices import Choice, External, Pick, Remembe
 from kubeproxy.dataplane.nftables.describe import element_text
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
-    allowed_sources,
     entry_elements,
     head,
-    joined,
     list_head,
     list_heads,
     list_tail,
@@ -35,7 +33,7 @@ from kubeproxy.dataplane.nftables.placed import (
 )
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import place
-from kubeproxy.inet import Family, Protocol, unpack
+from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -59,7 +57,7 @@ R1 = Backend("10.65.7.21", 8080)
 
 def placed(*frontends: Frontend, **fields: object) -> Placed:
     entry = Entry(NAME, frontends, **fields)  # type: ignore[arg-type]  # as given
-    return place(entry, None, 7)
+    return place(entry, None, 7, 3)
 
 
 def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
@@ -117,11 +115,7 @@ def test_a_load_balancer_with_source_ranges() -> None:
         own_vips=True,
     )
     found = texts(entry_elements(entry, HERE))
-    assert found[names.FIREWALL_IPS] == ["203.0.113.7 . tcp . 80"]
-    assert found[names.FIREWALL_SOURCES] == [
-        "203.0.113.7 . tcp . 80 . 192.0.2.0-192.0.2.191",
-        "203.0.113.7 . tcp . 80 . 203.0.113.7",
-    ]
+    assert found[names.FIREWALL_IPS] == ["203.0.113.7 . tcp . 80 : 0:3"]
 
 
 @pytest.mark.parametrize(
@@ -286,29 +280,6 @@ def test_a_range_up_to_the_last_address_has_no_end(family: Family) -> None:
     last = {Family.IPV4: "255.0.0.0/8", Family.IPV6: "ff00::/8"}[family]
     here = with_node(node(Mode.NFTABLES, family), service_cidrs=(prefix(last),))
     assert len(node_elements(here)[names.SERVICE_CIDRS]) == 1
-
-
-@pytest.mark.parametrize(
-    ("ranges", "expected"),
-    [
-        ([], []),
-        (["192.0.2.7/32"], ["192.0.2.7-192.0.2.7"]),
-        (["10.0.0.0/8"], ["10.0.0.0-10.255.255.255"]),
-        (["10.1.0.0/16", "10.0.0.0/8"], ["10.0.0.0-10.255.255.255"]),
-        (["10.1.0.0/16", "10.0.0.0/16"], ["10.0.0.0-10.1.255.255"]),
-        (["10.2.0.0/16", "10.0.0.0/16"], ["10.0.0.0-10.0.255.255", "10.2.0.0-10.2.255.255"]),
-        (["0.0.0.0/0", "10.0.0.0/8"], ["0.0.0.0-255.255.255.255"]),
-    ],
-)
-def test_ranges_that_overlap_or_touch_are_joined(ranges: list[str], expected: list[str]) -> None:
-    entry = Entry(NAME, (BALANCER,), source_ranges=tuple(map(prefix, ranges)))
-    assert expected == [f"{unpack(a)}-{unpack(b)}" for a, b in allowed_sources(entry)]
-
-
-def test_nobody_is_allowed_where_ranges_of_another_family_were_asked_for() -> None:
-    assert allowed_sources(Entry(NAME, (BALANCER,), source_ranges=())) == []
-    assert allowed_sources(Entry(NAME, (BALANCER,))) == []
-    assert joined([]) == []
 
 
 def test_of_elements_that_stand_in_two_parts_the_later_count() -> None:

@@ -21,7 +21,7 @@ from dataplane.nftables.generated import (
 )
 from dataplane.nftables.programming import Rig, filled, table_with, with_node
 from dataplane.nftables.walk import outcomes
-from fakes.ruleset import KernelTable
+from fakes.ruleset import KernelTable, span
 from kubeproxy.dataplane.nftables import batch as batch_module
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages
@@ -52,14 +52,17 @@ NUMBERS = {names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY}
 HERE = node(Mode.NFTABLES)
 
 
-def meaning(table: KernelTable) -> tuple[object, object, object]:
+def meaning(table: KernelTable) -> tuple[object, object, object, object]:
     """The elements, but for what the path decides: the order of a list, the number of a service.
 
-    Lists as who is in them, numbers as which frontends share one, and all the rest as it is.
+    Lists as who is in them, numbers as which frontends share one, source ranges as those of a
+    frontend, and all the rest as it is.
     """
     lists: dict[tuple[str, bytes], Counter[bytes]] = defaultdict(Counter)
     places: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
     services: dict[bytes, set[tuple[str, bytes]]] = defaultdict(set)
+    allowed: dict[bytes, set[tuple[bytes, bytes]]] = defaultdict(set)
+    guarded: dict[bytes, bytes] = {}
     rest = {}
     for name, set_ in table.sets.items():
         for each, data in set_.elements.items():
@@ -68,11 +71,19 @@ def meaning(table: KernelTable) -> tuple[object, object, object]:
                 places[name, each[:-4]].add(each[-4:])
             elif name in NUMBERS:
                 services[data].add((name, each))
+            elif name == names.FIREWALL_IPS:
+                guarded[each] = data[-4:][::-1]
+            elif name == names.FIREWALL_SOURCES:
+                first, last = span(each)
+                allowed[first[:4]].add((first[4:], last[4:]))
             else:
                 rest[name, each] = data
     for key, taken in places.items():
         assert taken == {index_bytes(index) for index in range(lists[key].total())}
-    return dict(lists), {frozenset(frontends) for frontends in services.values()}, rest
+    assert allowed.keys() <= set(guarded.values())
+    sources = {frontend: allowed[number] for frontend, number in guarded.items()}
+    shared = {frozenset(frontends) for frontends in services.values()}
+    return dict(lists), shared, sources, rest
 
 
 def changes_of(node: Node) -> tuple[Node, ...]:

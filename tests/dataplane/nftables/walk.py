@@ -221,6 +221,7 @@ _READ: dict[Family, dict[nft.Selector, Callable[[Walk], bytes]]] = {
         nft.DPORT: lambda walk: walk.dport.to_bytes(2, "big"),
         nft.ORIGINAL_DPORT: lambda walk: walk.original[1].to_bytes(2, "big"),
         nft.PRIORITY: lambda walk: walk.priority.to_bytes(4, "little"),
+        nft.RANGED_PRIORITY: lambda walk: walk.priority.to_bytes(4, "big"),
     }
     for family, headers in nft.HEADERS.items()
 }

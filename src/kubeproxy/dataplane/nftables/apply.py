@@ -32,7 +32,8 @@ from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import forget_stale_pins
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES, masquerade_mark, program
+from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
     Step,
@@ -66,11 +67,11 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Culprit(KernelError):
-    """The kernel refused what one service port needs."""
+    """The kernel refused what a service port needs, or what several have in common."""
 
-    def __init__(self, name: ServicePortName, error: Refused) -> None:
+    def __init__(self, names: frozenset[ServicePortName], error: Refused) -> None:
         super().__init__(str(error))
-        self.name = name
+        self.names = names
 
 
 class Nftables:
@@ -186,8 +187,8 @@ class Nftables:
         the table is replaced as a whole.
         """
         failed: dict[ServicePortName, str] = {}
-        suspects: set[ServicePortName] = set()
-        attempts = refusals = 0
+        suspects: set[frozenset[ServicePortName]] = set()
+        attempts = culprits = refusals = 0
         while True:
             replace = refusals == _REFUSALS
             try:
@@ -197,11 +198,12 @@ class Nftables:
                 if attempts == _ATTEMPTS:
                     raise
             except Culprit as culprit:
-                if culprit.name not in suspects:
-                    suspects.add(culprit.name)  # what was read may have been wrong: read again
+                if culprit.names not in suspects:
+                    suspects.add(culprit.names)  # what was read may have been wrong: read again
                     continue
-                failed[culprit.name] = str(culprit)
-                if len(failed) > _CULPRITS:
+                failed |= dict.fromkeys(culprit.names, str(culprit))
+                culprits += 1
+                if culprits > _CULPRITS:
                     raise
             except Refused as error:
                 if replace or error.errors[0].index == WHOLE_BATCH:
@@ -243,10 +245,10 @@ class Nftables:
             try:
                 await self._commit(piece, since)
             except Refused as error:
-                name = _culprit(error, piece, next_, update.node)
-                if name is None:
+                names = _culprits(error, piece, next_, update.node)
+                if not names:
                     raise
-                raise Culprit(name, error) from error
+                raise Culprit(names, error) from error
             since = None
         report = await self._done(state, next_, update.node)
         await self._prune(state, unused)
@@ -332,19 +334,23 @@ def _only_moved(before: Node, after: Node) -> bool:
     return msgspec.structs.replace(before, **moved) == after
 
 
-def _culprit(
+def _culprits(
     error: Refused, messages: Sequence[bytes], next_: Step, node: Node
-) -> ServicePortName | None:
-    """The service port whose element the kernel did not like, when it says so."""
+) -> frozenset[ServicePortName]:
+    """The service ports whose element the kernel did not like, when it says so."""
     first = error.errors[0]
     if not 0 <= first.index < len(messages) or first.offset is None:
-        return None
+        return frozenset()
     element = element_at(messages[first.index], first.offset)
     if element is None:
-        return None
+        return frozenset()
     set_, body = element
-    for name, placed in next_.placed.items():
-        elements = entry_elements(placed, node).get(set_, {}) if placed else {}
+    placed = [each for each in next_.placed.values() if each is not None]
+    if set_ == FIREWALL_SOURCES:
+        number = list_number(body)
+        return frozenset(each.entry.name for each in placed if each.sources == number)
+    for each in placed:
+        elements = entry_elements(each, node).get(set_, {})
         if any(head + tail == body for head, tail in elements.items()):
-            return name
-    return None
+            return frozenset({each.entry.name})
+    return frozenset()

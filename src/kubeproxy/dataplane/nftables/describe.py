@@ -31,7 +31,14 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.render import chain_lines, render
+from kubeproxy.dataplane.nftables.sources import (
+    SourceChange,
+    SourceLists,
+    allowed_sources,
+    list_elements,
+)
 from kubeproxy.dataplane.nftables.state import place
+from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.inet import Protocol, unpack
 from kubeproxy.netlink.message import attributes
 from kubeproxy.table.entries import Table
@@ -50,8 +57,8 @@ def value_text(type_: Datatype, data: bytes) -> str:
         return str(int.from_bytes(data[:2], "big"))
     if type_ == INTEGER:
         return str(int.from_bytes(data[:4], "little"))
-    if type_ == CLASSID:
-        number = int.from_bytes(data[:4], "little")
+    if type_.name == CLASSID.name:
+        number = int.from_bytes(data[:4], "little" if type_.host_order else "big")
         return f"{number >> 16:x}:{number & 0xFFFF:x}"
     return unpack(data[: type_.size])
 
@@ -97,19 +104,31 @@ def range_text(first: bytes, last: bytes) -> str:
 
 
 def describe(program: Program, table: Table, node: Node) -> str:
-    """The whole table as nft text, as it would be in a kernel that had none."""
+    """The whole table as nft text, as it would be in a kernel that had none.
+
+    Service ports that cannot be programmed are left out, with a comment that says why.
+    """
     placed = []
+    comments = []
     number = 0
+    sources = SourceChange(SourceLists())
     for name in sorted(table.entries):
         entry = table.entries[name]
+        try:
+            allowed = sources.join(entry)
+        except Unfit as error:
+            comments.append(f"# {name} is left out: {error}\n")
+            continue
         number += 1 if entry.affinity_seconds else 0
-        placed.append(place(entry, None, number))
-    parts = [node_elements(node)]
+        placed.append(place(entry, None, number, allowed))
+    _, lists = sources.elements()
+    parts = [node_elements(node), lists]
     for each in placed:
         parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
     wanted = {choice for each in placed for choice in choices(each)}
     chains = [chain_of(choice, node) for choice in in_order(with_parts(wanted))]
-    return render(program, chains, _texts(program, together(parts), node))
+    text = render(program, chains, _texts(program, together(parts), node))
+    return "".join(comments) + text
 
 
 def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str:
@@ -122,6 +141,9 @@ def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str
     wanted: set[Choice] = set()
     for each in placed:
         parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
+        if each.sources:
+            ranges = allowed_sources(each.entry)
+            parts.append({names.FIREWALL_SOURCES: list_elements(each.sources, ranges)})
         wanted.update(choices(each))
     elements = together(parts)
     family = "ip" if program.family.bits == 32 else "ip6"

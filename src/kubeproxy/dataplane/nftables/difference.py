@@ -21,7 +21,6 @@ from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.dataplane.nftables.state import Step
 from kubeproxy.netlink.message import attributes, decode
 from kubeproxy.netlink.nfnetlink import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
-from kubeproxy.table.entries import Entry
 
 _REMEMBER = "remember-"
 
@@ -34,9 +33,7 @@ def place_of(program: Program) -> str:
     return f"{HEADERS[program.family].keyword} {program.table}"
 
 
-def changes(
-    program: Program, step: Step, before: Elements, entries: Iterable[Entry]
-) -> list[Difference]:
+def changes(program: Program, step: Step, before: Elements) -> list[Difference]:
     """What a full sync would do to the chains and elements, which were these before."""
     at = place_of(program)
     found = [each for chain in step.batch.chains for each in _new_chain(at, chain)]
@@ -46,7 +43,8 @@ def changes(
         if not is_choice(name)
     ]
     deleted, added = _elements(program, step, before)
-    owners = owners_of(entries) if deleted or added else {}
+    placed = (each for each in step.placed.values() if each is not None)
+    owners = owners_of(placed) if deleted or added else {}
     for set_ in program.sets:
         gone, come = deleted.get(set_.name, {}), added.get(set_.name, {})
         if set_.name in names.RANGE_SETS:

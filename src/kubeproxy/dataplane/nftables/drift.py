@@ -52,4 +52,4 @@ def drift(kernel: Nfnetlink, wanted: Wanted) -> list[Difference]:
         return [Difference(Change.REPLACE, table, reason=reason), *details]
     before = {name: dict(elements) for name, elements in found.elements.items()}
     step = reconcile(state, entries, found.elements, node, prune=False)
-    return changes(program, step, before, entries)
+    return changes(program, step, before)

@@ -26,6 +26,7 @@ from kubeproxy.dataplane.nftables.placed import (
 from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.netlink.attribute import attribute, nested, u32
+from kubeproxy.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 
@@ -51,6 +52,11 @@ _INDEX = [_NUMBER.pack(index) for index in range(4096)]
 def head(key: bytes) -> bytes:
     """The head of an element with a plain key."""
     return nested(NFTA_SET_ELEM_KEY, attribute(1, key))
+
+
+def key_in(element: bytes) -> bytes:
+    """The key of an element; of a range, its beginning."""
+    return attributes(attributes(element)[NFTA_SET_ELEM_KEY])[1]
 
 
 def tail(data: bytes) -> bytes:
@@ -158,10 +164,8 @@ def _frontend_elements(
     if nobody is not None:
         none = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
         found[none][at] = verdict_tail(nobody)
-    if frontend.kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
-        found[names.FIREWALL_IPS][at] = b""
-        for first, last in allowed_sources(entry):
-            found[names.FIREWALL_SOURCES][_range_head(key + first, key + last)] = b""
+    if frontend.kind is FrontendKind.LOAD_BALANCER and placed.sources:
+        found[names.FIREWALL_IPS][at] = tail(_NUMBER.pack(placed.sources))
 
 
 def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
@@ -181,21 +185,14 @@ def list_name(frontend: Frontend, *, local: bool) -> str:
     return names.SERVICE_LOCAL_ENDPOINTS if local else names.SERVICE_ENDPOINTS
 
 
-def _range_head(first: bytes, last: bytes) -> bytes:
+def range_head(first: bytes, last: bytes) -> bytes:
+    """The head of an element that is a range."""
     start = nested(NFTA_SET_ELEM_KEY, attribute(1, first))
     return start + nested(NFTA_SET_ELEM_KEY_END, attribute(1, last))
 
 
-def allowed_sources(entry: Entry) -> list[tuple[bytes, bytes]]:
-    """The source ranges, first and last address, with those that overlap or touch joined."""
-    ranges = [_bounds(prefix) for prefix in entry.source_ranges or ()]
-    if entry.own_vips:
-        vips = entry.addresses(FrontendKind.LOAD_BALANCER)
-        ranges += [(pack(vip), pack(vip)) for vip in vips]
-    return joined(ranges)
-
-
-def _bounds(prefix: Prefix) -> tuple[bytes, bytes]:
+def bounds(prefix: Prefix) -> tuple[bytes, bytes]:
+    """The first and the last address of a prefix."""
     first = pack(prefix.address)
     hosts = (1 << (8 * len(first) - prefix.length)) - 1
     last = int.from_bytes(first, "big") | hosts
@@ -243,7 +240,7 @@ def shared_elements(entry: Entry) -> set[ElementKey]:
 
 def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
     """The service ranges, first and last address."""
-    return joined(map(_bounds, node.service_cidrs))
+    return joined(map(bounds, node.service_cidrs))
 
 
 _IS_END = u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)

@@ -22,6 +22,7 @@ from kubeproxy.dataplane.nftables.language import (
     Mark,
     Masquerade,
     Meta,
+    NetworkOrder,
     Numgen,
     Payload,
     Reject,
@@ -43,6 +44,7 @@ NFTA_DATA_VERDICT = 2
 
 _VERDICT_REGISTER = 0
 _EQUAL, _NOT_EQUAL = 0, 1
+_HTON = 1
 _META_MARK, _META_IIFNAME = 3, 6
 _CT_STATE, _CT_STATUS = 0, 2
 _STATE_NEW, _STATUS_DNAT = 8, 0x20
@@ -98,6 +100,10 @@ def load(selector: Selector, slot: int) -> bytes:
                 u32(7, 0),
             )
             return first + hash_
+        case NetworkOrder(of):
+            length = of.type.size
+            swap = (u32(3, _HTON), u32(4, length), u32(5, length))
+            return load(of, slot) + expression("byteorder", u32(1, target), u32(2, target), *swap)
         case _:
             assert_never(selector.load)
 

@@ -26,6 +26,8 @@ INET_PROTO = Datatype("inet_proto", 12, 1, host_order=True)
 INET_SERVICE = Datatype("inet_service", 13, 2)
 INTEGER = Datatype("integer", 4, 4, host_order=True)
 CLASSID = Datatype("classid", 23, 4, host_order=True)
+RANGED_CLASSID = Datatype("classid", 23, 4)
+"""As it stands in sets of ranges, which the kernel compares byte by byte."""
 
 ADDRESS = {Family.IPV4: IPV4_ADDR, Family.IPV6: IPV6_ADDR}
 
@@ -73,7 +75,13 @@ class SourceHash(msgspec.Struct, frozen=True):
     modulus: int
 
 
-Load = Payload | Meta | Ct | Numgen | SourceHash
+class NetworkOrder(msgspec.Struct, frozen=True):
+    """A value that the kernel has in its own byte order, for a set of ranges."""
+
+    of: "Selector"
+
+
+Load = Payload | Meta | Ct | Numgen | SourceHash | NetworkOrder
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -124,6 +132,7 @@ L4PROTO = Selector("meta l4proto", INET_PROTO, Meta(16))
 DPORT = Selector("th dport", INET_SERVICE, Payload(Base.TRANSPORT, 2, 11, 2))
 ORIGINAL_DPORT = Selector("ct original proto-dst", INET_SERVICE, Ct(12, original=True))
 PRIORITY = Selector("meta priority", CLASSID, Meta(2))
+RANGED_PRIORITY = Selector("meta priority", RANGED_CLASSID, NetworkOrder(PRIORITY))
 
 
 def numgen(modulus: int, *, random: bool = True) -> Selector:

@@ -4,24 +4,28 @@ from collections.abc import Iterable, Mapping
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.elements import (
-    NFTA_SET_ELEM_KEY,
     frontend_key,
+    key_in,
     shared_elements,
 )
 from kubeproxy.dataplane.nftables.language import DPORT, L4PROTO, Set
-from kubeproxy.netlink.message import attributes
-from kubeproxy.table.entries import Entry
+from kubeproxy.dataplane.nftables.placed import Placed
 
 _PROTOCOL_AND_PORT = 8
+_LIST = b"list"
 
 
-def owners_of(entries: Iterable[Entry]) -> dict[bytes, str]:
+def owners_of(placed: Iterable[Placed]) -> dict[bytes, str]:
     """The service ports by what keys begin with; services by their cluster IPs.
 
-    Keys of different kinds differ in size, so that one dictionary does for all.
+    A list of allowed sources is that of the first who uses it. Keys of different kinds differ in
+    size, or say which they are, so that one dictionary does for all.
     """
     found: dict[bytes, str] = {}
-    for entry in entries:
+    for each in placed:
+        entry = each.entry
+        if each.sources:
+            found.setdefault(_LIST + each.sources.to_bytes(4, "big"), str(entry.name))
         for frontend in entry.frontends:
             found[frontend_key(frontend, entry.protocol)] = str(entry.name)
         for set_, head in shared_elements(entry):
@@ -35,13 +39,10 @@ def owner_of(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
     if set_.name == names.NODEPORT_ADDRESSES:
         return ""
     key = key_in(head)
+    if set_.name == names.FIREWALL_SOURCES:
+        return owners.get(_LIST + key[:4], "")
     if set_.key[:2] == (L4PROTO, DPORT):
         key = key[:_PROTOCOL_AND_PORT]
     elif set_.key[1:3] == (L4PROTO, DPORT):
         key = key[: set_.key[0].type.size + _PROTOCOL_AND_PORT]
     return owners.get(key, "")
-
-
-def key_in(head: bytes) -> bytes:
-    """The key of an element."""
-    return attributes(attributes(head)[NFTA_SET_ELEM_KEY])[1]

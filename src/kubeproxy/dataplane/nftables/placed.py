@@ -18,12 +18,16 @@ from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKind
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """An entry, where its backends stand, and its number if it keeps its clients."""
+    """An entry, where its backends stand, and its number if it keeps its clients.
+
+    `sources` is the number of its list of allowed sources, if it has one.
+    """
 
     entry: Entry
     cluster: Slots
     local: Slots
     number: int = 0
+    sources: int = 0
 
 
 def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:

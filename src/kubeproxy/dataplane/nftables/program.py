@@ -11,6 +11,7 @@ from kubeproxy.dataplane.nftables.language import (
     L4PROTO,
     ORIGINAL_DPORT,
     PRIORITY,
+    RANGED_PRIORITY,
     RETURN,
     Chain,
     Count,
@@ -30,6 +31,7 @@ from kubeproxy.dataplane.nftables.language import (
     Reject,
     Rule,
     Set,
+    SetPriority,
     Statement,
     VerdictMap,
     goto,
@@ -158,8 +160,8 @@ def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tupl
         endpoints(NODEPORT_LOCAL_ENDPOINTS, node_port, "the n-th endpoint on this node"),
         Set(SERVICE_REFUSALS, frontend, "frontends with nobody to serve", verdicts=True),
         Set(NODEPORT_REFUSALS, node_port, "node ports with nobody to serve", verdicts=True),
-        Set(FIREWALL_IPS, frontend, "frontends with source ranges"),
-        Set(FIREWALL_SOURCES, (*frontend, headers.saddr), "source ranges", interval=True),
+        Set(FIREWALL_IPS, frontend, "whose source ranges a frontend has", (PRIORITY,)),
+        Set(FIREWALL_SOURCES, (RANGED_PRIORITY, headers.saddr), "source ranges", interval=True),
         Set(
             HAIRPINS,
             (headers.saddr, headers.daddr, L4PROTO, DPORT),
@@ -184,7 +186,7 @@ def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
     daddr = headers.daddr
     firewall: Rule = (
         IsNew(),
-        InSet((daddr, L4PROTO, DPORT), FIREWALL_IPS),
+        SetPriority((daddr, L4PROTO, DPORT), FIREWALL_IPS),
         jump("check-sources"),
     )
     new_services: Rule = (IsNew(), jump("refuse-services"))
@@ -294,7 +296,14 @@ def _check_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
         ),
         Chain(
             "check-sources",
-            ((InSet((*frontend, headers.saddr), FIREWALL_SOURCES), RETURN), (DROP,)),
+            (
+                (
+                    InSet((RANGED_PRIORITY, headers.saddr), FIREWALL_SOURCES),
+                    SetPriority(),
+                    RETURN,
+                ),
+                (DROP,),
+            ),
         ),
         Chain(REFUSE, ((Reject(node.family),),)),
         # A port of conntrack has no type but beside its protocol: hence a rule for each.

@@ -31,6 +31,7 @@ from kubeproxy.dataplane.nftables.elements import (
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.slots import Slots, rearrange
+from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
 
@@ -47,6 +48,7 @@ class Programmed(msgspec.Struct):
     node: Node
     placed: dict[ServicePortName, Placed] = {}
     shared: Counter[ElementKey] = msgspec.field(default_factory=Counter)
+    sources: SourceLists = msgspec.field(default_factory=SourceLists)
     chains: set[str] = set()
     last_number: int = 0
     most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
@@ -62,18 +64,20 @@ class Step(msgspec.Struct):
     batch: Batch
     placed: dict[ServicePortName, Placed | None]
     shared: Counter[ElementKey]
+    sources: SourceChange
     last_number: int
     lost_backends: bool = False
     idle: frozenset[str] = frozenset()
 
 
-def place(entry: Entry, before: Placed | None, number: int) -> Placed:
+def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
     """Give the backends of an entry their places."""
     return Placed(
         entry,
         rearrange(before.cluster if before else (), entry.cluster),
         rearrange(before.local if before else (), entry.local),
         number if entry.affinity_seconds else 0,
+        sources,
     )
 
 
@@ -88,6 +92,7 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
     placed: dict[ServicePortName, Placed | None] = {}
     taken: dict[ServicePortName, Placed] = {}
     given: dict[ServicePortName, Placed] = {}
+    sources = SourceChange(state.sources)
     number = state.last_number
     for entry in gone:
         known = state.placed.get(entry.name)
@@ -95,25 +100,28 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
         if known is not None:
             taken[entry.name] = known
             shared.subtract(shared_elements(known.entry))
+            sources.leave(known.sources)
     for entry in wanted:
         known = state.placed.get(entry.name)
         own = known.number if known else 0
         if entry.affinity_seconds and not own:
             own = number = number + 1
-        placed[entry.name] = given[entry.name] = place(entry, known, own)
+        allowed = sources.join(entry)
+        placed[entry.name] = given[entry.name] = place(entry, known, own, allowed)
         shared.update(shared_elements(entry))
     old = [entry_elements(each, state.node, given.get(name)) for name, each in taken.items()]
     new = [entry_elements(each, node, taken.get(name)) for name, each in given.items()]
     batch = Batch()
     _add_chains(batch, placed.values(), state.chains, node)
     held = {each: state.shared[each] for each in shared}
+    lists_before, lists_after = sources.elements()
     old += [node_elements(state.node), without_data(each for each in held if held[each] > 0)]
     new += [node_elements(node), without_data(e for e in held if held[e] + shared[e] > 0)]
-    before, after = together(old), together(new)
+    before, after = together([*old, lists_before]), together([*new, lists_after])
     for name in before | after:
         batch.change(name, before[name], after[name])
     lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
-    return Step(batch, placed, shared, number, lost)
+    return Step(batch, placed, shared, sources, number, lost)
 
 
 def _loses(known: Placed | None, fresh: Placed | None) -> bool:
@@ -138,6 +146,7 @@ def _add_chains(
 def commit(state: Programmed, done: Step, node: Node) -> None:
     """The transaction succeeded: this is the state now."""
     state.node = node
+    done.sources.commit()
     state.last_number = done.last_number
     state.chains.update(chain.name for chain in done.batch.chains)
     state.chains.difference_update(done.idle)
@@ -177,7 +186,7 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
         return Placed(entry, (), ())
     cluster: Slots = ()
     local: Slots = ()
-    number = 0
+    number = sources = 0
     backends = (*entry.cluster, *entry.local)
     known = dict(zip(list_tails(backends), backends, strict=True))
     for frontend in entry.frontends:
@@ -188,8 +197,9 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
         if _known(local) < len(entry.local):
             lists = kernel.get(list_name(frontend, local=True), {})
             local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
-        number = number or _number(kernel, frontend, key)
-    return Placed(entry, cluster, local, number)
+        number = number or _number(kernel, _numbers(frontend), key)
+        sources = sources or _number(kernel, names.FIREWALL_IPS, key)
+    return Placed(entry, cluster, local, number, sources)
 
 
 _NOBODY = Backend("", 0)
@@ -211,20 +221,21 @@ def _list(
     return tuple([_NOBODY if tail is None else known.get(tail, _NOBODY) for tail in tails])
 
 
-def _number(kernel: Elements, frontend: Frontend, key: bytes) -> int:
+def _numbers(frontend: Frontend) -> str:
     node_port = frontend.kind is FrontendKind.NODE_PORT
-    name = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
+    return names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
+
+
+def _number(kernel: Elements, name: str, key: bytes) -> int:
     tail = kernel.get(name, {}).get(head(key))
     return 0 if tail is None else int(_NUMBER.unpack(tail[8:12])[0])
 
 
-def largest_number(kernel: Elements) -> int:
-    """The largest number that a service has in the kernel."""
-    numbers = [
-        _NUMBER.unpack(tail[8:12])[0]
-        for name in (names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
-        for tail in kernel.get(name, {}).values()
-    ]
+def largest_number(kernel: Elements, *maps: str) -> int:
+    """The largest number that these maps have in the kernel."""
+    numbers = (
+        _NUMBER.unpack(tail[8:12])[0] for name in maps for tail in kernel.get(name, {}).values()
+    )
     return max(numbers, default=0)
 
 
@@ -245,7 +256,8 @@ def reconcile(
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
     shared: Counter[ElementKey] = Counter()
-    number = largest_number(kernel)
+    number = largest_number(kernel, names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
+    sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
     for entry in entries:
         known = adopt(entry, kernel)
@@ -254,11 +266,12 @@ def reconcile(
         if entry.affinity_seconds and not own:
             own = number = number + 1
         taken.add(own)
-        fresh = place(entry, known, own)
+        fresh = place(entry, known, own, sources.join(entry, known.sources))
         placed[entry.name] = fresh
         _take(batch, entry_elements(fresh, node), kernel)
         shared.update(shared_elements(entry))
-    _take(batch, together([node_elements(node), without_data(shared)]), kernel)
+    _, lists = sources.elements()
+    _take(batch, together([node_elements(node), without_data(shared), lists]), kernel)
     for name, left in kernel.items():
         batch.change(name, left, {})
     needed = _add_chains(batch, placed.values(), state.chains, node)
@@ -267,7 +280,7 @@ def reconcile(
     idle = frozenset(state.chains - needed - fixed)
     batch.unused_chains = sorted(idle) if prune else []
     # Pins may be left of services that are gone, whose numbers are free to be given again.
-    return Step(batch, placed, shared, number, lost_backends=True, idle=idle)
+    return Step(batch, placed, shared, sources, number, lost_backends=True, idle=idle)
 
 
 def _take(batch: Batch, wanted: Elements, kernel: Elements) -> None:
