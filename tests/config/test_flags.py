@@ -80,6 +80,7 @@ DEFAULTS = {
     "master": "",
     "metrics-bind-address": "127.0.0.1:10249",
     "metrics-port": "10249",
+    "nftables-affinity-size": "65535",
     "nftables-balance": "random",
     "nftables-endpoint-counters": "false",
     "nodeport-addresses": "[]",

@@ -130,6 +130,12 @@ def test_no_limit_needs_no_burst() -> None:
             id="nftables-balance",
         ),
         pytest.param(
+            {"nftables": NFTables(affinity_size=0)},
+            f"{P}.KubeProxyNFTablesConfiguration.AffinitySize: Invalid value: 0: must be within"
+            " the range [1, 16777216]",
+            id="nftables-affinity-size",
+        ),
+        pytest.param(
             {"traffic": Traffic(metrics="everything")},
             f'{P}.Traffic.Metrics: Unsupported value: "everything": supported values: "frontend",'
             ' "service", "none"',

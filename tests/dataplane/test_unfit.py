@@ -15,7 +15,6 @@ from fakes.xtables import FakeXtables
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables import apply as iptables
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
-from kubeproxy.dataplane.nftables import apply as nftables
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.table.diff import diff
@@ -91,7 +90,6 @@ Plane = Nftables | IptablesMode | IpvsMode
 def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iptables, "ensure_counters", lambda _: {})
     monkeypatch.setattr(iptables, "ensure_sysctl", lambda *_: False)
-    monkeypatch.setattr(nftables, "forget_stale_pins", lambda *_: 0)
 
 
 @pytest.fixture(params=[Nftables, IptablesMode, IpvsMode])

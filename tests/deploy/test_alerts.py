@@ -17,6 +17,7 @@ LAST = f"{SYNC}last_timestamp_seconds{{{IPV4}}}"
 QUEUED = f"{SYNC}last_queued_timestamp_seconds{{{IPV4}}}"
 REFUSED = f"{SYNC}nftables_sync_failures_total{{{IPV4}}}"
 RESTORES = f"{SYNC}iptables_restore_failures_total{{{IPV4}}}"
+FULL = f"kubeproxy_nftables_affinity_full_total{{{IPV4}}}"
 PORTS = f"kubeproxy_service_ports_failed{{{IPV4}}}"
 UNHEALTHY = f'kubeproxy_proxy_livez_total{{{NODE},code="503"}}'
 UNSERVED = f"{SYNC}no_local_endpoints_total{{{IPV4},traffic_policy="
@@ -100,6 +101,13 @@ FIRES = {
         FAMILY,
         "iptables-restore of kube-proxy fails on kestrel (IPv4)",
     ),
+    "no-room-for-more-clients": Case(
+        "KubeProxyAffinityFull",
+        7,
+        {FULL: "0 700x40"},
+        FAMILY,
+        "kube-proxy of kestrel has no room for more clients with session affinity (IPv4)",
+    ),
     "ports-are-refused": Case(
         "KubeProxyServicePortsFailed",
         16,
@@ -163,6 +171,7 @@ QUIET = {
         "KubeProxyNftablesSyncFails", 20, {REFUSED: "0+2x80", PORTS: "1x80"}
     ),
     "somebody-held-the-lock": Case("KubeProxyIptablesRestoreFails", 20, {RESTORES: "0x10 2x40"}),
+    "few-clients-found-no-room": Case("KubeProxyAffinityFull", 40, {FULL: "0 9x160"}),
     "all-ports-are-programmed": Case("KubeProxyServicePortsFailed", 30, {PORTS: "1x10 0x80"}),
     "it-was-unhealthy-for-two-minutes": Case(
         "KubeProxyUnhealthy", 20, {UNHEALTHY: "0x10 3+3x4 15x80"}

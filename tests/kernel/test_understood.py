@@ -81,7 +81,7 @@ def empty(kind: int) -> bytes:
             id="counters",
         ),
         pytest.param(
-            lambda: pins.forget_stale_pins(PROGRAM, []),
+            lambda: pins.read_pins(Nfnetlink(), PROGRAM, "affinity"),
             [SHORT_DONE],
             "cannot dump nfnetlink objects",
             id="pins",

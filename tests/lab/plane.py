@@ -95,6 +95,7 @@ class Plane:
             self.node,
             masquerade_mark(self.settings.masquerade_bit),
             endpoint_counters=self.settings.endpoint_counters,
+            affinity_size=self.settings.affinity_size,
         )
         return describe(fixed, self.table, self.node)
 
@@ -102,6 +103,7 @@ class Plane:
         update = Update(self.table, self.node, changes, full)
         with self._namespace.entered():
             report = self._runner.run(self._dataplane.apply(update))
+            self._runner.run(self._dataplane.pins.settle())
         self._is_known = True
         return report
 

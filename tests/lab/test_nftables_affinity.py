@@ -8,16 +8,18 @@ import msgspec
 import pytest
 
 from kubeproxy.dataplane.nftables import pins
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.apply import Settings
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import Entry
+from kubeproxy.table.node import Mode
 from lab.entries import exposed, served
 from lab.farm import PORT, crop
 from lab.listing import KEYWORD, list_table
 from lab.plan import cluster_ip, vip
-from lab.plane import Plane
+from lab.plane import Plane, plane
 from lab.salvo import Salvo
 from lab.stage import NFTABLES, Lab
+from world import node
 
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
@@ -99,11 +101,13 @@ def test_nft_lists_pins(kestrel: Plane, salvo: Salvo, lab: Lab, family: Family) 
     assert len(re.findall(rf"0:1 timeout 3h expires \w+ : {endpoint}", listed)) == CLIENTS
 
 
-def pin(lab: Lab, family: Family, clients: range, endpoint: int) -> None:
+def pin(lab: Lab, family: Family, clients: range, endpoint: int, number: int = 1) -> None:
     """Pin clients, as if they had come."""
     backend = crop(endpoint, family)
     addresses = (crop(10_000 + client, family).address for client in clients)
-    made = ", ".join(f"{a} . 0:1 timeout 3h : {backend.address} . {PORT}" for a in addresses)
+    made = ", ".join(
+        f"{a} . 0:{number:x} timeout 3h : {backend.address} . {PORT}" for a in addresses
+    )
     script = f"add element {KEYWORD[family]} kube-proxy affinity {{ {made} }}"
     lab.network.node.run(["nft", "-f", "-"], stdin=script)
 
@@ -121,7 +125,7 @@ def test_thousands_of_pins_go_with_their_endpoint(
     for start in range(0, 10_000, 1000):
         pin(lab, family, range(start, start + 1000), endpoint=start // 1000 % 2)
     with monkeypatch.context() as nobody_looks_at_pins:
-        nobody_looks_at_pins.delattr("kubeproxy.dataplane.nftables.apply.forget_stale_pins")
+        nobody_looks_at_pins.delattr("kubeproxy.dataplane.nftables.pins.read_pins")
         kestrel.put([sticky((0, 1, 2), family)])
     before = time.monotonic()
     kestrel.put([sticky((1, 2), family)])
@@ -143,6 +147,63 @@ def test_pins_that_time_out_meanwhile_are_no_error(
         return [each for head in find(found, valid) for each in (head, head[:-4] + b"gone")]
 
     monkeypatch.setattr(pins, "stale_pins", and_as_many_that_are_gone)
-    with lab.network.node.entered():
-        pins.forget_stale_pins(program(kestrel.node, masquerade_mark(14)), [])
+    kestrel.put([sticky((1,), family)])
     assert pins_to(lab, family, 0) == 0
+
+
+SMALL = 50
+
+
+def fill(lab: Lab, family: Family) -> None:
+    """Clients of another service take all the room."""
+    pin(lab, family, range(SMALL), endpoint=9, number=77)
+
+
+def overflows(lab: Lab, family: Family) -> int:
+    command = ["nft", "list", "counter", KEYWORD[family], "kube-proxy", "affinity-full"]
+    found = re.search(r"packets (\d+)", lab.network.node.run(command))
+    assert found
+    return int(found[1])
+
+
+def test_clients_keep_their_endpoints_when_others_have_filled_the_map(
+    lab: Lab, salvo: Salvo, family: Family
+) -> None:
+    lab.stop()
+    settings = Settings(affinity_size=SMALL)
+    with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
+        kestrel.put([sticky(range(7), family)])
+        fill(lab, family)
+        first = chosen(salvo, cluster_ip(1, family))
+        assert len(set(first.values())) > 1
+        for _ in range(10):
+            assert chosen(salvo, cluster_ip(1, family)) == first
+            assert chosen(salvo, vip(1, family)) == first
+        assert overflows(lab, family) == 21 * CLIENTS
+        assert len(first) == CLIENTS
+        # An endpoint leaves: whoever had it gets another, and keeps that.
+        gone = first[min(first)]
+        left = [number for number in range(7) if answered(number, family) != gone]
+        kestrel.put([sticky(left, family)])
+        second = chosen(salvo, cluster_ip(1, family))
+        assert gone not in second.values()
+        kept = {client: endpoint for client, endpoint in first.items() if endpoint != gone}
+        assert kept.items() <= second.items()
+        assert chosen(salvo, vip(1, family)) == second
+
+
+def test_clients_get_pins_of_their_own_when_there_is_room_again(
+    lab: Lab, salvo: Salvo, family: Family
+) -> None:
+    lab.stop()
+    settings = Settings(affinity_size=SMALL)
+    with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
+        kestrel.put([sticky(range(7), family)])
+        fill(lab, family)
+        first = chosen(salvo, cluster_ip(1, family), SMALL)
+        lab.network.node.run(["nft", "flush", "map", KEYWORD[family], "kube-proxy", "affinity"])
+        assert chosen(salvo, cluster_ip(1, family), SMALL) == first
+        lab.network.node.run(
+            ["nft", "flush", "map", KEYWORD[family], "kube-proxy", "shared-affinity"]
+        )
+        assert chosen(salvo, cluster_ip(1, family), SMALL) == first

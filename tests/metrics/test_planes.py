@@ -1,3 +1,5 @@
+from collections.abc import Container
+
 import pytest
 
 from fakes.dataplane import FakeDataplane
@@ -100,16 +102,20 @@ def test_packets_of_iptables_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(*families) == {"kubeproxy_iptables_ct_state_invalid_dropped_packets_total": "7"}
 
 
-def test_packets_to_node_ports_of_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(family: int, _table: str, _names: object) -> dict[str, int]:
-        return {"localhost-udp": 5} if family == 2 else {}
+@pytest.mark.parametrize("localhost", [True, False])
+def test_packets_that_nftables_counts(monkeypatch: pytest.MonkeyPatch, localhost: bool) -> None:
+    def read(family: int, _table: str, names: Container[str]) -> dict[str, int]:
+        there = {"localhost-udp": 5, "affinity-full": 7} if family == 2 else {}
+        return {name: packets for name, packets in there.items() if name in names}
 
     monkeypatch.setattr(nftcounters, "read_packets", read)
-    families = packet_families(Mode.NFTABLES, tuple(Family), localhost=True)
-    name = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
-    assert shown(*families) == {f'{name}{{ip_family="IPv4",protocol="UDP"}}': "5"}
+    families = packet_families(Mode.NFTABLES, tuple(Family), localhost=localhost)
+    expected = {'kubeproxy_nftables_affinity_full_total{ip_family="IPv4"}': "7"}
+    if localhost:
+        name = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
+        expected[f'{name}{{ip_family="IPv4",protocol="UDP"}}'] = "5"
+    assert expected == shown(*families)
 
 
-@pytest.mark.parametrize("mode", [Mode.NFTABLES, Mode.IPVS])
-def test_no_packets_are_counted(mode: Mode) -> None:
-    assert packet_families(mode, tuple(Family), localhost=False) == []
+def test_ipvs_mode_counts_no_packets() -> None:
+    assert packet_families(Mode.IPVS, tuple(Family), localhost=False) == []

@@ -38,6 +38,7 @@ def _nftables(desired: Desired) -> list[Difference]:
         desired.node,
         masquerade_mark(config.masquerade_bit),
         endpoint_counters=config.nftables.endpoint_counters,
+        affinity_size=config.nftables.affinity_size,
     )
     wanted = Wanted(fixed, desired.table, desired.node, desired.failed.keys())
     with Nfnetlink() as kernel:

@@ -66,6 +66,7 @@ def _nftables(config: KubeProxyConfiguration, view: View, family: Family) -> str
         node,
         masquerade_mark(config.masquerade_bit),
         endpoint_counters=config.nftables.endpoint_counters,
+        affinity_size=config.nftables.affinity_size,
     )
     return describe(fixed, view.tables[family], node)
 

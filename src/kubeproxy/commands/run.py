@@ -160,7 +160,8 @@ def _nftables(family: Family, config: KubeProxyConfiguration, guard: Guard) -> D
         check_release(os.uname().release)
     kernel = Nfnetlink()
     probe(kernel, Node(family))
-    settings = Settings(config.masquerade_bit, config.nftables.endpoint_counters)
+    ours = config.nftables
+    settings = Settings(config.masquerade_bit, ours.endpoint_counters, ours.affinity_size)
     return Nftables(family, settings, kernel, guard)
 
 

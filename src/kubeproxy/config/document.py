@@ -20,7 +20,15 @@ _OMITTED_WHEN_EMPTY: Final = frozenset(
 )
 # Fields of ours: a document that does not use them is one of upstream's.
 _OWN: Final = frozenset(
-    {"balance", "endpointCounters", "traffic", "rulesPage", "statusPage", "statusSocket"}
+    {
+        "affinitySize",
+        "balance",
+        "endpointCounters",
+        "traffic",
+        "rulesPage",
+        "statusPage",
+        "statusSocket",
+    }
 )
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 

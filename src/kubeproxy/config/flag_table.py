@@ -324,6 +324,13 @@ _OWN: Final = (
         "Count connections per endpoint as well, which costs kernel memory for each of them.",
     ),
     Flag(
+        "nftables-affinity-size",
+        INT32,
+        65_535,
+        "How many clients of services with session affinity nftables mode remembers one by one;"
+        " further ones share 1024 places for each service.",
+    ),
+    Flag(
         "traffic-metrics",
         STRING,
         "frontend",

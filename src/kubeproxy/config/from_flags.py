@@ -41,6 +41,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "kube-api-content-type": "client_connection.content_type",
     "kube-api-qps": "client_connection.qps",
     "kubeconfig": "client_connection.kubeconfig",
+    "nftables-affinity-size": "nftables.affinity_size",
     "nftables-balance": "nftables.balance",
     "nftables-endpoint-counters": "nftables.endpoint_counters",
     "nodeport-addresses": "node_port_addresses",

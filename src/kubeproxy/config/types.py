@@ -122,6 +122,8 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     """Ours: how an endpoint is chosen where the Service does not say."""
     endpoint_counters: bool = False
     """Ours: count connections per endpoint as well."""
+    affinity_size: Int32 = 65535
+    """Ours: how many clients have a pin of their own, of all services with session affinity."""
 
 
 class Winkernel(msgspec.Struct, frozen=True, rename="camel"):

@@ -31,6 +31,7 @@ READERS: Final = ("local", "all", "none")
 _P: Final = "KubeProxyConfiguration"
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
+_MOST_PINS: Final = 16_777_216
 
 # Every mode does a full sync at least this often, so that changes cannot be held back longer.
 _FULL_SYNC_PERIOD: Final = of_seconds(3600)
@@ -84,6 +85,10 @@ def _own(config: KubeProxyConfiguration) -> Iterator[str]:
     if traffic.metrics not in TRAFFIC_METRICS:
         yield unsupported(f"{_P}.Traffic.Metrics", traffic.metrics, TRAFFIC_METRICS)
     yield from _not_negative(f"{_P}.Traffic.SeriesLimit", traffic.series_limit)
+    size = config.nftables.affinity_size
+    if not 1 <= size <= _MOST_PINS:
+        path = f"{_P}.KubeProxyNFTablesConfiguration.AffinitySize"
+        yield invalid(path, size, f"must be within the range [1, {_MOST_PINS}]")
     if config.rules_page not in READERS:
         yield unsupported(f"{_P}.RulesPage", config.rules_page, READERS)
     if config.status_page not in READERS:

@@ -1,6 +1,6 @@
 """What dataplanes have counted, and the kernel's counters of packets: read when somebody asks."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import assert_never
 
 from kubeproxy.dataplane.contract import Counting, Dataplane, Figures
@@ -85,15 +85,23 @@ def packet_families(mode: Mode, families: tuple[Family, ...], *, localhost: bool
                 LOCALHOST_COUNTER,
             ),
         ]
-    if mode is Mode.NFTABLES and localhost:
-        about = About(
-            f"{_LISTENERS}rejected_packets_total",
-            Kind.COUNTER,
-            "[ALPHA] Packets to node ports of localhost that nobody listens on",
-            (*_FAMILY, "protocol"),
-        )
-        return [Reading(about, lambda: _rejected(families))]
-    return []
+    if mode is not Mode.NFTABLES:
+        return []
+    full = About(
+        "kubeproxy_nftables_affinity_full_total",
+        Kind.COUNTER,
+        "[ALPHA] Connections to services with session affinity whose client shares a place with"
+        " others, because nftables.affinitySize clients are remembered already",
+        _FAMILY,
+    )
+    rejected = About(
+        f"{_LISTENERS}rejected_packets_total",
+        Kind.COUNTER,
+        "[ALPHA] Packets to node ports of localhost that nobody listens on",
+        (*_FAMILY, "protocol"),
+    )
+    found = [Reading(full, lambda: _affinity_full(families))]
+    return [*found, Reading(rejected, lambda: _rejected(families))] if localhost else found
 
 
 def _told(planes: Mapping[Family, Dataplane], pick: Callable[[Figures], int | None]) -> _Series:
@@ -134,13 +142,29 @@ def _accounted(name: str, help_: str, counter: str) -> Reading:
     return Reading(About(name, Kind.COUNTER, f"[ALPHA] {help_}"), read)
 
 
+def _affinity_full(families: tuple[Family, ...]) -> _Series:
+    from kubeproxy.dataplane.nftables.program import AFFINITY_FULL  # noqa: PLC0415  # one mode a run
+
+    for family, _, packets in _counted(families, [AFFINITY_FULL]):
+        yield (family.value,), packets
+
+
 def _rejected(families: tuple[Family, ...]) -> _Series:
-    from kubeproxy.dataplane.nftables.expressions import NFPROTO  # noqa: PLC0415  # one mode a run
-    from kubeproxy.dataplane.nftables.program import LOCALHOST_COUNTER, TABLE  # noqa: PLC0415
-    from kubeproxy.kernel.nftcounters import read_packets  # noqa: PLC0415
+    from kubeproxy.dataplane.nftables.program import LOCALHOST_COUNTER  # noqa: PLC0415
 
     protocol_of = {name: protocol for protocol, name in LOCALHOST_COUNTER.items()}
+    for family, name, packets in _counted(families, protocol_of):
+        yield (family.value, protocol_of[name].name), packets
+
+
+def _counted(
+    families: tuple[Family, ...], names: Collection[str]
+) -> Iterator[tuple[Family, str, int]]:
+    """The packets of named counters of our tables."""
+    from kubeproxy.dataplane.nftables.expressions import NFPROTO  # noqa: PLC0415
+    from kubeproxy.dataplane.nftables.program import TABLE  # noqa: PLC0415
+    from kubeproxy.kernel.nftcounters import read_packets  # noqa: PLC0415
+
     for family in families:
-        counted = read_packets(NFPROTO[family], TABLE, protocol_of)
-        for name, packets in counted.items():
-            yield (family.value, protocol_of[name].name), packets
+        for name, packets in read_packets(NFPROTO[family], TABLE, names).items():
+            yield family, name, packets

@@ -108,7 +108,8 @@ def _trials(plan: Plan, ground: Ground) -> Iterator[tuple[Topic, Trial]]:
         bit = config.masquerade_bit
         match mode:
             case Mode.NFTABLES:
-                settings = NftablesSettings(bit, config.nftables.endpoint_counters)
+                ours = config.nftables
+                settings = NftablesSettings(bit, ours.endpoint_counters, ours.affinity_size)
                 yield Topic.NFTABLES, partial(nftables.written, families, settings)
             case Mode.IPTABLES:
                 yield Topic.IPTABLES, partial(iptables.written, families, bit)

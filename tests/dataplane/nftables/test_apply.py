@@ -1,5 +1,6 @@
 """Updates into a kernel that keeps state and is changed by others."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 
@@ -338,8 +339,10 @@ async def test_word_of_changes_by_others_is_passed_on(
     async def follow(family: int, port: int, lost: Callable[[], None]) -> None:
         followed.append((family, port))
         lost()
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(plane.guard, "follow", follow)
     told: list[bool] = []
-    await plane.nftables.watch(lambda: told.append(True))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(plane.nftables.watch(lambda: told.append(True)), 0.05)
     assert (followed, told) == ([(NFPROTO_IPV4, plane.kernel.port_id)], [True])

@@ -291,6 +291,9 @@ def test_a_choice_is_one_lookup(family: Family, balance: Balance, number: str) -
             [ payload load 4b @ network header + 16 => reg 2 ]
             [ payload load 2b @ transport header + 2 => reg 13 ]
             [ dynset update reg_key 1 set affinity sreg_data 2 timeout 60000ms ]
+            [ immediate reg 1 0x00000000 ]
+            [ meta set priority with reg 1 ]
+            [ immediate reg 0 return ]
             """,
             id="ipv4",
         ),
@@ -304,6 +307,9 @@ def test_a_choice_is_one_lookup(family: Family, balance: Balance, number: str) -
             [ payload load 16b @ network header + 24 => reg 13 ]
             [ payload load 2b @ transport header + 2 => reg 17 ]
             [ dynset update reg_key 1 set affinity sreg_data 13 timeout 60000ms ]
+            [ immediate reg 1 0x00000000 ]
+            [ meta set priority with reg 1 ]
+            [ immediate reg 0 return ]
             """,
             id="ipv6",
         ),

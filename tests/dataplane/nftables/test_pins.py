@@ -1,5 +1,6 @@
 """Clients that are pinned to an endpoint, in a kernel that is filled, and whom they lose."""
 
+import asyncio
 import errno
 from collections.abc import Iterable, Sequence
 
@@ -9,8 +10,14 @@ from dataplane.nftables.programming import Rig, filled
 from fakes.nftables import FakeNftables
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
-from kubeproxy.dataplane.nftables.pins import forget_stale_pins, stale_pins, valid_data
-from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
+from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.pins import Pins, stale_pins, valid_data
+from kubeproxy.dataplane.nftables.program import (
+    AFFINITY,
+    LOCAL_AFFINITY,
+    SHARED_AFFINITY,
+    SHARED_LOCAL_AFFINITY,
+)
 from kubeproxy.inet import Family, pack
 from kubeproxy.kernel.nfnetlink import Refused
 from kubeproxy.table.diff import Changes, diff
@@ -75,12 +82,19 @@ def test_services_without_affinity_have_no_pins() -> None:
     assert valid_data(rig.state.placed.values(), local=False) == {}
 
 
-def forget(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> FakeNftables:
+def forget(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, socket: FakeNftables | None = None
+) -> FakeNftables:
     """Forget them; the socket that was used for it."""
-    socket = FakeNftables(rig.kernel.ruleset)
-    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
-    forget_stale_pins(rig.program, rig.state.placed.values())
-    return socket
+    used = socket or FakeNftables(rig.kernel.ruleset)
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: used)
+    keeper = Pins(Guard(), lambda: rig.state)
+    keeper.forget()
+    try:
+        asyncio.run(keeper.settle())
+    finally:
+        keeper.close()
+    return used
 
 
 def test_pins_to_a_backend_that_left_are_forgotten(
@@ -137,8 +151,7 @@ def test_a_pin_that_times_out_meanwhile_does_not_save_the_others(
 ) -> None:
     keys = [pin(client, 9) for client in CLIENTS]
     pinned(rig, ((AFFINITY, key, L1) for key in keys))
-    monkeypatch.setattr(pins, "Nfnetlink", lambda: Forgetful(rig, *keys[:gone]))
-    forget_stale_pins(rig.program, rig.state.placed.values())
+    forget(rig, monkeypatch, Forgetful(rig, *keys[:gone]))
     assert held(rig, AFFINITY) == set()
 
 
@@ -146,7 +159,53 @@ def test_any_other_refusal_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) ->
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
     socket = FakeNftables(rig.kernel.ruleset)
     socket.broken = errno.EPERM
-    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
     with pytest.raises(Refused, match="Operation not permitted"):
-        forget_stale_pins(rig.program, rig.state.placed.values())
+        forget(rig, monkeypatch, socket)
+    assert socket.closed
+
+
+def test_pins_of_shared_places_go_as_others_do(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = (head(bytes([place, 0, 0, 0, 1, 0, 0, 0])) for place in (3, 4))
+    pinned(rig, [(SHARED_AFFINITY, here, L2), (SHARED_LOCAL_AFFINITY, there, L2)])
+    rig.change(changes_to("L1 R1"))
+    forget(rig, monkeypatch)
+    assert held(rig, SHARED_AFFINITY) | held(rig, SHARED_LOCAL_AFFINITY) == set()
+
+
+def test_nothing_is_read_when_nobody_left(rig: Rig) -> None:
+    asyncio.run(Pins(Guard(), lambda: rig.state).settle())  # it would open a socket
+
+
+@pytest.mark.parametrize("known", [0, 1], ids=["before", "while-pins-are-read"])
+def test_once_a_full_sync_has_begun_nothing_is_deleted(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
+    socket = FakeNftables(rig.kernel.ruleset)
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
+    states = iter([rig.state] * known)
+    keeper = Pins(Guard(), lambda: next(states, None))
+    keeper.forget()
+    asyncio.run(keeper.settle())
+    assert socket.commits == []
+
+
+async def _until_retried(keeper: Pins, socket: FakeNftables) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(keeper.run())
+        keeper.forget()
+        while not socket.commits:
+            await asyncio.sleep(0.001)
+            socket.broken = 0
+        running.cancel()
+
+
+def test_what_is_refused_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
+    socket = FakeNftables(rig.kernel.ruleset)
+    socket.broken = errno.EPERM
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
+    monkeypatch.setattr(pins, "RETRY_SECONDS", 0)
+    asyncio.run(_until_retried(Pins(Guard(), lambda: rig.state), socket))
+    assert held(rig, AFFINITY) == set()
     assert socket.closed

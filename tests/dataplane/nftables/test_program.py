@@ -65,7 +65,7 @@ def test_every_chain_is_used(here: Node) -> None:
 @pytest.mark.parametrize("here", SETTINGS)
 def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: Node) -> None:
     by_packets = {set_.name for set_ in program(here, MARK).sets if set_.dynamic}
-    assert by_packets == {names.AFFINITY, names.LOCAL_AFFINITY}
+    assert by_packets == {*names.PINS.values(), *names.SHARED_PINS.values()}
     by_us = {set_.name for set_ in program(here, MARK).sets} - by_packets
     assert by_us == set(FILLING_ORDER) - (
         set() if here.localhost_gate else {names.LOCALHOST_NODEPORTS}
@@ -122,10 +122,10 @@ def test_the_mark_is_the_operators_bit() -> None:
 
 def test_without_the_gate_nothing_is_said_of_loopback_addresses() -> None:
     made = program(HERE, MARK)
-    assert made.counters == ()
+    assert made.counters == (names.AFFINITY_FULL,)
     assert "localhost-check" not in {chain.name for chain in made.chains}
     gated = program(with_node(HERE, localhost_gate=True), MARK)
-    assert gated.counters == ("localhost-tcp", "localhost-udp", "localhost-sctp")
+    assert gated.counters[1:] == ("localhost-tcp", "localhost-udp", "localhost-sctp")
 
 
 @pytest.mark.parametrize("counters", [True, False])

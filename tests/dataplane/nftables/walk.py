@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
+from zlib import crc32
 
 import msgspec
 
 from fakes.ruleset import VERDICT, bound, span, text_of
 from kubeproxy.dataplane.nftables import language as nft
+from kubeproxy.dataplane.nftables.program import SHARED_PLACES
 from kubeproxy.inet import Family, contains, join, pack, unpack
 from kubeproxy.netlink.attribute import attribute, nested
 from kubeproxy.netlink.message import attributes
@@ -205,6 +207,8 @@ def _rule(walk: Walk, rule: nft.Rule) -> Result:
 
 def _value(walk: Walk, selector: nft.Selector) -> bytes:
     match selector.load:
+        case nft.SourceHash(_, modulus) if modulus == SHARED_PLACES:
+            return (crc32(walk.saddr.encode()) % modulus).to_bytes(4, "little")
         case nft.Numgen(modulus) | nft.SourceHash(modulus=modulus):
             if not walk.numbers:
                 raise Undecided(modulus)

@@ -31,8 +31,13 @@ from kubeproxy.dataplane.nftables.guard import Guard, Moment
 from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
-from kubeproxy.dataplane.nftables.pins import forget_stale_pins
-from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES, masquerade_mark, program
+from kubeproxy.dataplane.nftables.pins import Pins
+from kubeproxy.dataplane.nftables.program import (
+    AFFINITY_SIZE,
+    FIREWALL_SOURCES,
+    masquerade_mark,
+    program,
+)
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -64,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     masquerade_bit: int = 14
     endpoint_counters: bool = False
+    affinity_size: int = AFFINITY_SIZE
 
 
 class Culprit(KernelError):
@@ -86,18 +92,23 @@ class Nftables:
         self._guard = guard
         self._state: Programmed | None = None
         self._has_programmed = False
+        self.pins = Pins(guard, lambda: self._state)
         self._proxy = LocalProxy(choose)
         self._listeners: dict[Address, Listener] = {}
+        self._last_number = 0
         self._commit_failures = 0
         self._cleanup_failures = 0
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` whenever others change our table, until cancelled."""
-        await self._guard.follow(NFPROTO[self._family], self._kernel.port_id, lost)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.pins.run())
+            await self._guard.follow(NFPROTO[self._family], self._kernel.port_id, lost)
 
     async def close(self) -> None:
         """Close the listeners and the socket; the table stays."""
         await self._proxy.close()
+        self.pins.close()
         self._kernel.close()
 
     def figures(self) -> Figures:
@@ -148,6 +159,7 @@ class Nftables:
             update.node,
             masquerade_mark(self._settings.masquerade_bit),
             endpoint_counters=self._settings.endpoint_counters,
+            affinity_size=self._settings.affinity_size,
         )
         try:
             return await self._full(wanted, update)
@@ -176,7 +188,7 @@ class Nftables:
             fit = [entry for entry in wanted if entry.name not in left_out]
             next_ = step(state, gone, fit, update.node)
         await self._commit(batch_messages(state.program, next_.batch))
-        report = await self._done(state, next_, update.node)
+        report = self._done(state, next_, update.node)
         await self._prune(state, take_idle_chains(state))
         return msgspec.structs.replace(report, failed=left_out)
 
@@ -237,6 +249,7 @@ class Nftables:
         entries = [e for name, e in update.table.entries.items() if name not in failed]
         since: Moment | None = await self._guard.moment(kernel)
         found, state = look(kernel, wanted, entries, update.node, replace=replace)
+        state.last_number = self._last_number
         # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
@@ -250,7 +263,7 @@ class Nftables:
                     raise
                 raise Culprit(names, error) from error
             since = None
-        report = await self._done(state, next_, update.node)
+        report = self._done(state, next_, update.node)
         await self._prune(state, unused)
         self._state = state
         self._has_programmed = True
@@ -315,13 +328,11 @@ class Nftables:
                 address=join(address, port),
             )
 
-    async def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
+    def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
         commit(state, next_, node)
+        self._last_number = state.last_number
         if next_.lost_backends:
-            placed = list(state.placed.values())
-            async with self._guard.unheard(self._kernel):
-                count = await asyncio.to_thread(forget_stale_pins, state.program, placed)
-                self._guard.committed(count)
+            self.pins.forget()
         return SyncReport(written=next_.batch.count)
 
 

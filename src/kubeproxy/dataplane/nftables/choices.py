@@ -16,7 +16,9 @@ from kubeproxy.dataplane.nftables.language import (
     L4PROTO,
     ORIGINAL_DPORT,
     PRIORITY,
+    RETURN,
     Chain,
+    Count,
     Dnat,
     Headers,
     IsOwnSource,
@@ -32,15 +34,17 @@ from kubeproxy.dataplane.nftables.language import (
     source_hash,
 )
 from kubeproxy.dataplane.nftables.program import (
-    AFFINITY,
-    LOCAL_AFFINITY,
+    AFFINITY_FULL,
     MARK_TO_MASQUERADE,
     NODEPORT_AFFINITY,
     NODEPORT_ENDPOINTS,
     NODEPORT_LOCAL_ENDPOINTS,
+    PINS,
     SERVICE_AFFINITY,
     SERVICE_ENDPOINTS,
     SERVICE_LOCAL_ENDPOINTS,
+    SHARED_PINS,
+    SHARED_PLACES,
     is_pod,
 )
 from kubeproxy.inet import Protocol
@@ -215,13 +219,21 @@ def _index(choice: Pick, headers: Headers) -> Selector:
 def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
     """Look for what the client had before; the service's number stands in for its frontends."""
     numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
-    pins = LOCAL_AFFINITY if choice.local else AFFINITY
     plain = msgspec.structs.replace(choice, sticky=False)
+    remembered = (
+        Dnat(headers.family, (headers.saddr, PRIORITY), PINS[choice.local]),
+        Dnat(headers.family, _shared_place(headers), SHARED_PINS[choice.local]),
+    )
     return (
         (SetPriority(_frontend(choice, headers), numbers),),
-        *((_of(each), Dnat(headers.family, (headers.saddr, PRIORITY), pins)) for each in Protocol),
+        *((_of(each), dnat) for dnat in remembered for each in Protocol),
         (goto(plain.chain),),
     )
+
+
+def _shared_place(headers: Headers) -> Key:
+    """One of the places of a service for clients that found no room of their own."""
+    return (source_hash(headers, SHARED_PLACES), PRIORITY)
 
 
 def _split(choice: Split, node: Node, headers: Headers) -> tuple[Rule, ...]:
@@ -239,15 +251,19 @@ def _remember(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...
     if choice.local is None:
         return _remember_split(choice, node, headers)
     numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
-    pins = LOCAL_AFFINITY if choice.local else AFFINITY
     frontend: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
     original = frontend[1:] if choice.node_port else frontend
     note = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)
-    key = (headers.saddr, PRIORITY)
-    update = tuple(
-        (_of(each), Update(pins, key, (headers.daddr, DPORT), choice.seconds)) for each in Protocol
+    data = (headers.daddr, DPORT)
+    own = Update(PINS[choice.local], (headers.saddr, PRIORITY), data, choice.seconds)
+    shared = Update(SHARED_PINS[choice.local], _shared_place(headers), data, choice.seconds)
+    return (
+        *note,
+        # A rule ends where an element finds no room.
+        *((_of(each), own, SetPriority(), RETURN) for each in Protocol),
+        *((_of(each), shared, Count(AFFINITY_FULL)) for each in Protocol),
+        (SetPriority(),),
     )
-    return (*note, *update, (SetPriority(),))
 
 
 def _remember_split(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...]:

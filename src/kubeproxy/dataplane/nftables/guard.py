@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from kubeproxy.dataplane.nftables.encode import delete_table
-from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY, TABLE
+from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS, TABLE
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
@@ -20,7 +20,7 @@ from kubeproxy.netlink.message import Message, attributes
 from kubeproxy.netlink.nfnetlink import NFT_MSG_NEWGEN
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
-_OPEN_TO_ALL = {AFFINITY.encode() + b"\0", LOCAL_AFFINITY.encode() + b"\0"}
+_OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}
 
 
 def concerns(message: Message) -> int | None:

@@ -1,15 +1,20 @@
 """Which endpoint a client has: pins are made by packets, and forgotten when an endpoint leaves."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
 
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy import klog
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import backend_data
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
+from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
+from kubeproxy.dataplane.nftables.state import Programmed
+from kubeproxy.errors import KernelError
 from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
 from kubeproxy.kernel.understood import understood
 from kubeproxy.netlink.attribute import text
@@ -20,6 +25,8 @@ _NUMBER = Struct("=I")
 _DATA_AT = 8
 _ENOENT = 2
 _AT_ONCE = 1000
+
+RETRY_SECONDS = 5.0
 
 
 def stale_pins(pins: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]) -> list[bytes]:
@@ -43,27 +50,25 @@ def valid_data(placed: Iterable[Placed], *, local: bool) -> dict[int, frozenset[
     }
 
 
-def forget_stale_pins(program: Program, placed: Iterable[Placed]) -> int:
-    """Delete the pins that lead nowhere; how many transactions it took.
+def read_pins(kernel: Nfnetlink, program: Program, name: str) -> dict[bytes, bytes]:
+    """The pins of a map."""
+    of_map = text(1, program.table) + text(2, name)
+    with understood(f"cannot read the pins of clients in {name}"):
+        return read_elements(kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], of_map))
 
-    It has a socket of its own, so that a thread may do it.
+
+def find_stale(
+    pins: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
+) -> list[bytes]:
+    """The heads of pins that lead nowhere any more."""
+    return stale_pins(pins, valid_data(placed, local=local))
+
+
+def delete_pins(kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]) -> int:
+    """Delete pins, each with a message of its own: the kernel says which are gone already.
+
+    How many transactions it took: none when all were gone.
     """
-    commits = 0
-    known = [each for each in placed if each.number]
-    family = NFPROTO[program.family]
-    with Nfnetlink() as kernel:
-        for name, local in ((names.AFFINITY, False), (names.LOCAL_AFFINITY, True)):
-            of_map = text(1, program.table) + text(2, name)
-            with understood(f"cannot read the pins of clients in {name}"):
-                pins = read_elements(kernel.dump(NFT_MSG_GETSETELEM, family, of_map))
-                heads = stale_pins(pins, valid_data(known, local=local))
-            for start in range(0, len(heads), _AT_ONCE):
-                commits += _delete(kernel, program, name, heads[start : start + _AT_ONCE])
-    return commits
-
-
-def _delete(kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]) -> int:
-    """Delete pins, each with a message of its own: the kernel says which are gone already."""
     messages = [
         message
         for head in heads
@@ -80,3 +85,69 @@ def _delete(kernel: Nfnetlink, program: Program, name: str, heads: Sequence[byte
         else:
             return 1
     return 0
+
+
+class Pins:
+    """Forgets the pins of one family that lead nowhere: beside the syncs, never in them.
+
+    A full map takes the better part of a second. `current` is what is programmed; None while a
+    full sync is under way, which makes it due again when it ends. The socket is opened when it is
+    first needed, and kept: a process that has no descriptor to spare later can still forget.
+    """
+
+    def __init__(self, guard: Guard, current: Callable[[], Programmed | None]) -> None:
+        self._guard = guard
+        self._current = current
+        self._due = asyncio.Event()
+        self._kernel: Nfnetlink | None = None
+
+    def forget(self) -> None:
+        """An endpoint left, or a service: there may be pins to it."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Forget whenever that is due, until cancelled."""
+        try:
+            while True:
+                await self._due.wait()
+                try:
+                    await self.settle()
+                except KernelError as error:
+                    klog.error("Stale affinity pins cannot be deleted, will try again", err=error)
+                    self._due.set()
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the socket back."""
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
+
+    async def settle(self) -> None:
+        """Forget what is due now."""
+        if self._due.is_set():
+            self._due.clear()
+            self._kernel = self._kernel or Nfnetlink()
+            for maps in (PINS, SHARED_PINS):
+                for local, name in maps.items():
+                    await self._forget(self._kernel, name, local=local)
+
+    async def _forget(self, kernel: Nfnetlink, name: str, *, local: bool) -> None:
+        state = self._current()
+        if state is None:
+            return
+        program = state.program
+        pins = await asyncio.to_thread(read_pins, kernel, program, name)
+        # Asked after the pins were read: who has an endpoint that came meanwhile keeps it.
+        state = self._current()
+        if state is None:
+            return
+        placed = [each for each in state.placed.values() if each.number]
+        stale = await asyncio.to_thread(find_stale, pins, placed, local=local)
+        for start in range(0, len(stale), _AT_ONCE):
+            heads = stale[start : start + _AT_ONCE]
+            async with self._guard.unheard(kernel):
+                count = await asyncio.to_thread(delete_pins, kernel, program, name, heads)
+                self._guard.committed(count)

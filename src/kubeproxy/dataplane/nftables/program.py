@@ -30,6 +30,7 @@ from kubeproxy.dataplane.nftables.language import (
     Program,
     Reject,
     Rule,
+    Selector,
     Set,
     SetPriority,
     Statement,
@@ -65,11 +66,17 @@ FIREWALL_SOURCES = "firewall-sources"
 HAIRPINS = "hairpins"
 AFFINITY = "affinity"
 LOCAL_AFFINITY = "local-affinity"
+SHARED_AFFINITY = "shared-affinity"
+SHARED_LOCAL_AFFINITY = "shared-local-affinity"
 SERVICE_AFFINITY = "service-affinity"
 NODEPORT_AFFINITY = "nodeport-affinity"
 REMEMBER_SERVICES = "remember-services"
 REMEMBER_NODEPORTS = "remember-nodeports"
 LOCALHOST_NODEPORTS = "localhost-nodeports"
+
+PINS = {False: AFFINITY, True: LOCAL_AFFINITY}
+SHARED_PINS = {False: SHARED_AFFINITY, True: SHARED_LOCAL_AFFINITY}
+"""Where clients are remembered, by whether the choice was among endpoints of this node."""
 
 RANGE_SETS = frozenset({SERVICE_CIDRS})
 """Sets in which a range is two elements, its beginning and its end.
@@ -83,8 +90,17 @@ MARK_TO_MASQUERADE = "mark-to-masquerade"
 
 LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
 
+AFFINITY_FULL = "affinity-full"
+"""Counts the clients for whom the map of their own had no room."""
+
 INDEX = numgen(65536)
 AFFINITY_SIZE = 65535
+
+# When one service has filled the map, clients of others are remembered by a hash of their address:
+# each service has so many places, which nobody else can take. The size is for 256 services at once
+# whose places are all taken.
+SHARED_PLACES = 1024
+_SHARED_SIZE = 256 * SHARED_PLACES
 
 _HOOK_NUMBER = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 
@@ -108,7 +124,13 @@ def is_pod(node: Node, headers: Headers, *, negate: bool = False) -> Statement |
     return IsInterface(detector.name, detector.prefix, negate)
 
 
-def program(node: Node, mark: int, *, endpoint_counters: bool = False) -> Program:
+def program(
+    node: Node,
+    mark: int,
+    *,
+    endpoint_counters: bool = False,
+    affinity_size: int = AFFINITY_SIZE,
+) -> Program:
     """The program for one family of this node."""
     headers = HEADERS[node.family]
     gate = node.localhost_gate
@@ -116,8 +138,12 @@ def program(node: Node, mark: int, *, endpoint_counters: bool = False) -> Progra
         family=node.family,
         table=TABLE,
         comment=COMMENT,
-        counters=tuple(LOCALHOST_COUNTER.values()) if gate else (),
-        sets=_sets(headers, localhost=gate, endpoint_counters=endpoint_counters),
+        counters=(AFFINITY_FULL, *(LOCALHOST_COUNTER.values() if gate else ())),
+        sets=(
+            *_sets(headers, endpoint_counters=endpoint_counters),
+            *_pins(headers, affinity_size),
+            *(_localhost_sets() if gate else ()),
+        ),
         chains=(
             *_base_chains(node, headers),
             *_check_chains(node, headers),
@@ -128,23 +154,14 @@ def program(node: Node, mark: int, *, endpoint_counters: bool = False) -> Progra
     )
 
 
-def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tuple[Set, ...]:
+def _sets(headers: Headers, *, endpoint_counters: bool) -> tuple[Set, ...]:
     address = (headers.daddr,)
     frontend: Key = (headers.daddr, L4PROTO, DPORT)
     node_port: Key = (L4PROTO, DPORT)
     backend: Key = (headers.daddr, DPORT)
-    local = (
-        (Set(LOCALHOST_NODEPORTS, node_port, "node ports refused on loopback addresses"),)
-        if localhost
-        else ()
-    )
 
     def endpoints(name: str, key: Key, comment: str) -> Set:
         return Set(name, (*key, INDEX), comment, backend, typeof=True, counter=endpoint_counters)
-
-    def pins(name: str, comment: str) -> Set:
-        key = (headers.saddr, PRIORITY)
-        return Set(name, key, comment, backend, typeof=True, dynamic=True, size=AFFINITY_SIZE)
 
     return (
         Set(CLUSTER_IPS, address, "cluster IPs in use"),
@@ -171,10 +188,30 @@ def _sets(headers: Headers, *, localhost: bool, endpoint_counters: bool) -> tupl
         Set(NODEPORT_AFFINITY, node_port, "the same for node ports", (PRIORITY,)),
         Set(REMEMBER_SERVICES, frontend, "how a choice is remembered", verdicts=True),
         Set(REMEMBER_NODEPORTS, node_port, "the same for node ports", verdicts=True),
-        pins(AFFINITY, "which endpoint a client of a service has"),
-        pins(LOCAL_AFFINITY, "the same among endpoints of this node"),
-        *local,
     )
+
+
+def _pins(headers: Headers, size: int) -> tuple[Set, ...]:
+    """The maps that packets fill."""
+
+    def pins(name: str, comment: str, client: Selector, size: int) -> Set:
+        backend = (headers.daddr, DPORT)
+        key = (client, PRIORITY)
+        return Set(name, key, comment, backend, typeof=True, dynamic=True, size=size)
+
+    here = "the same among endpoints of this node"
+    shared = "for clients that found the other map full"
+    return (
+        pins(AFFINITY, "which endpoint a client of a service has", headers.saddr, size),
+        pins(LOCAL_AFFINITY, here, headers.saddr, size),
+        pins(SHARED_AFFINITY, shared, INDEX, _SHARED_SIZE),
+        pins(SHARED_LOCAL_AFFINITY, here, INDEX, _SHARED_SIZE),
+    )
+
+
+def _localhost_sets() -> tuple[Set, ...]:
+    refused = "node ports refused on loopback addresses"
+    return (Set(LOCALHOST_NODEPORTS, (L4PROTO, DPORT), refused),)
 
 
 def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:

@@ -249,14 +249,16 @@ def reconcile(
 ) -> Step:
     """The transaction that makes the kernel's elements those of the entries.
 
-    `state` has the program and the chains that the kernel has, and nothing else. The kernel's
+    `state` has the program and the chains that the kernel has, and the last number that was given,
+    of which pins may be left; nothing else. The kernel's
     elements are consumed: what is left of them at the end is nobody's, and goes. `prune` also
     removes chains of choices that nobody makes any more.
     """
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
     shared: Counter[ElementKey] = Counter()
-    number = largest_number(kernel, names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
+    numbers = (names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
+    number = max(state.last_number, largest_number(kernel, *numbers))
     sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
     for entry in entries:
