@@ -2,8 +2,7 @@
 
 import contextlib
 
-from fuzz.hostile import mutated
-from fuzz.rounds import fuzz
+from fuzz.rounds import fuzz_bytes
 from kubeproxy.serving.request import BadRequest, end_of_head, parse_head, wants_json
 
 SEEDS = [
@@ -27,4 +26,4 @@ def read_request(data: bytes) -> None:
 
 
 def test_requests() -> None:
-    fuzz(mutated(SEEDS), read_request)
+    fuzz_bytes(SEEDS, read_request)

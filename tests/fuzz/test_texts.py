@@ -4,8 +4,7 @@ import contextlib
 
 import pytest
 
-from fuzz.hostile import mutated
-from fuzz.rounds import fuzz
+from fuzz.rounds import fuzz_bytes
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults
 from kubeproxy.config.gates import resolve
@@ -78,7 +77,7 @@ def read_config(data: bytes) -> None:
 
 
 def test_configs() -> None:
-    fuzz(mutated([CONFIG]), read_config)
+    fuzz_bytes([CONFIG], read_config)
 
 
 def read_kubeconfig(data: bytes) -> None:
@@ -90,7 +89,7 @@ def read_kubeconfig(data: bytes) -> None:
 
 @pytest.mark.usefixtures("quiet")
 def test_kubeconfigs() -> None:
-    fuzz(mutated([KUBECONFIG, EXEC]), read_kubeconfig)
+    fuzz_bytes([KUBECONFIG, EXEC], read_kubeconfig)
 
 
 @pytest.fixture
@@ -111,4 +110,4 @@ def read_manifest(data: bytes) -> None:
 
 
 def test_manifests() -> None:
-    fuzz(mutated([MANIFEST, JSON]), read_manifest)
+    fuzz_bytes([MANIFEST, JSON], read_manifest)
