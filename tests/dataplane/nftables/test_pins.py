@@ -172,6 +172,30 @@ def test_pins_of_shared_places_go_as_others_do(rig: Rig, monkeypatch: pytest.Mon
     assert held(rig, SHARED_AFFINITY) | held(rig, SHARED_LOCAL_AFFINITY) == set()
 
 
+class Stubborn(FakeNftables):
+    """A kernel in which a packet on its way writes a pin again that was just deleted."""
+
+    def __init__(self, rig: Rig, again: bytes) -> None:
+        super().__init__(rig.kernel.ruleset)
+        self._rig = rig
+        self._again = [again]
+
+    def commit(self, messages: Sequence[bytes], generation: int | None = None) -> None:
+        super().commit(messages, generation)
+        if self._again:
+            pinned(self._rig, [(AFFINITY, self._again.pop(), L2)])
+
+
+def test_a_pin_that_a_packet_writes_again_is_forgotten_too(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a shared place, whose client gets a pin of its own as soon as there is room."""
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 1), L2), (AFFINITY, pin(CLIENTS[1], 1), L1)])
+    rig.change(changes_to("L1 R1"))
+    forget(rig, monkeypatch, Stubborn(rig, pin(CLIENTS[2], 1)))
+    assert held(rig, AFFINITY) == {pin(CLIENTS[1], 1)}
+
+
 def test_nothing_is_read_when_nobody_left(rig: Rig) -> None:
     asyncio.run(Pins(Guard(), lambda: rig.state).settle())  # it would open a socket
 

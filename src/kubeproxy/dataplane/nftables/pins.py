@@ -1,6 +1,7 @@
 """Which endpoint a client has: pins are made by packets, and forgotten when an endpoint leaves."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
 
@@ -23,8 +24,7 @@ from kubeproxy.table.entries import Backend
 
 _NUMBER = Struct("=I")
 _DATA_AT = 8
-_ENOENT = 2
-_AT_ONCE = 1000
+_AT_ONCE = 5000
 
 RETRY_SECONDS = 5.0
 
@@ -65,26 +65,39 @@ def find_stale(
 
 
 def delete_pins(kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]) -> int:
-    """Delete pins, each with a message of its own: the kernel says which are gone already.
+    """Delete pins, some of which may be gone already; how many transactions it took, 0 or 1."""
+    elements = [encoded(head) for head in heads]
+    try:
+        kernel.commit(element_messages(program, name, elements, delete=True))
+    except Refused as error:
+        if not _are_gone(error):
+            raise
+        return _delete_each(kernel, program, name, elements)
+    return 1
 
-    How many transactions it took: none when all were gone.
-    """
+
+def _delete_each(kernel: Nfnetlink, program: Program, name: str, elements: Sequence[bytes]) -> int:
+    """Delete each with a message of its own: the kernel says which are gone."""
     messages = [
         message
-        for head in heads
-        for message in element_messages(program, name, [encoded(head)], delete=True)
+        for element in elements
+        for message in element_messages(program, name, [element], delete=True)
     ]
     while messages:
         try:
             kernel.commit(messages)
         except Refused as error:
-            if any(each.errno != _ENOENT or each.index < 0 for each in error.errors):
+            if not _are_gone(error):
                 raise
             timed_out = {each.index for each in error.errors}
             messages = [each for at, each in enumerate(messages) if at not in timed_out]
         else:
             return 1
     return 0
+
+
+def _are_gone(error: Refused) -> bool:
+    return all(each.errno == errno.ENOENT and each.index >= 0 for each in error.errors)
 
 
 class Pins:
@@ -126,24 +139,36 @@ class Pins:
             self._kernel = None
 
     async def settle(self) -> None:
-        """Forget what is due now."""
-        if self._due.is_set():
-            self._due.clear()
-            self._kernel = self._kernel or Nfnetlink()
-            for maps in (PINS, SHARED_PINS):
-                for local, name in maps.items():
-                    await self._forget(self._kernel, name, local=local)
+        """Forget what is due now.
 
-    async def _forget(self, kernel: Nfnetlink, name: str, *, local: bool) -> None:
+        A packet that looked up a pin may write it once more when it has been deleted, and one from
+        a shared place does so under its own client as soon as there is room: hence this order, and
+        again until there are none.
+        """
+        if not self._due.is_set():
+            return
+        self._due.clear()
+        kernel = self._kernel = self._kernel or Nfnetlink()
+        deleted = -1
+        while deleted:
+            deleted = 0
+            for maps in (SHARED_PINS, PINS):
+                for local, name in maps.items():
+                    deleted += await self._forget(kernel, name, local=local)
+            if deleted:
+                klog.info("Deleted stale affinity pins", v=2, pins=deleted)
+
+    async def _forget(self, kernel: Nfnetlink, name: str, *, local: bool) -> int:
+        """Forget the stale pins of a map; how many there were."""
         state = self._current()
         if state is None:
-            return
+            return 0
         program = state.program
         pins = await asyncio.to_thread(read_pins, kernel, program, name)
         # Asked after the pins were read: who has an endpoint that came meanwhile keeps it.
         state = self._current()
         if state is None:
-            return
+            return 0
         placed = [each for each in state.placed.values() if each.number]
         stale = await asyncio.to_thread(find_stale, pins, placed, local=local)
         for start in range(0, len(stale), _AT_ONCE):
@@ -151,3 +176,4 @@ class Pins:
             async with self._guard.unheard(kernel):
                 count = await asyncio.to_thread(delete_pins, kernel, program, name, heads)
                 self._guard.committed(count)
+        return len(stale)
