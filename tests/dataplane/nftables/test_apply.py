@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +13,8 @@ from dataplane.nftables.programming import filled, table_with, with_node
 from fakes.ruleset import KernelTable
 from kubeproxy.dataplane.contract import SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
+from kubeproxy.dataplane.nftables import change as change_module
+from kubeproxy.dataplane.nftables import compare as compare_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables import state as state_module
@@ -25,6 +28,10 @@ from kubeproxy.table.node import PodInterface
 from world import prefix
 
 A, B = service("a", 1), service("b", 2)
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 # --- one transaction a sync -------------------------------------------------------------------
@@ -48,6 +55,40 @@ async def test_a_change_is_one_transaction_and_reads_nothing(
     assert plane.commits == 2
     assert report.written == 4  # a chain, a place, and a verdict that goes and comes
     assert expected_elements(A, more) == plane.table.elements()
+
+
+@pytest.mark.parametrize("many", [0, 1 << 20], ids=["in a thread", "at once"])
+async def test_a_change_leads_to_the_same_wherever_it_is_written_down(
+    plane: Plane, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_module, "MANY", many)
+    threads: list[bool] = []
+
+    def noted(*arguments: object) -> object:
+        threads.append(in_main_thread())
+        return change_module.write(*arguments)  # type: ignore[arg-type]  # passed through
+
+    monkeypatch.setattr(apply_module, "write", noted)
+    await plane.sync(A, service("s", 4, affinity=60), full=True)
+    after = service("b", 2, 3), service("s", 4, 3, affinity=60)
+    await plane.sync(*after)
+    assert [many > 0] == threads
+    assert expected_elements(*after) == plane.table.elements()
+    assert (await plane.sync(*after, full=True)).written == 0
+
+
+async def test_a_full_update_reads_the_kernel_in_a_thread(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+
+    def noted(*arguments: object, replace: bool) -> object:
+        threads.append(in_main_thread())
+        return compare_module.look(*arguments, replace=replace)  # type: ignore[arg-type]  # passed
+
+    monkeypatch.setattr(apply_module, "look", noted)
+    await plane.sync(A, full=True)
+    assert threads == [False]
 
 
 async def test_an_update_without_changes_writes_nothing(plane: Plane) -> None:

@@ -4,11 +4,16 @@ A partial update is the difference that the update names. A full one reads the k
 only what differs: a restart with nothing changed writes nothing. A table that is not our program
 (upstream's, an older one of ours, one that somebody changed) is replaced as a whole in the same
 transaction that fills the new one.
+
+What takes time is done in a thread: full syncs, and changes of many elements. Nobody but the
+family's own sync changes what they read, and what others look at changes in the event loop.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +27,7 @@ from kubeproxy.dataplane.nftables.batch import (
     pieces,
     program_messages,
 )
+from kubeproxy.dataplane.nftables.change import are_many, write
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.counters import read
 from kubeproxy.dataplane.nftables.elements import entry_elements
@@ -44,7 +50,6 @@ from kubeproxy.dataplane.nftables.state import (
     Step,
     commit,
     reconcile,
-    step,
     take_idle_chains,
     write_alone,
 )
@@ -54,7 +59,7 @@ from kubeproxy.inet import Family, join
 from kubeproxy.kernel.localproxy import LocalProxy
 from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.netlink.nfnetlink import WHOLE_BATCH
-from kubeproxy.table.entries import ServicePortName, Table
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _ATTEMPTS = 5
@@ -63,6 +68,8 @@ _REFUSALS = 2
 _PIECE = 2 << 20
 _LARGE = 256 << 10
 
+T = TypeVar("T")
+
 
 class Settings(msgspec.Struct, frozen=True):
     """How the operator set nftables mode up."""
@@ -70,6 +77,15 @@ class Settings(msgspec.Struct, frozen=True):
     masquerade_bit: int = 14
     endpoint_counters: bool = False
     affinity_size: int = AFFINITY_SIZE
+
+
+class Survey(NamedTuple):
+    """What the kernel has, the state that it is to have, and the transactions between the two."""
+
+    state: Programmed
+    step: Step
+    unused: list[str]
+    pieces: list[list[bytes]]
 
 
 class Culprit(KernelError):
@@ -167,7 +183,8 @@ class Nftables:
             raise
         except Exception:
             entries = update.table.entries.values()
-            left_out = unfit(entries, partial(write_alone, wanted, update.node))
+            alone = partial(write_alone, wanted, update.node)
+            left_out = await asyncio.to_thread(unfit, entries, alone)
             if not left_out:
                 raise
         fit = msgspec.structs.replace(update, table=without(update.table, left_out))
@@ -178,19 +195,13 @@ class Nftables:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
-        left_out: dict[ServicePortName, str] = {}
-        try:
-            next_ = step(state, gone, wanted, update.node)
-        except Exception:
-            left_out = unfit(wanted, partial(write_alone, state.program, update.node))
-            if not left_out:
-                raise
-            fit = [entry for entry in wanted if entry.name not in left_out]
-            next_ = step(state, gone, fit, update.node)
-        await self._commit(batch_messages(state.program, next_.batch))
-        report = self._done(state, next_, update.node)
-        await self._prune(state, take_idle_chains(state))
-        return msgspec.structs.replace(report, failed=left_out)
+        many = are_many(chain(gone, wanted))
+        written = await _in_time(partial(write, state, gone, wanted, update.node), many=many)
+        await self._commit(written.messages)
+        commit(state, written.step, update.node)  # here, because others look at it
+        report = self._done(state, written.step)
+        await self._prune(state, await _in_time(partial(take_idle_chains, state), many=many))
+        return msgspec.structs.replace(report, failed=written.left_out)
 
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
         """Read and compare, leaving out one service port after the other that is refused.
@@ -245,29 +256,37 @@ class Nftables:
         *,
         replace: bool,
     ) -> SyncReport:
-        kernel = self._kernel
         entries = [e for name, e in update.table.entries.items() if name not in failed]
-        since: Moment | None = await self._guard.moment(kernel)
-        found, state = look(kernel, wanted, entries, update.node, replace=replace)
-        state.last_number = self._last_number
-        # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
-        prune = self._has_programmed
-        next_ = reconcile(state, entries, found.elements, update.node, prune=prune)
-        unused, next_.batch.unused_chains = next_.batch.unused_chains, []
-        for piece in self._pieces(wanted, found, next_):
+        since: Moment | None = await self._guard.moment(self._kernel)
+        survey = partial(self._survey, wanted, entries, update.node, replace=replace)
+        state, next_, unused, transactions = await asyncio.to_thread(survey)
+        for piece in transactions:
             try:
                 await self._commit(piece, since)
             except Refused as error:
-                names = _culprits(error, piece, next_, update.node)
+                names = await asyncio.to_thread(_culprits, error, piece, next_, update.node)
                 if not names:
                     raise
                 raise Culprit(names, error) from error
             since = None
-        report = self._done(state, next_, update.node)
+        await asyncio.to_thread(commit, state, next_, update.node)
+        report = self._done(state, next_)
         await self._prune(state, unused)
         self._state = state
         self._has_programmed = True
         return report
+
+    def _survey(
+        self, wanted: Program, entries: Sequence[Entry], node: Node, *, replace: bool
+    ) -> Survey:
+        """Read the kernel, and write down what makes it as it should be; for a thread."""
+        found, state = look(self._kernel, wanted, entries, node, replace=replace)
+        state.last_number = self._last_number
+        # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
+        prune = self._has_programmed
+        next_ = reconcile(state, entries, found.elements, node, prune=prune)
+        unused, next_.batch.unused_chains = next_.batch.unused_chains, []
+        return Survey(state, next_, unused, self._pieces(wanted, found, next_))
 
     async def _prune(self, state: Programmed, unused: list[str]) -> None:
         """Remove chains that nobody leads to; kernels before 6.2 may notice that only later."""
@@ -303,7 +322,8 @@ class Nftables:
         guard = self._guard
         if not messages:
             return
-        if sum(map(len, messages)) <= _LARGE:
+        # What was read before others had their turn counts only while no thread of ours commits.
+        if since is None and sum(map(len, messages)) <= _LARGE:
             self._kernel.commit(messages, guard.expected(since))
             guard.committed()
             return
@@ -328,12 +348,16 @@ class Nftables:
                 address=join(address, port),
             )
 
-    def _done(self, state: Programmed, next_: Step, node: Node) -> SyncReport:
-        commit(state, next_, node)
+    def _done(self, state: Programmed, next_: Step) -> SyncReport:
         self._last_number = state.last_number
         if next_.lost_backends:
             self.pins.forget()
         return SyncReport(written=next_.batch.count)
+
+
+async def _in_time(work: Callable[[], T], *, many: bool) -> T:
+    """Do the work: at once, or in a thread, so that it does not hold up the event loop."""
+    return await asyncio.to_thread(work) if many else work()
 
 
 def _only_moved(before: Node, after: Node) -> bool:
