@@ -7,16 +7,17 @@ from fakes.dataplane import FakeDataplane
 from kubeproxy.errors import KernelError
 from kubeproxy.happenings import Happening, LoopStarted, SyncBegan, SyncEnded, SyncWanted
 from kubeproxy.inet import Family, Protocol
+from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import convert
 from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.schedule import Outcome, Schedule
 from kubeproxy.sync import FamilySync, Outlet, Setting
-from kubeproxy.table import build
+from kubeproxy.table import build, limits
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
 from waiting import until
-from world import CART, NODE_IP, cluster_of, endpoint_slice, node, service
+from world import CART, NODE_IP, Document, cluster_of, endpoint_slice, node, service
 
 NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
 
@@ -24,8 +25,8 @@ NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
 class Rig:
     """A sync of one family with a fake kernel."""
 
-    def __init__(self, schedule: Schedule | None = None) -> None:
-        self.cluster = cluster_of(service(), endpoint_slice("L1"))
+    def __init__(self, schedule: Schedule | None = None, cluster: Cluster | None = None) -> None:
+        self.cluster = cluster or cluster_of(service(), endpoint_slice("L1"))
         self.kernel = FakeDataplane()
         self.node = node(Mode.NFTABLES)
         self.told: list[Happening] = []
@@ -203,6 +204,87 @@ async def test_what_happens_is_told() -> None:
     kinds = [type(happening) for happening in rig.told]
     sync = [SyncWanted, SyncBegan, SyncEnded]
     assert kinds == [SyncWanted, LoopStarted, *sync[1:], *sync]
+
+
+# --- large objects ----------------------------------------------------------------------------
+
+
+def ports(count: int) -> list[Document]:
+    return [{"name": f"p{number}", "port": number + 1} for number in range(count)]
+
+
+MANY_PORTS = [
+    service({"ports": ports(20_000)}),
+    endpoint_slice("L1 R1", {"ports": ports(20_000)}),
+]
+ONE_CLAIM = {
+    "ports": ports(300),
+    "externalIPs": [f"198.18.{number >> 8}.{number & 255}" for number in range(300)],
+}
+SAME_ADDRESSES = [
+    service({**ONE_CLAIM, "clusterIP": "10.112.0.98"}, name="yy"),
+    service({**ONE_CLAIM, "clusterIP": "10.112.0.99"}, name="zz"),
+]
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        pytest.param(MANY_PORTS, id="twenty-thousand-ports"),
+        pytest.param(SAME_ADDRESSES, id="the-same-ninety-thousand-addresses-twice"),
+    ],
+)
+async def test_others_have_their_turn_while_large_objects_are_compiled(
+    documents: list[Document],
+) -> None:
+    rig = Rig(cluster=cluster_of(*documents))
+    turns = 0
+
+    async def probe() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    probing = asyncio.create_task(probe())
+    await rig.sync.sync()
+    probing.cancel()
+    assert rig.kernel.entries
+    assert turns > 20
+
+
+async def test_an_event_in_the_midst_of_a_sync_is_for_the_next() -> None:
+    rig = Rig(cluster=cluster_of(*MANY_PORTS))
+    syncing = asyncio.create_task(rig.sync.sync())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.kernel.updates == []
+    rig.sync.touch(key for _, key in rig.cluster.delete(Kind.SERVICE, CART).services)
+    await syncing
+    assert rig.sync.progress.requested
+    await rig.sync.sync()
+    assert rig.kernel.entries == {}
+
+
+async def test_a_service_that_asks_for_too_much_is_named_once_until_it_asks_for_less(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(limits, "MOST", limits.Size(10, 1, 10))
+    rig = Rig(cluster=cluster_of(service(), endpoint_slice("L1 R1")))
+    await rig.sync.sync()
+    rig.change("L1 R1 R2")
+    await rig.sync.sync()
+    said = capsys.readouterr().err
+    assert said.count("Service asks for too much, some of its ports are not served") == 1
+    assert 'service="shop/cart"' in said
+    ((key, text),) = [(problem.key, problem.text) for problem in rig.sync.problems]
+    assert key == CART
+    assert text.startswith("0 of its 1 ports are served, in their order: it asks for 3 backends")
+    assert rig.kernel.entries == {}
+    rig.change("R1")
+    await rig.sync.sync()
+    assert rig.sync.problems == []
+    assert rig.backends == ["10.65.7.21"]
 
 
 # --- what nobody thought of -------------------------------------------------------------------

@@ -7,8 +7,8 @@ The two families have a loop each and share nothing but the cluster.
 
 import asyncio
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,13 +38,17 @@ from kubeproxy.schedule import (
     request,
     wants_full,
 )
+from kubeproxy.steps import Steps
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
 
+T = TypeVar("T")
+
 _MOST_WARNINGS = 10
+_MOMENT = 0.002
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -103,10 +107,14 @@ class FamilySync:
 
     @property
     def problems(self) -> list[Problem]:
-        """The Services that cannot be compiled."""
-        return [
+        """The Services that cannot be compiled, and those that ask for too much."""
+        unfit = [
             Problem(Kind.SERVICE, service, f"what was programmed of it stays: {reason}")
             for service, reason in self.builder.unfit.items()
+        ]
+        return unfit + [
+            Problem(Kind.SERVICE, service, reason)
+            for service, reason in self.builder.excess.items()
         ]
 
     @property
@@ -197,11 +205,14 @@ class FamilySync:
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
         setting = self._setting()
-        known = dict(self.builder.unfit)
-        changes = self._changes = self.builder.update(self._cluster, touched, setting.vantage)
+        unfit, excess = dict(self.builder.unfit), set(self.builder.excess)
+        changes = self._changes = await paced(
+            self.builder.update_in_steps(self._cluster, touched, setting.vantage)
+        )
         if self._flows is not None:
             self._flows.owe(changes)
-        self._report_unfit(known)
+        self._report_unfit(unfit)
+        self._report_excess(excess)
         self._report_conflicts()
         again = self._entries_to_try_again(changes)
         report = SyncReport(failed=self._failed)
@@ -260,6 +271,17 @@ class FamilySync:
                     ipFamily=self.family.value,
                 )
 
+    def _report_excess(self, known: Container[ObjectKey]) -> None:
+        """Name the Services that ask for too much: each once, until it asks for less."""
+        for service, reason in self.builder.excess.items():
+            if service not in known:
+                klog.error(
+                    "Service asks for too much, some of its ports are not served",
+                    err=reason,
+                    service=service,
+                    ipFamily=self.family.value,
+                )
+
     def _report_conflicts(self) -> None:
         """Warn of the first few: two services can claim hundreds of thousands of addresses."""
         conflicts = self.builder.new_conflicts
@@ -275,3 +297,18 @@ class FamilySync:
                 "Further addresses are claimed by two services; `kube-proxy services` shows them",
                 count=len(conflicts) - _MOST_WARNINGS,
             )
+
+
+async def paced(steps: Steps[T]) -> T:
+    """What the steps come to; whenever a moment was spent on them, others get their turn."""
+    clock = asyncio.get_running_loop().time
+    since = clock()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if clock() - since >= _MOMENT:
+            await asyncio.sleep(0)
+            since = clock()

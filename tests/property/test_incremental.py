@@ -10,6 +10,7 @@ from kubeproxy.inet import Family
 from kubeproxy.model.cluster import Cluster
 from kubeproxy.objects.decode import KubeObject
 from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.steps import Steps, finish
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes, diff, patch
@@ -41,9 +42,12 @@ class Follower:
         self._touch(self.cluster.complete(kind).services)
 
     def sync(self) -> Changes:
+        return finish(self.sync_in_steps())
+
+    def sync_in_steps(self) -> Steps[Changes]:
         touched, self.touched = self.touched, set()
         vantage = Vantage(self.cluster.place, "198.51.100.10")
-        return self.builder.update(self.cluster, touched, vantage)
+        return self.builder.update_in_steps(self.cluster, touched, vantage)
 
     def _touch(self, services: Sequence[tuple[Family, ObjectKey]]) -> None:
         family = self.builder.table.family

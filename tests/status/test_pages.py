@@ -17,6 +17,7 @@ from kubeproxy.status import wire
 from kubeproxy.status.live import AT_ONCE
 from kubeproxy.status.pages import status
 from kubeproxy.status.tablewire import read_table
+from kubeproxy.table import limits
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.explain import Explanation
 from kubeproxy.table.node import Mode
@@ -294,6 +295,19 @@ async def test_one_service(path: str) -> None:
         ("10.65.7.21", True),
         ("10.66.9.31", False),
     ]
+
+
+async def test_ports_beyond_a_limit_are_shown_without_their_endpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST", limits.Size(10, 2, 10))
+    ports = [{"name": name, "port": number} for number, name in enumerate("ab", 1)]
+    rig = Rig(service({"ports": ports}), endpoint_slice("L1 R1", {"ports": ports}))
+    await rig.sync()
+    first, second = json.loads(await asked(rig, "/status/services/shop/cart"))["ports"]
+    assert (len(first["endpoints"]), first["notProgrammed"]) == (2, "")
+    assert second["endpoints"] == []
+    assert second["notProgrammed"].startswith("1 of its 2 ports are served")
 
 
 async def test_one_service_by_its_name_alone() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeproxy.inet import Protocol
+from kubeproxy.steps import PART, finish
 from kubeproxy.table.claims import Claim, Claims, Conflict, claims_of
 from kubeproxy.table.entries import Entry, Frontend, FrontendKey, FrontendKind, ServicePortName
 
@@ -37,21 +38,21 @@ class Claimants:
         self.claims = Claims()
         self.held: dict[str, tuple[Entry, str]] = {}
 
-    def put(self, wanted: Entry, created: str = "") -> list[Conflict | ServicePortName]:
+    def put(self, wanted: Entry, created: str = "") -> list[Conflict | ServicePortName | None]:
         before = self._claims_of(wanted.name.service)
         self.held[wanted.name.service] = (wanted, created)
-        return list(self.claims.replace(before, claims_of(wanted, created)))
+        return list(self.claims.replace(before, finish(claims_of(wanted, created))))
 
-    def remove(self, service: str) -> list[Conflict | ServicePortName]:
+    def remove(self, service: str) -> list[Conflict | ServicePortName | None]:
         before = self._claims_of(service)
         self.held.pop(service, None)
         return list(self.claims.replace(before, {}))
 
     def _claims_of(self, service: str) -> Mapping[FrontendKey, Claim]:
-        return claims_of(*self.held[service]) if service in self.held else {}
+        return finish(claims_of(*self.held[service])) if service in self.held else {}
 
     def granted(self, service: str) -> tuple[Frontend, ...]:
-        return self.claims.granted(self.held[service][0]).frontends
+        return finish(self.claims.granted(self.held[service][0])).frontends
 
 
 LATER = external("a", ADDRESSES[0])
@@ -108,6 +109,20 @@ def test_a_claim_concerns_the_winner_of_before_and_nobody_else() -> None:
     assert found.remove("last") == []
 
 
+def test_thousands_of_claims_of_one_service_port_are_settled_in_steps() -> None:
+    count = 3 * PART + 1
+    addresses = [f"198.18.{number >> 8}.{number & 255}" for number in range(count)]
+    found = Claimants()
+    assert found.put(external("a", *addresses), OLD) == [None] * 3
+    said = found.put(external("b", *addresses), NEW)
+    assert (3, count) == (said.count(None), len([s for s in said if isinstance(s, Conflict)]))
+    assert len(list(claims_of(external("a", *addresses), OLD))) == 3
+    assert len(list(found.claims.granted(found.held["b"][0]))) == 3
+    assert (len(found.granted("a")), found.granted("b")) == (count, ())
+    assert found.remove("a").count(None) == 3
+    assert len(found.granted("b")) == count
+
+
 entries = st.builds(
     lambda text, frontends: entry(
         text, *sorted(frontends, key=lambda f: list(FrontendKind).index(f[0]))
@@ -134,7 +149,7 @@ def test_the_winner_is_the_least_of_all_claims(
         for service in found.held:
             if found.granted(service) != before.get(service):
                 assert service in {changed, *told}
-    every = [claims_of(*held) for held in found.held.values()]
+    every = [finish(claims_of(*held)) for held in found.held.values()]
     for wanted, _ in found.held.values():
         expected = tuple(
             frontend
@@ -142,4 +157,4 @@ def test_the_winner_is_the_least_of_all_claims(
             if min(c[wanted.key(frontend)] for c in every if wanted.key(frontend) in c).name
             == wanted.name
         )
-        assert expected == found.claims.granted(wanted).frontends
+        assert expected == finish(found.claims.granted(wanted)).frontends

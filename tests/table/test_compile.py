@@ -4,12 +4,15 @@ What is compiled otherwise is tested by the worked cases and by `cases/`.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.model.endpoint import Endpoint, Slice, SlicePort
 from kubeproxy.model.topology import LeftOut
+from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.steps import finish
 from kubeproxy.table.compile import Vantage, compile_service, left_out
 from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of
 
@@ -70,14 +73,19 @@ def test_who_runs_here_does_not_depend_on_its_state(state: str) -> None:
 
 
 class Counted(tuple[SlicePort, ...]):
-    """Ports of a slice that count how often somebody goes through them."""
+    """Ports of a slice that count how many of them somebody looks at."""
 
     __slots__ = ()
-    times = 0
+    seen = 0
 
     def __iter__(self) -> Iterator[SlicePort]:
-        Counted.times += 1
+        Counted.seen += len(self)
         return super().__iter__()
+
+    def __getitem__(self, which: Any) -> Any:  # as a tuple has it
+        found = super().__getitem__(which)
+        Counted.seen += len(found) if isinstance(which, slice) else 1
+        return found
 
 
 def test_the_ports_of_a_slice_are_gone_through_once_for_all_ports_of_the_service() -> None:
@@ -92,6 +100,52 @@ def test_the_ports_of_a_slice_are_gone_through_once_for_all_ports_of_the_service
         (Endpoint("10.65.7.21"),),
     )
     service_ports = cluster.service_ports(Family.IPV4, CART)
-    found = compile_service(CART, service_ports, {"cart-1": slice_}, Vantage(cluster.place))
+    found = finish(
+        compile_service(CART, service_ports, {"cart-1": slice_}, Vantage(cluster.place))
+    )
     assert [len(entry.cluster) for entry in found.entries] == [1] * 50
-    assert Counted.times == 1
+    assert Counted.seen == 50
+
+
+def ports_of(count: int) -> list[Document]:
+    return [{"name": f"p{number}", "port": number + 1} for number in range(count)]
+
+
+def slices_of(count: int, ports: int = 1) -> list[Document]:
+    """Slices of a thousand endpoints at most; one of them is on this node."""
+    addresses = [f"10.65.{number >> 8}.{number & 255}" for number in range(count)]
+    return [
+        endpoint_slice(
+            spec={
+                "ports": ports_of(ports),
+                "endpoints": [
+                    {"addresses": [each], "nodeName": "heron" if start else "kestrel"}
+                    for each in addresses[start : start + 1000]
+                ],
+            },
+            name=f"cart-{start}",
+        )
+        for start in range(0, count, 1000)
+    ]
+
+
+def test_thousands_of_endpoints_come_out_as_those_of_a_plain_sort() -> None:
+    """Runs are sorted in steps, and lists are made in parts."""
+    table = table_of(service({"ports": ports_of(1)}), *slices_of(9500))
+    (entry,) = table.entries.values()
+    addresses = [backend.address for backend in entry.cluster]
+    assert sorted(f"10.65.{number >> 8}.{number & 255}:1" for number in range(9500)) == [
+        f"{address}:1" for address in addresses
+    ]
+    assert (entry.endpoints, sum(backend.local for backend in entry.cluster)) == (9500, 1000)
+
+
+def test_slices_that_change_between_the_steps_are_for_the_next_time() -> None:
+    cluster = cluster_of(service({"ports": ports_of(2)}), *slices_of(1500, ports=2))
+    ports = cluster.service_ports(Family.IPV4, CART)
+    slices = cluster.slices(Family.IPV4, CART)
+    steps = compile_service(CART, ports, slices, Vantage(cluster.place))
+    next(steps)
+    for key in [*slices]:
+        cluster.delete(Kind.ENDPOINT_SLICE, ObjectKey("shop", key))
+    assert [len(entry.cluster) for entry in finish(steps).entries] == [1500, 1500]

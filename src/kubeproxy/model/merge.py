@@ -1,4 +1,8 @@
-"""The slices of a Service -> the endpoints of its ports."""
+"""The slices of a Service -> the endpoints of its ports.
+
+A Service and its slices may have thousands of ports each, and slices thousands of endpoints: all
+is gone through once, and in steps.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,6 +10,7 @@ import msgspec
 
 from kubeproxy.inet import Family, Protocol
 from kubeproxy.model.endpoint import Endpoint, Slice
+from kubeproxy.steps import PART, RUN, Steps, finish, in_order
 
 
 class PortEndpoint(msgspec.Struct, frozen=True, gc=False):
@@ -20,22 +25,30 @@ Sources = Mapping[PortKey, Sequence[tuple[Slice, int]]]
 """The slices that have a port, by its name and protocol, and its number in each of them."""
 
 
-def by_port(slices: Mapping[str, Slice]) -> Sources:
-    """The slices of a Service, by slice name, sorted out by their ports.
+def with_endpoints(slices: Mapping[str, Slice]) -> list[Slice]:
+    """The slices of a Service, by slice name, that have endpoints.
 
     They are in the order of their names, so that what is made of them does not depend on the
-    order in which they came. A Service and its slices may have thousands of ports each: they are
-    gone through once for all.
+    order in which they came.
     """
-    found: dict[PortKey, list[tuple[Slice, int]]] = {}
-    for name in sorted(slices):
-        slice_ = slices[name]
-        for port in slice_.ports:
-            found.setdefault((port.name, port.protocol), []).append((slice_, port.port))
+    return [slices[name] for name in sorted(slices) if slices[name].endpoints]
+
+
+def by_port(slices: Iterable[Slice], ports: Iterable[PortKey]) -> Steps[Sources]:
+    """The slices of a Service, sorted out by its ports."""
+    found: dict[PortKey, list[tuple[Slice, int]]] = {port: [] for port in ports}
+    for slice_ in slices:
+        for start in range(0, len(slice_.ports), PART):
+            if start:
+                yield
+            for port in slice_.ports[start : start + PART]:
+                known = found.get((port.name, port.protocol))
+                if known is not None:
+                    known.append((slice_, port.port))
     return found
 
 
-def merge(sources: Iterable[tuple[Slice, int]]) -> list[PortEndpoint]:
+def merge(sources: Iterable[tuple[Slice, int]]) -> Steps[list[PortEndpoint]]:
     """The endpoints that slices have for a port, each address:port once.
 
     An address is in two slices while it moves from one to the other. A copy that terminates never
@@ -44,16 +57,20 @@ def merge(sources: Iterable[tuple[Slice, int]]) -> list[PortEndpoint]:
     """
     found: dict[str, PortEndpoint] = {}
     for slice_, number in sources:
+        if found:
+            yield  # an API server takes a thousand endpoints in a slice
         ipv6 = slice_.family is Family.IPV6
+        before, after = ("[", f"]:{number}") if ipv6 else ("", f":{number}")
         for endpoint in slice_.endpoints:
-            address = endpoint.address
-            key = f"[{address}]:{number}" if ipv6 else f"{address}:{number}"
+            key = f"{before}{endpoint.address}{after}"
             if endpoint.terminating and key in found:
                 continue
             found[key] = PortEndpoint(endpoint, number)
-    return [found[key] for key in sorted(found)]
+    order = sorted(found) if len(found) <= RUN else (yield from in_order([*found]))
+    return [found[key] for key in order]
 
 
 def endpoints_of(slices: Mapping[str, Slice], name: str, protocol: Protocol) -> list[PortEndpoint]:
     """The endpoints of one port of a Service."""
-    return merge(by_port(slices).get((name, protocol), ()))
+    key = (name, protocol)
+    return finish(merge(finish(by_port(with_endpoints(slices), [key]))[key]))

@@ -41,15 +41,16 @@ def _ports(live: Live, family: Family, service: ObjectKey, found: Looks) -> list
     for about in cluster.service_ports(family, service):
         name = service_port_name(service, about)
         entry = sync.builder.table.entries.get(name)
+        left_out = "" if entry else sync.builder.excess.get(service, "")
         ports.append(
             Port(
                 name=name,
                 family=family,
                 port=about,
-                slices=cluster.slices(family, service),
+                slices={} if left_out else cluster.slices(family, service),
                 place=cluster.place,
                 entry=entry,
-                failed=sync.failed.get(name, ""),
+                failed=sync.failed.get(name, left_out),
                 balance=entry.balance.value if balances and entry else "",
                 conflicts=[each for each in conflicts if name in (each.loser, each.winner)],
                 look=found.get(family),

@@ -32,8 +32,8 @@ WAITS = "it waits for the next sync"
 class Port(msgspec.Struct, frozen=True):
     """A service port in one family: as the cluster has it, and as it is programmed.
 
-    `entry` is None before the first sync of it. `failed` is why the kernel refused it, "" when it
-    did not. `balance` is how an endpoint is chosen, "" where the mode gives no choice.
+    `entry` is None before the first sync of it. `failed` is why it cannot be programmed, "" when
+    it can. `balance` is how an endpoint is chosen, "" where the mode gives no choice.
     """
 
     name: ServicePortName
@@ -80,7 +80,7 @@ def port_detail(port: Port, endpoints: Sequence[wire.EndpointDetail]) -> wire.Po
         source_ranges=None if ranges is None else tuple(map(str, ranges)),
         balance=port.balance,
         health_check_port=about.health_check_port,
-        not_programmed=port.failed if port.entry else WAITS,
+        not_programmed=port.failed or ("" if port.entry else WAITS),
         conflicts=tuple(map(conflict, port.conflicts)),
     )
 

@@ -1,4 +1,8 @@
-"""Keeps a table true: compiles the services that were touched, and says what that changed."""
+"""Keeps a table true: compiles the services that were touched, and says what that changed.
+
+It does so in steps. Events may change the cluster in between: what they touch is for the next
+update. Readers see services as before or as after, whatever the step.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,9 +12,10 @@ from kubeproxy.model.cluster import Cluster
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.objects.meta import ObjectKey
 from kubeproxy.printable import quoted
+from kubeproxy.steps import ENTRY, PART, Steps, finish
 from kubeproxy.table.claims import Claims, Conflict, claims_of
 from kubeproxy.table.compile import Vantage, compile_service
-from kubeproxy.table.diff import Changes, patch
+from kubeproxy.table.diff import Changes, patch_in_steps
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
 
 
@@ -38,6 +43,8 @@ class Builder:
         """Those that the last update made."""
         self.unfit: dict[ObjectKey, str] = {}
         """Services that could not be compiled, and why: what they had stands."""
+        self.excess: dict[ObjectKey, str] = {}
+        """Services that ask for too much, and which of their ports are served."""
         self._vantage: Vantage | None = None
         self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
@@ -45,9 +52,14 @@ class Builder:
 
     def update(self, cluster: Cluster, touched: Iterable[ObjectKey], vantage: Vantage) -> Changes:
         """Compile the touched services, or all when the vantage is new, and change the table."""
+        return finish(self.update_in_steps(cluster, touched, vantage))
+
+    def update_in_steps(
+        self, cluster: Cluster, touched: Iterable[ObjectKey], vantage: Vantage
+    ) -> Steps[Changes]:
+        """The same, with a pause after each step."""
         family = self.table.family
         if vantage != self._vantage:
-            self._vantage = vantage
             touched = dict.fromkeys((*self._services, *cluster.services(family)))
         self.new_conflicts = []
         affected: dict[ServicePortName, None] = {}
@@ -55,18 +67,21 @@ class Builder:
         for service in touched:
             ports = cluster.service_ports(family, service)
             slices = cluster.slices(family, service)
-            self.unfit.pop(service, None)
             try:
-                compiled = compile_service(service, ports, slices, vantage)
+                compiled = yield from compile_service(service, ports, slices, vantage)
             except Exception as error:  # noqa: BLE001  # one Service must not stop all others
                 self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
                 continue
-            self._want(service, _wanted(ports, compiled.entries), affected)
+            self.unfit.pop(service, None)
+            _keep(self.excess, service, compiled.excess)
+            yield from self._want(service, _wanted(ports, compiled.entries), affected)
+            yield
             name = ServiceName(service.namespace, service.name)
             if self.table.health_checks.get(name) != compiled.health_check:
                 checks[name] = compiled.health_check
-        changes = self._changes(affected, checks)
-        patch(self.table, changes)
+        changes = yield from self._changes(affected, checks)
+        yield from patch_in_steps(self.table, changes)
+        self._vantage = vantage
         return changes
 
     def services(self) -> Collection[ObjectKey]:
@@ -74,9 +89,9 @@ class Builder:
         return self._services.keys()
 
     def entries_of(self, service: ObjectKey) -> list[Entry]:
-        """The entries of a service's ports."""
-        wanted = self._services.get(service, _NOTHING)
-        return [self.table.entries[name] for name in wanted.entries]
+        """The entries of a service's ports that the table has."""
+        wanted, entries = self._services.get(service, _NOTHING), self.table.entries
+        return [entries[name] for name in wanted.entries if name in entries]
 
     def conflicts(self) -> list[Conflict]:
         """Who claims what somebody else has."""
@@ -84,17 +99,23 @@ class Builder:
 
     def _want(
         self, service: ObjectKey, after: _Wanted, affected: dict[ServicePortName, None]
-    ) -> None:
+    ) -> Steps[None]:
         """Replace what a service wants; note whose entries that may change."""
-        before = self._services.pop(service, _NOTHING)
+        before = self._services.get(service, _NOTHING)
+        work = 0
         for name in dict.fromkeys((*before.entries, *after.entries)):
             affected[name] = None
-            self._replace_claims(name, before, after, affected)
+            work += yield from self._replace_claims(name, before, after, affected)
+            if work >= PART:
+                work = 0
+                yield
         for name in before.entries:
             del self._wanted[name]
         if after.entries:
             self._services[service] = after
             self._wanted.update(after.entries)
+        else:
+            self._services.pop(service, None)
 
     def _replace_claims(
         self,
@@ -102,36 +123,54 @@ class Builder:
         before: _Wanted,
         after: _Wanted,
         affected: dict[ServicePortName, None],
-    ) -> None:
-        """Claim what a service port wants now, and let go of what it does not want any more."""
+    ) -> Steps[int]:
+        """Claim what a service port wants now, and let go of what it does not want any more.
+
+        How much work that was comes back.
+        """
         old, new = before.entries.get(name), after.entries.get(name)
-        unchanged = old and new and old.frontends == new.frontends
-        if unchanged and before.created == after.created:
-            return  # as nearly always: its endpoints are others
-        of_old = claims_of(old, before.created) if old else {}
-        of_new = claims_of(new, after.created) if new else {}
+        if old and new and old.frontends == new.frontends and before.created == after.created:
+            return ENTRY + len(new.frontends)  # as nearly always: its endpoints are others
+        of_old = (yield from claims_of(old, before.created)) if old else {}
+        of_new = (yield from claims_of(new, after.created)) if new else {}
         for concerned in self._claims.replace(of_old, of_new):
-            if isinstance(concerned, Conflict):
+            if concerned is None:
+                yield
+            elif isinstance(concerned, Conflict):
                 self.new_conflicts.append(concerned)
             else:
                 affected[concerned] = None
+        return ENTRY + len(of_old) + len(of_new)
 
     def _changes(
         self,
         affected: Iterable[ServicePortName],
         checks: dict[ServiceName, HealthCheck | None],
-    ) -> Changes:
+    ) -> Steps[Changes]:
         added: list[Entry] = []
         changed: list[tuple[Entry, Entry]] = []
         removed: list[Entry] = []
+        work = 0
         for name in affected:
             wanted = self._wanted.get(name)
             before = self.table.entries.get(name)
-            after = None if wanted is None else self._claims.granted(wanted)
+            after = None if wanted is None else (yield from self._claims.granted(wanted))
             if before is None and after is not None:
                 added.append(after)
             elif before is not None and after is None:
                 removed.append(before)
             elif before is not None and after is not None and before != after:
                 changed.append((before, after))
+            work += ENTRY if after is None else ENTRY + len(after.frontends)
+            if work >= PART:
+                work = 0
+                yield
         return Changes(tuple(added), tuple(changed), tuple(removed), checks)
+
+
+def _keep(reasons: dict[ObjectKey, str], service: ObjectKey, reason: str) -> None:
+    """Remember the reason of a service, or that there is none."""
+    if reason:
+        reasons[service] = reason
+    else:
+        reasons.pop(service, None)

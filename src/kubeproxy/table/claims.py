@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKey, ServicePortName
+from kubeproxy.steps import PART, Steps
+from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKey, ServicePortName
 
 
 class Claim(NamedTuple):
@@ -31,13 +32,16 @@ class Conflict(msgspec.Struct, frozen=True):
     winner: ServicePortName
 
 
-def claims_of(entry: Entry, created: str) -> dict[FrontendKey, Claim]:
+def claims_of(entry: Entry, created: str) -> Steps[dict[FrontendKey, Claim]]:
     """What an entry claims; frontends are in the order of precedence, so that the first counts."""
     found: dict[FrontendKey, Claim] = {}
-    for frontend in entry.frontends:
-        key = entry.key(frontend)
-        if key not in found:
-            found[key] = Claim(PRECEDENCE[frontend.kind], created, entry.name)
+    for start in range(0, len(entry.frontends), PART):
+        if start:
+            yield
+        for frontend in entry.frontends[start : start + PART]:
+            key = entry.key(frontend)
+            if key not in found:
+                found[key] = Claim(PRECEDENCE[frontend.kind], created, entry.name)
     return found
 
 
@@ -50,17 +54,22 @@ class Claims:
 
     def replace(
         self, before: Mapping[FrontendKey, Claim], after: Mapping[FrontendKey, Claim]
-    ) -> Iterator[Conflict | ServicePortName]:
+    ) -> Iterator[Conflict | ServicePortName | None]:
         """An entry claims this instead of that: conflicts that this makes, and other winners.
 
-        Those named got a destination that they did not have, or lost one that they had.
+        Those named got a destination that they did not have, or lost one that they had. None is
+        the end of a step.
         """
-        for key, claim in before.items():
+        for count, (key, claim) in enumerate(before.items(), 1):
             if after.get(key) != claim:
                 yield from self._release(key, claim)
-        for key, claim in after.items():
+            if count % PART == 0:
+                yield None
+        for count, (key, claim) in enumerate(after.items(), 1):
             if before.get(key) != claim:
                 yield from self._claim(key, claim)
+            if count % PART == 0:
+                yield None
 
     def _release(self, key: FrontendKey, claim: Claim) -> Iterator[ServicePortName]:
         losers = self._losers.get(key, [])
@@ -85,12 +94,19 @@ class Claims:
         insort(self._losers.setdefault(key, []), loser)
         yield Conflict(key, loser.name, self._winners[key].name)
 
-    def granted(self, entry: Entry) -> Entry:
+    def granted(self, entry: Entry) -> Steps[Entry]:
         """The entry with the frontends that it gets."""
-        if not self._losers or self._losers.keys().isdisjoint(entry.keys()):
+        if not self._losers:
             return entry
-        name = entry.name
-        granted = [f for f in entry.frontends if self._winners[entry.key(f)].name == name]
+        name, frontends = entry.name, entry.frontends
+        granted: list[Frontend] = []
+        for start in range(0, len(frontends), PART):
+            if start:
+                yield
+            part = frontends[start : start + PART]
+            granted += [f for f in part if self._winners[entry.key(f)].name == name]
+        if len(granted) == len(frontends):
+            return entry
         return msgspec.structs.replace(entry, frontends=tuple(granted))
 
     def conflicts(self) -> Iterable[Conflict]:

@@ -1,15 +1,16 @@
 """One Service and its slices -> the entries of its ports in one family."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from kubeproxy.inet import Protocol, contains
 from kubeproxy.model.endpoint import Slice
-from kubeproxy.model.merge import PortEndpoint, by_port, endpoints_of, merge
+from kubeproxy.model.merge import PortEndpoint, by_port, endpoints_of, merge, with_endpoints
 from kubeproxy.model.serviceport import ServicePort
 from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_out
 from kubeproxy.objects.meta import ObjectKey
+from kubeproxy.steps import PART, Steps
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -19,6 +20,7 @@ from kubeproxy.table.entries import (
     HealthCheck,
     ServicePortName,
 )
+from kubeproxy.table.limits import Fit, surely_fit, within_limits
 
 
 class Vantage(msgspec.Struct, frozen=True):
@@ -33,10 +35,14 @@ class Vantage(msgspec.Struct, frozen=True):
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """All that the table holds of one Service."""
+    """All that the table holds of one Service.
+
+    `excess` says which ports it does not hold, because the Service asks for too much.
+    """
 
     entries: tuple[Entry, ...] = ()
     health_check: HealthCheck | None = None
+    excess: str = ""
 
 
 def compile_service(
@@ -44,35 +50,44 @@ def compile_service(
     ports: tuple[ServicePort, ...],
     slices: Mapping[str, Slice],
     vantage: Vantage,
-) -> Compiled:
-    """The entries of a Service's ports, and its health check."""
-    entries = []
+) -> Steps[Compiled]:
+    """The entries of a Service's ports, and its health check.
+
+    Slices may change between the steps: those of the first are compiled.
+    """
+    entries: list[Entry] = []
     ready_here: set[str] = set()
-    sources = by_port(slices)
-    for port in ports:
-        endpoints = merge(sources.get((port.name, port.protocol), ()))
-        entries.append(_compile_port(service, port, endpoints, vantage))
+    known = with_endpoints(slices)
+    fit = Fit(ports) if surely_fit(ports, known) else (yield from within_limits(ports, known))
+    sources = yield from by_port(known, [(port.name, port.protocol) for port in fit.ports])
+    for port in fit.ports:
+        if entries:
+            yield
+        endpoints = yield from merge(sources[port.name, port.protocol])
+        entries.append((yield from _compile_port(service, port, endpoints, vantage)))
         if port.health_check_port:
             ready_here.update(
                 at.endpoint.address for at in endpoints if at.endpoint.local and at.endpoint.ready
             )
     check_port = ports[0].health_check_port if ports else 0
     check = HealthCheck(check_port, len(ready_here)) if check_port else None
-    return Compiled(tuple(entries), check)
+    return Compiled(tuple(entries), check, fit.excess)
 
 
 def _compile_port(
     service: ObjectKey, port: ServicePort, endpoints: list[PortEndpoint], vantage: Vantage
-) -> Entry:
+) -> Steps[Entry]:
     usable = usable_endpoints(port, endpoints, vantage.place)
+    if len(endpoints) > PART:
+        yield
     here = {id(at): _backend(at) for at in endpoints if at.endpoint.local}
     ranges = port.source_ranges
     node_ip = vantage.node_ip
     return Entry(
         name=service_port_name(service, port),
         frontends=frontends(port),
-        cluster=_backends(usable.cluster or (), here),
-        local=_backends(usable.local or (), here),
+        cluster=(yield from _backends(usable.cluster, here)) if usable.cluster else (),
+        local=(yield from _backends(usable.local, here)) if usable.local else (),
         any=usable.any,
         internal_local=port.internal_local,
         external_local=port.external_local,
@@ -116,14 +131,19 @@ def _at(kind: FrontendKind, addresses: Iterable[str], port: int) -> list[Fronten
     return [Frontend(kind, address, port) for address in addresses]
 
 
-def _backends(chosen: Iterable[PortEndpoint], here: Mapping[int, Backend]) -> tuple[Backend, ...]:
+def _backends(
+    chosen: Sequence[PortEndpoint], here: Mapping[int, Backend]
+) -> Steps[tuple[Backend, ...]]:
     """The backends of a list; those on this node, by identity, are the same in all lists."""
-    return tuple(
-        [
+    found: list[Backend] = []
+    for start in range(0, len(chosen), PART):
+        if start:
+            yield
+        found += [
             here[id(at)] if at.endpoint.local else Backend(at.endpoint.address, at.port)
-            for at in chosen
+            for at in chosen[start : start + PART]
         ]
-    )
+    return tuple(found)
 
 
 def _backend(at: PortEndpoint) -> Backend:

@@ -1,7 +1,10 @@
 """The difference between two tables, and its application: patch(a, diff(a, b)) makes a equal b."""
 
+from itertools import chain
+
 import msgspec
 
+from kubeproxy.steps import ENTRY, PART, Steps, finish
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, Table
 
 
@@ -43,12 +46,24 @@ def diff(old: Table, new: Table) -> Changes:
 
 def patch(table: Table, changes: Changes) -> None:
     """Carry the changes out on the table."""
+    finish(patch_in_steps(table, changes))
+
+
+def patch_in_steps(table: Table, changes: Changes) -> Steps[None]:
+    """Carry the changes out on the table; between the steps it has some of them."""
+    work = 0
     for entry in changes.removed:
-        table.remove(entry.name)
-    for _, entry in changes.changed:
-        table.put(entry)
-    for entry in changes.added:
-        table.put(entry)
+        yield from table.remove_in_steps(entry.name)
+        work += ENTRY + len(entry.frontends)
+        if work >= PART:
+            work = 0
+            yield
+    for entry in chain((after for _, after in changes.changed), changes.added):
+        yield from table.put_in_steps(entry)
+        work += ENTRY + len(entry.frontends)
+        if work >= PART:
+            work = 0
+            yield
     for name, check in changes.health_checks.items():
         if check is None:
             table.health_checks.pop(name, None)

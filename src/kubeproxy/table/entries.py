@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubeproxy.inet import Family, Prefix, Protocol, join
+from kubeproxy.steps import PART, Steps, finish
 
 
 class ServicePortName(NamedTuple):
@@ -156,7 +157,8 @@ class Table:
     """The entries of one family, found by name and by destination.
 
     The one value here that changes in place: copying it would cost what exists, and a sync is to
-    cost what changed. Only `diff.patch` writes to it.
+    cost what changed. Only `diff.patch` writes to it. Between the steps of a change an entry is
+    there as before or as after, and not all of its destinations may be found.
     """
 
     def __init__(self, family: Family) -> None:
@@ -169,26 +171,48 @@ class Table:
 
     def put(self, entry: Entry) -> None:
         """Add the entry, or replace the one of its name."""
-        self.remove(entry.name)
+        finish(self.put_in_steps(entry))
+
+    def put_in_steps(self, entry: Entry) -> Steps[None]:
+        """Add the entry, or replace the one of its name."""
+        before = self.entries.get(entry.name)
         self.entries[entry.name] = entry
-        for frontend in entry.frontends:
-            self._names[entry.key(frontend)] = entry.name
-            for counter in self._counters(frontend):
-                counter[frontend.address] += 1
+        if before is not None:
+            if before.frontends == entry.frontends:
+                return  # as nearly always: its endpoints are others
+            yield from self._lose(before)
+        for start in range(0, len(entry.frontends), PART):
+            if start:
+                yield
+            for frontend in entry.frontends[start : start + PART]:
+                self._names[entry.key(frontend)] = entry.name
+                for counter in self._counters(frontend):
+                    counter[frontend.address] += 1
 
     def remove(self, name: ServicePortName) -> None:
         """Remove the entry of that name, if there is one."""
-        entry = self.entries.pop(name, None)
-        if entry is None:
-            return
-        for frontend in entry.frontends:
-            key = entry.key(frontend)
-            if self._names.get(key) == name:
-                del self._names[key]
-            for counter in self._counters(frontend):
-                counter[frontend.address] -= 1
-                if not counter[frontend.address]:
-                    del counter[frontend.address]
+        finish(self.remove_in_steps(name))
+
+    def remove_in_steps(self, name: ServicePortName) -> Steps[None]:
+        """Remove the entry of that name, if there is one."""
+        entry = self.entries.get(name)
+        if entry is not None:
+            yield from self._lose(entry)
+            del self.entries[name]
+
+    def _lose(self, entry: Entry) -> Steps[None]:
+        """Forget the destinations of an entry."""
+        for start in range(0, len(entry.frontends), PART):
+            if start:
+                yield
+            for frontend in entry.frontends[start : start + PART]:
+                key = entry.key(frontend)
+                if self._names.get(key) == entry.name:
+                    del self._names[key]
+                for counter in self._counters(frontend):
+                    counter[frontend.address] -= 1
+                    if not counter[frontend.address]:
+                        del counter[frontend.address]
 
     def _counters(self, frontend: Frontend) -> Iterator[Counter[str]]:
         """Addresses are shared by ports, so they are counted."""

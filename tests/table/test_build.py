@@ -1,0 +1,102 @@
+"""No step of an update is long, whatever a Service asks for. Counted, not timed."""
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+import kubeproxy
+from kubeproxy.inet import Family
+from kubeproxy.steps import PART, Steps
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.diff import Changes
+from world import Document, cluster_of, endpoint_slice, service
+
+SOURCES = kubeproxy.__path__[0]
+MOST_LINES = 25 * PART
+"""Of our code in one step: a few milliseconds."""
+
+
+class Lines:
+    """Counts the lines of our code that each step of some work runs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def of_steps(self, steps: Steps[Changes]) -> Iterator[int]:
+        before = sys.gettrace()
+        sys.settrace(self._trace)  # type: ignore[arg-type]  # typeshed's type names itself
+        try:
+            for _ in steps:
+                yield self.count
+                self.count = 0
+            yield self.count
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> object:
+        if not frame.f_code.co_filename.startswith(SOURCES):
+            return None
+        self.count += event == "line"
+        return self._trace
+
+
+def ports(count: int) -> list[Document]:
+    return [{"name": f"p{number}", "port": number + 1} for number in range(count)]
+
+
+def addresses(count: int, network: str = "198.18") -> list[str]:
+    return [f"{network}.{number >> 8}.{number & 255}" for number in range(count)]
+
+
+def claiming(port_count: int, external: int) -> list[Document]:
+    """Two Services that want the same."""
+    spec = {"ports": ports(port_count), "externalIPs": addresses(external)}
+    return [
+        service({**spec, "clusterIP": "10.112.0.98"}, name="cart"),
+        service({**spec, "clusterIP": "10.112.0.99"}, name="zz"),
+    ]
+
+
+def slices(port_count: int, endpoints: int, count: int = 1) -> list[Document]:
+    return [
+        endpoint_slice(
+            spec={
+                "ports": ports(port_count),
+                "endpoints": [
+                    {"addresses": [each]} for each in addresses(endpoints, f"10.{65 + number}")
+                ],
+            },
+            name=f"cart-{number}",
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        pytest.param([service({"ports": ports(6000)}), *slices(6000, 2)], id="ports"),
+        pytest.param([service({"ports": ports(6000)}), *slices(6000, 60)], id="too-many-ports"),
+        pytest.param([service({"ports": ports(6000)})], id="ports-without-endpoints"),
+        pytest.param(claiming(80, 80), id="ports-at-addresses-of-another-service"),
+        pytest.param(claiming(1, 6000), id="addresses-of-another-service"),
+        pytest.param(
+            [service({"ports": ports(2)}), *slices(2, 1000, count=6)], id="endpoints-of-ports"
+        ),
+    ],
+)
+def test_no_step_is_long(documents: list[Document]) -> None:
+    cluster = cluster_of(*documents)
+    builder = Builder(Family.IPV4)
+    for touched in ((), [*cluster.services(Family.IPV4)]):
+        steps = builder.update_in_steps(cluster, touched, Vantage(cluster.place))
+        counts = list(Lines().of_steps(steps))
+        assert max(counts) < MOST_LINES
+        assert sum(counts) > MOST_LINES  # there was more to do than one step may
+    gone = cluster_of()
+    steps = builder.update_in_steps(gone, [*builder.services()], Vantage(cluster.place))
+    assert max(Lines().of_steps(steps)) < MOST_LINES
+    assert not builder.table.entries
