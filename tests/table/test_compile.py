@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.inet import Family, Prefix, Protocol, contains
 from kubeproxy.model.endpoint import Endpoint, Slice, SlicePort
 from kubeproxy.model.topology import LeftOut
 from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.steps import finish
+from kubeproxy.table import compile as compiling
 from kubeproxy.table.compile import Vantage, compile_service, left_out
 from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of
 
@@ -149,3 +150,29 @@ def test_slices_that_change_between_the_steps_are_for_the_next_time() -> None:
     for key in [*slices]:
         cluster.delete(Kind.ENDPOINT_SLICE, ObjectKey("shop", key))
     assert [len(entry.cluster) for entry in finish(steps).entries] == [1500, 1500]
+
+
+def test_source_ranges_are_gone_through_once_for_all_ports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Service may have thousands of both."""
+    asked: list[Prefix] = []
+
+    def counting(prefix: Prefix, address: str) -> bool:
+        asked.append(prefix)
+        return contains(prefix, address)
+
+    monkeypatch.setattr(compiling, "contains", counting)
+    cluster = cluster_of(
+        service(
+            {
+                "ports": [{"name": f"p{n}", "port": n} for n in range(1, 21)],
+                "loadBalancerSourceRanges": [f"10.{n}.0.0/16" for n in range(30)],
+            }
+        )
+    )
+    ports = cluster.service_ports(Family.IPV4, CART)
+    vantage = Vantage(cluster.place, "10.29.0.1")
+    compiled = finish(compile_service(CART, ports, {}, vantage))
+    assert len(asked) == 30
+    assert [entry.own_vips for entry in compiled.entries] == [True] * 20

@@ -59,12 +59,14 @@ def compile_service(
     ready_here: set[str] = set()
     known = with_endpoints(slices)
     fit = Fit(ports) if surely_fit(ports, known) else (yield from within_limits(ports, known))
+    own_vips = _own_vips(ports, vantage)
     sources = yield from by_port(known, [(port.name, port.protocol) for port in fit.ports])
     for port in fit.ports:
         if entries:
             yield
         endpoints = yield from merge(sources[port.name, port.protocol])
-        entries.append((yield from _compile_port(service, port, endpoints, vantage)))
+        entry = yield from _compile_port(service, port, endpoints, vantage, own_vips=own_vips)
+        entries.append(entry)
         if port.health_check_port:
             ready_here.update(
                 at.endpoint.address for at in endpoints if at.endpoint.local and at.endpoint.ready
@@ -74,15 +76,25 @@ def compile_service(
     return Compiled(tuple(entries), check, fit.excess)
 
 
+def _own_vips(ports: Sequence[ServicePort], vantage: Vantage) -> bool:
+    """Whether this node is in a source range; all ports of a Service have the same ones."""
+    ranges = ports[0].source_ranges if ports else None
+    node_ip = vantage.node_ip
+    return node_ip is not None and any(contains(range_, node_ip) for range_ in ranges or ())
+
+
 def _compile_port(
-    service: ObjectKey, port: ServicePort, endpoints: list[PortEndpoint], vantage: Vantage
+    service: ObjectKey,
+    port: ServicePort,
+    endpoints: list[PortEndpoint],
+    vantage: Vantage,
+    *,
+    own_vips: bool,
 ) -> Steps[Entry]:
     usable = usable_endpoints(port, endpoints, vantage.place)
     if len(endpoints) > PART:
         yield
     here = {id(at): _backend(at) for at in endpoints if at.endpoint.local}
-    ranges = port.source_ranges
-    node_ip = vantage.node_ip
     return Entry(
         name=service_port_name(service, port),
         frontends=frontends(port),
@@ -93,8 +105,8 @@ def _compile_port(
         external_local=port.external_local,
         externally_accessible=port.externally_accessible,
         affinity_seconds=port.affinity_seconds,
-        source_ranges=ranges,
-        own_vips=node_ip is not None and any(contains(r, node_ip) for r in ranges or ()),
+        source_ranges=port.source_ranges,
+        own_vips=own_vips,
         serving=_serving(port, endpoints),
         balance=Balance(port.balance) if port.balance else vantage.balance,
         endpoints=len(endpoints),

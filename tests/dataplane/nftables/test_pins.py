@@ -214,6 +214,36 @@ def test_once_a_full_sync_has_begun_nothing_is_deleted(
     assert socket.commits == []
 
 
+async def test_who_waits_knows_that_all_is_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: FakeNftables(rig.kernel.ruleset))
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
+    keeper = Pins(Guard(), lambda: rig.state)
+    keeper.forget()
+    await keeper.wait_done(60)  # nobody is there to do it: there is nothing to wait for
+    assert held(rig, AFFINITY) != set()
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)
+    await keeper.wait_done(60)
+    assert held(rig, AFFINITY) == set()
+    running.cancel()
+
+
+async def test_nobody_waits_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = FakeNftables(rig.kernel.ruleset)
+    socket.broken = errno.EPERM
+    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
+    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
+    keeper = Pins(Guard(), lambda: rig.state)
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)
+    keeper.forget()
+    await keeper.wait_done(0.01)
+    assert held(rig, AFFINITY) != set()
+    running.cancel()
+
+
 async def _until_retried(keeper: Pins, socket: FakeNftables) -> None:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(keeper.run())

@@ -67,6 +67,7 @@ _CULPRITS = 20
 _REFUSALS = 2
 _PIECE = 2 << 20
 _LARGE = 256 << 10
+_MOMENT = 0.1
 
 T = TypeVar("T")
 
@@ -160,6 +161,8 @@ class Nftables:
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
         report = await self._program(update)
+        # With few clients there is then nobody left who is sent to an endpoint that has gone.
+        await self.pins.wait_done(_MOMENT)
         await self._listen(update)
         return report
 

@@ -1,6 +1,7 @@
 """Which endpoint a client has: pins are made by packets, and forgotten when an endpoint leaves."""
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
@@ -112,14 +113,25 @@ class Pins:
         self._guard = guard
         self._current = current
         self._due = asyncio.Event()
+        self._done = asyncio.Event()
+        self._done.set()
+        self._runs = False
         self._kernel: Nfnetlink | None = None
 
     def forget(self) -> None:
         """An endpoint left, or a service: there may be pins to it."""
         self._due.set()
+        self._done.clear()
+
+    async def wait_done(self, seconds: float) -> None:
+        """Wait until all is forgotten, but no longer than that."""
+        if self._runs:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._done.wait(), seconds)
 
     async def run(self) -> None:
         """Forget whenever that is due, until cancelled."""
+        self._runs = True
         try:
             while True:
                 await self._due.wait()
@@ -130,6 +142,7 @@ class Pins:
                     self._due.set()
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
+            self._runs = False
             self.close()
 
     def close(self) -> None:
@@ -157,6 +170,8 @@ class Pins:
                     deleted += await self._forget(kernel, name, local=local)
             if deleted:
                 klog.info("Deleted stale affinity pins", v=2, pins=deleted)
+        if not self._due.is_set():
+            self._done.set()
 
     async def _forget(self, kernel: Nfnetlink, name: str, *, local: bool) -> int:
         """Forget the stale pins of a map; how many there were."""
