@@ -15,6 +15,7 @@ from fakes.xtables import FakeXtables
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables import apply as iptables
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.unfit import Unfit, unfit
 from kubeproxy.errors import KernelError
 from kubeproxy.inet import Family
 from kubeproxy.table.diff import diff
@@ -192,3 +193,11 @@ def test_a_change_that_cannot_be_worked_out_is_told_and_everything_written(
     said = capsys.readouterr().err
     assert "A change cannot be worked out, writing everything instead" in said
     assert "ZeroDivisionError: by nothing" in said
+
+
+def test_a_reason_that_is_known_is_told_as_it_is() -> None:
+    def write(entry: Entry) -> None:
+        if entry is A:
+            raise Unfit("it has too many of them")
+
+    assert unfit([A, C], write) == {A.name: "it has too many of them"}

@@ -29,7 +29,7 @@ from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.inet import Family, pack
 from kubeproxy.table.node import Mode
-from world import endpoint_slice, everywhere, node, service, table_of
+from world import VIP, Document, endpoint_slice, everywhere, node, service, table_of
 
 V4 = HEADERS[Family.IPV4]
 FRONTEND = bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0])
@@ -161,3 +161,26 @@ def test_what_an_ipv6_service_port_has() -> None:
     (entry,) = table_of(six, family=Family.IPV6).entries.values()
     text = describe_some(program(here, MARK), [place(entry, None, 0)], here)
     assert "add element ip6 kube-proxy cluster-ips-in-use { fd00::21 }\n" in text
+
+
+def guarded(ranges: int) -> Document:
+    prefixes = [f"10.{n >> 7}.{n * 2 & 255}.0/24" for n in range(ranges)]
+    return everywhere({"loadBalancerSourceRanges": prefixes})
+
+
+def test_the_source_ranges_of_a_service_port() -> None:
+    here = node(Mode.NFTABLES)
+    (entry,) = table_of(guarded(2)).entries.values()
+    text = describe_some(program(here, MARK), [place(entry, None, 0, 7)], here)
+    at = "add element ip kube-proxy"
+    assert f"{at} firewall-services {{ {VIP} . tcp . 80 : 0:7 }}\n" in text
+    assert f"{at} firewall-sources {{ 0:7 . 10.0.0.0/24 }}\n" in text
+    assert f"{at} firewall-sources {{ 0:7 . 10.0.2.0/24 }}\n" in text
+
+
+def test_who_cannot_be_programmed_is_left_out_and_named() -> None:
+    text = described(guarded(5001))
+    comment, rest = text.split("\n", 1)
+    assert comment.startswith("# shop/cart:http is left out: loadBalancerSourceRanges has 5,001")
+    assert rest.startswith("table ip kube-proxy {")
+    assert VIP not in rest
