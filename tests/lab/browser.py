@@ -50,6 +50,10 @@ class _Evaluated(msgspec.Struct, frozen=True):
     value: object = None
 
 
+class NavigatedError(AssertionError):
+    """The page that was asked is gone: another one comes."""
+
+
 class Browser:
     """The process, and one tab of it.
 
@@ -147,13 +151,19 @@ class Browser:
         return str(self.evaluate(f"{element(selector)}.textContent"))
 
     def wait(self, expression: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true; while another page is on its way it is not."""
         deadline = time.monotonic() + PATIENCE
-        while not self.evaluate(expression):
+        while not self._is_true(expression):
             if time.monotonic() > deadline:
                 shown = self.evaluate("document.body.innerText")
                 raise AssertionError(f"it does not become true: {expression}\n{shown}")
             self._read(0.05)
+
+    def _is_true(self, expression: str) -> bool:
+        try:
+            return bool(self.evaluate(expression))
+        except NavigatedError:
+            return False
 
     def wait_event(self, method: str) -> None:
         """Wait until the browser tells of something."""
@@ -186,6 +196,8 @@ class Browser:
         while time.monotonic() < deadline:
             for message in self._read(0.5):
                 if message.id == number:
+                    if message.error and "navigated" in str(message.error["message"]):
+                        raise NavigatedError(method)
                     assert message.error is None, f"{method}: {message.error}"
                     return message.result
         raise AssertionError(f"the browser does not answer {method}")

@@ -284,7 +284,8 @@ class Nftables:
     ) -> Survey:
         """Read the kernel, and write down what makes it as it should be; for a thread."""
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
-        state.last_number = self._last_number
+        if found.intact:  # else there are no pins that could have a number of before
+            state.last_number = self._last_number
         # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, node, prune=prune)
