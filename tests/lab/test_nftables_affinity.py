@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -154,9 +154,15 @@ def test_pins_that_time_out_meanwhile_are_no_error(
 SMALL = 50
 
 
-def fill(lab: Lab, family: Family) -> None:
-    """Clients of another service take all the room."""
-    pin(lab, family, range(SMALL), endpoint=9, number=77)
+@pytest.fixture
+def full(lab: Lab, family: Family) -> Iterator[Plane]:
+    """A map with room for few, which clients of another service have taken."""
+    lab.stop()
+    settings = Settings(affinity_size=SMALL)
+    with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
+        kestrel.put([sticky(range(7), family)])
+        pin(lab, family, range(SMALL), endpoint=9, number=77)
+        yield kestrel
 
 
 def overflows(lab: Lab, family: Family) -> int:
@@ -167,43 +173,31 @@ def overflows(lab: Lab, family: Family) -> int:
 
 
 def test_clients_keep_their_endpoints_when_others_have_filled_the_map(
-    lab: Lab, salvo: Salvo, family: Family
+    full: Plane, lab: Lab, salvo: Salvo, family: Family
 ) -> None:
-    lab.stop()
-    settings = Settings(affinity_size=SMALL)
-    with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
-        kestrel.put([sticky(range(7), family)])
-        fill(lab, family)
-        first = chosen(salvo, cluster_ip(1, family))
-        assert len(set(first.values())) > 1
-        for _ in range(10):
-            assert chosen(salvo, cluster_ip(1, family)) == first
-            assert chosen(salvo, vip(1, family)) == first
-        assert overflows(lab, family) == 21 * CLIENTS
-        assert len(first) == CLIENTS
-        # An endpoint leaves: whoever had it gets another, and keeps that.
-        gone = first[min(first)]
-        left = [number for number in range(7) if answered(number, family) != gone]
-        kestrel.put([sticky(left, family)])
-        second = chosen(salvo, cluster_ip(1, family))
-        assert gone not in second.values()
-        kept = {client: endpoint for client, endpoint in first.items() if endpoint != gone}
-        assert kept.items() <= second.items()
-        assert chosen(salvo, vip(1, family)) == second
+    first = chosen(salvo, cluster_ip(1, family))
+    assert len(first) == CLIENTS
+    assert len(set(first.values())) > 1
+    for _ in range(10):
+        assert chosen(salvo, cluster_ip(1, family)) == first
+        assert chosen(salvo, vip(1, family)) == first
+    assert overflows(lab, family) == 21 * CLIENTS
+    # An endpoint leaves: whoever had it gets another, and keeps that.
+    gone = first[min(first)]
+    left = [number for number in range(7) if answered(number, family) != gone]
+    full.put([sticky(left, family)])
+    second = chosen(salvo, cluster_ip(1, family))
+    assert gone not in second.values()
+    kept = {client: endpoint for client, endpoint in first.items() if endpoint != gone}
+    assert kept.items() <= second.items()
+    assert chosen(salvo, vip(1, family)) == second
 
 
+@pytest.mark.usefixtures("full")
 def test_clients_get_pins_of_their_own_when_there_is_room_again(
     lab: Lab, salvo: Salvo, family: Family
 ) -> None:
-    lab.stop()
-    settings = Settings(affinity_size=SMALL)
-    with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
-        kestrel.put([sticky(range(7), family)])
-        fill(lab, family)
-        first = chosen(salvo, cluster_ip(1, family), SMALL)
-        lab.network.node.run(["nft", "flush", "map", KEYWORD[family], "kube-proxy", "affinity"])
-        assert chosen(salvo, cluster_ip(1, family), SMALL) == first
-        lab.network.node.run(
-            ["nft", "flush", "map", KEYWORD[family], "kube-proxy", "shared-affinity"]
-        )
+    first = chosen(salvo, cluster_ip(1, family), SMALL)
+    for name in ("affinity", "shared-affinity"):
+        lab.network.node.run(["nft", "flush", "map", KEYWORD[family], "kube-proxy", name])
         assert chosen(salvo, cluster_ip(1, family), SMALL) == first
