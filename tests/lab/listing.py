@@ -45,8 +45,8 @@ def _elements(text: str) -> list[str]:
 def blocks(text: str) -> Blocks:
     """The sets and chains of a table, each with its lines and elements in no order.
 
-    Places in lists and the numbers of services depend on what was before: they are left out. A
-    list of sources stands where its number was.
+    Places in lists and the numbers of services depend on what was before: they are left out, and
+    so are pins of clients. A list of sources stands where its number was.
     """
     found = {"table": frozenset(_TABLE_LINE.findall(text))}
     for head, body in _BLOCK.findall(normal(text)):
@@ -55,7 +55,9 @@ def blocks(text: str) -> Blocks:
 
 
 def _meant(lines: frozenset[str], all_: Blocks) -> frozenset[str]:
-    """The lines of a block, without what the path decides."""
+    """The lines of a block, without what the path decides or packets write."""
+    if any(" expires " in line for line in lines):
+        return frozenset(line for line in lines if " expires " not in line) - {"elements = {"}
     lists = all_.get("set firewall-sources", frozenset())
     if lines is lists:
         return frozenset(line for line in lines if not _IN_LIST.match(line))

@@ -30,11 +30,12 @@ def wait_right(network: Network, wanted: dict[Family, Blocks]) -> None:
     deadline = time.monotonic() + 10
     while True:
         try:
-            if rules(network) == wanted:
-                return
+            found = rules(network)
         except AssertionError:  # there is no table
-            pass
-        assert time.monotonic() < deadline, "the rules are not put right"
+            found = {}
+        if found == wanted or time.monotonic() > deadline:
+            assert wanted == found, "the rules are not put right"
+            return
         time.sleep(0.005)
 
 
