@@ -1,12 +1,16 @@
 """Lists of allowed sources: who shares one, when it comes and goes, and how long it may be."""
 
+import msgspec
 import pytest
 
 from dataplane.nftables.programming import Rig, table_with
 from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import sources
+from kubeproxy.dataplane.nftables.change import write
 from kubeproxy.dataplane.nftables.elements import joined
 from kubeproxy.dataplane.nftables.sources import (
     MOST_RANGES,
+    Ranges,
     SourceChange,
     SourceLists,
     allowed_sources,
@@ -149,3 +153,24 @@ def test_a_list_has_a_limit_and_the_error_says_what_to_do() -> None:
 def test_an_element_says_which_list_it_is_of() -> None:
     (element,) = list_elements(77, allowed_sources(guarded("10.0.0.0/8")))
     assert list_number(element) == 77
+
+
+def test_ranges_that_are_too_many_are_gone_through_once_for_all_ports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With each sync that tries the Service again: it may have hundreds of ports."""
+    asked: list[int] = []
+
+    def counting(entry: Entry) -> Ranges:
+        asked.append(1)
+        return allowed_sources(entry)
+
+    monkeypatch.setattr(sources, "allowed_sources", counting)
+    first = guarded(*(f"10.{n >> 7}.{n * 2 & 255}.0/24" for n in range(MOST_RANGES + 1)))
+    ports = [
+        msgspec.structs.replace(first, name=NAME._replace(port=str(port))) for port in range(200)
+    ]
+    rig = Rig(HERE)
+    written = write(rig.state, [], [*ports, guarded("10.0.0.0/8", port=80)], HERE)
+    assert len(written.left_out) == 200
+    assert len(asked) < 5

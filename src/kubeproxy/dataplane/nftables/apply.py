@@ -48,10 +48,10 @@ from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
     Step,
+    alone,
     commit,
     reconcile,
     take_idle_chains,
-    write_alone,
 )
 from kubeproxy.dataplane.unfit import unfit, without
 from kubeproxy.errors import KernelError
@@ -186,8 +186,7 @@ class Nftables:
             raise
         except Exception:
             entries = update.table.entries.values()
-            alone = partial(write_alone, wanted, update.node)
-            left_out = await asyncio.to_thread(unfit, entries, alone)
+            left_out = await asyncio.to_thread(unfit, entries, alone(wanted, update.node))
             if not left_out:
                 raise
         fit = msgspec.structs.replace(update, table=without(update.table, left_out))

@@ -1,11 +1,10 @@
 """A change of entries -> the transaction that it takes. The state stays as it is."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from kubeproxy.dataplane.nftables.batch import batch_messages
-from kubeproxy.dataplane.nftables.state import Programmed, Step, step, write_alone
+from kubeproxy.dataplane.nftables.state import Programmed, Step, alone, step
 from kubeproxy.dataplane.unfit import unfit
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
@@ -40,7 +39,7 @@ def write(
     try:
         next_ = step(state, gone, wanted, node)
     except Exception:
-        left_out = unfit(wanted, partial(write_alone, state.program, node))
+        left_out = unfit(wanted, alone(state.program, node))
         if not left_out:
             raise
         fit = [entry for entry in wanted if entry.name not in left_out]

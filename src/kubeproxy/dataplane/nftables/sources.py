@@ -63,8 +63,9 @@ class SourceChange:
         self._lists = lists
         self._last_number = max(lists.last_number, last_number)
         self._fresh: dict[Ranges, int] = {}
+        self._given: set[int] = set()
         self._users: Counter[int] = Counter()
-        self._of: dict[tuple[object, ...], int] = {}
+        self._of: dict[tuple[object, ...], int | Unfit] = {}
 
     def leave(self, number: int) -> None:
         """An entry uses this list no more."""
@@ -78,17 +79,28 @@ class SourceChange:
             return 0
         # The ports of a Service have the same ranges: thousands of them are looked at once.
         same = (id(entry.source_ranges), *(vips if entry.own_vips else ()))
-        found = self._of.get(same) or self._number(allowed_sources(entry), number)
-        self._of[same] = found
+        found = self._of.get(same)
+        if found is None:
+            found = self._of[same] = self._look(entry, number)
+        if isinstance(found, Unfit):
+            raise found
         self._users[found] += 1
         return found
+
+    def _look(self, entry: Entry, wish: int) -> int | Unfit:
+        """The number of the entry's list, or why it cannot have one."""
+        try:
+            return self._number(allowed_sources(entry), wish)
+        except Unfit as error:
+            return error
 
     def _number(self, ranges: Ranges, wish: int) -> int:
         known = self._lists.numbers.get(ranges) or self._fresh.get(ranges)
         if known:
             return known
-        if not wish or wish in self._lists.ranges or wish in self._fresh.values():
+        if not wish or wish in self._lists.ranges or wish in self._given:
             wish = self._last_number = self._last_number + 1
+        self._given.add(wish)
         self._fresh[ranges] = wish
         return wish
 

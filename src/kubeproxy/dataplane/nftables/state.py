@@ -5,7 +5,7 @@ places and its number. Only elements that entries share are counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
 
 import msgspec
@@ -81,9 +81,18 @@ def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) ->
     )
 
 
-def write_alone(program: Program, node: Node, entry: Entry) -> None:
-    """Write down all of an entry, to see whether that can be done."""
-    step(Programmed(program, node), (), [entry], node)
+def alone(program: Program, node: Node) -> Callable[[Entry], None]:
+    """What writes down all of an entry, to see whether that can be done.
+
+    Source ranges that are too many are so for all ports of a Service: they are gone through once.
+    """
+    sources = SourceChange(SourceLists())
+
+    def write(entry: Entry) -> None:
+        sources.join(entry)
+        step(Programmed(program, node), (), [entry], node)
+
+    return write
 
 
 def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
