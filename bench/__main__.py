@@ -27,7 +27,7 @@ from bench.path import Limit
 from bench.phases import Effort
 from bench.proxies import Proxy
 from bench.results import Results
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.linux.tools import Backend
 from lab.xtables import programs
 
 OURS = "kubeproxy"

@@ -26,7 +26,7 @@ from bench.clusters import (
 )
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
-from kubeproxy.source.resources import ENDPOINT_SLICES, SERVICES
+from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES
 
 PATIENCE = 600.0
 TOGETHER = 20

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from kubeproxy.objects.meta import Kind
+from kubeproxy.cluster.objects.meta import Kind
 
 Document = dict[str, object]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from bench.clusters import NODE, NODE_ADDRESS, Size, endpoint_slice, objects
+from kubeproxy.base.inet import Family, Prefix
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import decode
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Update
-from kubeproxy.inet import Family, Prefix
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes

@@ -14,10 +14,10 @@ from itertools import islice
 from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.memory import resident
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
-from kubeproxy.inet import Family
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.xtables import Xtables
 
 CHANGES = 20
 

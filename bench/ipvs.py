@@ -23,13 +23,13 @@ import msgspec
 from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.memory import resident
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family
-from kubeproxy.kernel import dummy, ipset, ipvs, tools
-from kubeproxy.kernel.netlink import open_netlink
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux import dummy, ipset, ipvs, tools
+from kubeproxy.linux.netlink_socket import open_netlink
+from kubeproxy.linux.xtables import Xtables
 
 CHANGES = 50
 

@@ -12,10 +12,10 @@ from itertools import islice
 from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.memory import peak, resident
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.linux.nfnetlink import Nfnetlink
 
 
 class Timed(Nfnetlink):

@@ -8,10 +8,10 @@ kernel's own encoding. Listening costs the writer, so nothing is timed meanwhile
 import errno
 import time
 
-from kubeproxy.kernel.netlink import NETLINK_ADD_MEMBERSHIP, SOL_NETLINK
-from kubeproxy.kernel.nfnetlink import open_netfilter
-from kubeproxy.netlink.message import HEADER, decode
-from kubeproxy.netlink.nfnetlink import NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
+from kubeproxy.linux.netlink.message import HEADER, decode
+from kubeproxy.linux.netlink.nfnetlink import NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
+from kubeproxy.linux.netlink_socket import NETLINK_ADD_MEMBERSHIP, SOL_NETLINK
+from kubeproxy.linux.nfnetlink import open_netfilter
 from lab.namespaces import Namespace
 
 

@@ -14,16 +14,16 @@ import msgspec
 
 from bench.changes import Wanted
 from bench.clusters import ENDPOINT_PORT, SERVICE_PORT, cluster_ip, endpoint_address
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.netlink.attribute import attribute, nested, text
-from kubeproxy.netlink.message import attributes
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import attribute, nested, text
+from kubeproxy.linux.netlink.message import attributes
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFPROTO_IPV4,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,
     NFT_MSG_GETSETELEM,
 )
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from lab.namespaces import Namespace
 
 TABLE = "kube-proxy"

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 
 from bench.clusters import Size
 from bench.traffic import Rig
-from kubeproxy.descriptors import allow_many
-from kubeproxy.happenings import LoopStarted
-from kubeproxy.health.server import Health
-from kubeproxy.inet import Family
-from kubeproxy.serving.answer import Answer, by_path
-from kubeproxy.serving.listening import listen
-from kubeproxy.serving.room import Room
-from kubeproxy.serving.server import Port
+from kubeproxy.base.inet import Family
+from kubeproxy.engine.observer import LoopStarted
+from kubeproxy.linux.descriptors import allow_many
+from kubeproxy.serve.health.server import Health
+from kubeproxy.serve.http.answer import Answer, by_path
+from kubeproxy.serve.http.listening import listen
+from kubeproxy.serve.http.room import Room
+from kubeproxy.serve.http.server import Port
 
 ROUNDS, SYNCS = 6, 100
 PROBES, SLOW, SILENT, RUDE = 500, 100, 200, 50

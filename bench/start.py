@@ -10,7 +10,7 @@ import time
 def once(directory: str) -> float:
     """Seconds from the start until the daemon says that it knows the cluster."""
     started = time.perf_counter()
-    command = "import sys; from kubeproxy.cli import main; sys.exit(main())"
+    command = "import sys; from kubeproxy.app.cli import main; sys.exit(main())"
     with subprocess.Popen(
         [sys.executable, "-c", command, "--dry-run", "-v=2", f"--manifests={directory}"],
         stderr=subprocess.PIPE,

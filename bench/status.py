@@ -14,23 +14,23 @@ from collections.abc import Awaitable
 from bench.clusters import Size
 from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
+from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.happenings import Happening
-from kubeproxy.health.server import Health
-from kubeproxy.inet import Family
-from kubeproxy.metrics.server import find_page
-from kubeproxy.schedule import Schedule
-from kubeproxy.serving.access import Access
-from kubeproxy.serving.answer import Answer
-from kubeproxy.serving.listening import listen
-from kubeproxy.serving.request import Request
-from kubeproxy.serving.room import Room
-from kubeproxy.serving.server import Port
-from kubeproxy.status.history import History
-from kubeproxy.status.live import Live
-from kubeproxy.status.pages import status
-from kubeproxy.sync import FamilySync, Outlet, Setting
-from kubeproxy.traffic.traffic import Traffic
+from kubeproxy.engine.observer import Happening
+from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.serve.health.server import Health
+from kubeproxy.serve.http.access import Access
+from kubeproxy.serve.http.answer import Answer
+from kubeproxy.serve.http.listening import listen
+from kubeproxy.serve.http.request import Request
+from kubeproxy.serve.http.room import Room
+from kubeproxy.serve.http.server import Port
+from kubeproxy.serve.metrics.server import find_page
+from kubeproxy.serve.status.history import History
+from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.pages import status
+from kubeproxy.serve.traffic.traffic import Traffic
 
 PATHS = (
     "/status?format=json",

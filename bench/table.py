@@ -7,10 +7,10 @@ import time
 
 from bench.clusters import NODE, Size, endpoint_slice, objects
 from bench.memory import peak, resident
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import decode
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 

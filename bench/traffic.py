@@ -21,23 +21,23 @@ import msgspec
 
 from bench.clusters import Size, objects, service
 from bench.compiled import THIS_NODE, Compiled
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.metrics.registry import Registry
-from kubeproxy.objects.meta import Kind
-from kubeproxy.rulespage.page import rules
-from kubeproxy.rulespage.view import Programmed
-from kubeproxy.serving.access import Access
-from kubeproxy.serving.answer import Answer, Page, by_path
-from kubeproxy.serving.listening import listen
-from kubeproxy.serving.room import Room
-from kubeproxy.serving.server import Port
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.serve.http.access import Access
+from kubeproxy.serve.http.answer import Answer, Page, by_path
+from kubeproxy.serve.http.listening import listen
+from kubeproxy.serve.http.room import Room
+from kubeproxy.serve.http.server import Port
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.rulespage.page import rules
+from kubeproxy.serve.rulespage.view import Programmed
+from kubeproxy.serve.traffic.metrics import families
+from kubeproxy.serve.traffic.series import Limits
+from kubeproxy.serve.traffic.traffic import FRESH, Traffic
 from kubeproxy.table.node import Mode
-from kubeproxy.traffic.metrics import families
-from kubeproxy.traffic.series import Limits
-from kubeproxy.traffic.traffic import FRESH, Traffic
 
 ROUNDS = 6
 SYNCS = 60

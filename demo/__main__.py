@@ -17,7 +17,7 @@ from demo.proxy import Proxy, ProxyEnded
 from demo.screen import Screen, open_console
 from demo.stage import DIRECTORY, MANIFESTS, Stage
 from demo.traffic import SHOPPER, Traffic, pod_of
-from kubeproxy.errors import OperatorError
+from kubeproxy.base.errors import OperatorError
 from lab.network import Network
 from lab.responders import Responders
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.plan import HOSTS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -13,7 +13,7 @@ from demo.pictures import counted, wrapped
 from demo.proxy import CIDR_FLAG
 from demo.stage import MANIFESTS, Stage
 from demo.traffic import CUSTOMER, PATIENCE, SHOPPER, STRANGER, Client, pod_of
-from kubeproxy.status.wire import ServiceList
+from kubeproxy.serve.status.wire import ServiceList
 
 QUESTIONS = 30
 MORE_SERVICES = 1000

@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from kubeproxy.errors import OperatorError
+from kubeproxy.base.errors import OperatorError
 from lab.enter import enter
 
 PROGRAMS = {"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux"}

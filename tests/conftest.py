@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kubeproxy import klog
-from kubeproxy.kernel import sysctl
+from kubeproxy.base import klog
+from kubeproxy.linux import sysctl
 from lab.enter import VARIABLE
 
 MACHINE = Path("/proc/sys")

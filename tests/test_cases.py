@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import yaml
 
-from kubeproxy.inet import Family, family_of
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import convert
-from kubeproxy.objects.meta import Kind
+from kubeproxy.base.inet import Family, family_of
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Verdict, decide

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.cli import main
-from kubeproxy.inet import Family, parse_address
-from kubeproxy.objects.endpointslice import EndpointSlice
-from kubeproxy.objects.meta import Kind
-from kubeproxy.source.manifests import load
+from kubeproxy.app.cli import main
+from kubeproxy.base.inet import Family, parse_address
+from kubeproxy.cluster.manifests.source import load
+from kubeproxy.cluster.objects.endpointslice import EndpointSlice
+from kubeproxy.cluster.objects.meta import Kind
 from lab.plan import CLUSTER_CIDR, HOSTS, NODE_NAME_OF
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,7 @@ def test_questions_are_answered(
 @pytest.mark.slow
 def test_the_dry_run_in_the_comments(tmp_path: Path) -> None:
     (command,) = [line for line in commands() if not line.startswith("explain")]
-    program = "import sys; from kubeproxy.cli import main; sys.exit(main())"
+    program = "import sys; from kubeproxy.app.cli import main; sys.exit(main())"
     log = tmp_path / "log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(

@@ -8,10 +8,10 @@ itself, X and Y are outside.
 
 from collections.abc import Iterable, Mapping
 
-from kubeproxy.inet import Family, Prefix, Protocol, parse_prefix
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import convert
-from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.base.inet import Family, Prefix, Protocol, parse_prefix
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Packet, Verdict

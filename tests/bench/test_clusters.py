@@ -18,10 +18,10 @@ from bench.clusters import (
     slices,
 )
 
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import convert, decode
-from kubeproxy.objects.meta import Kind
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert, decode
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 

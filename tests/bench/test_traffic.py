@@ -1,7 +1,7 @@
 import pytest
 from bench.traffic import asking
 
-from kubeproxy.serving.listening import listen
+from kubeproxy.serve.http.listening import listen
 
 
 async def test_a_client_that_cannot_ask_is_not_waited_for(

@@ -1,11 +1,11 @@
 import pytest
 
+from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
 from kubeproxy.config.flagset import rendered
 from kubeproxy.config.from_flags import FIELDS, LOGGING_FIELDS
 from kubeproxy.config.gates import GATE_NAMES
-from kubeproxy.version import KUBERNETES_VERSION
 
 # Flags that stand for no single field.
 OTHERS = {

@@ -1,4 +1,4 @@
-from kubeproxy import klog
+from kubeproxy.base import klog
 from kubeproxy.config.log_settings import log_settings
 from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import FormatOptions, Logging, OutputRouting, VModuleItem

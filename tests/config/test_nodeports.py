@@ -1,7 +1,7 @@
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.config.nodeports import expand
-from kubeproxy.inet import Family
 
 NODE = {Family.IPV4: "192.168.0.2", Family.IPV6: "fd00::2"}
 IPV4_ALONE = {Family.IPV4: "192.168.0.2", Family.IPV6: "::1"}

@@ -1,6 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
+from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError
@@ -16,7 +17,6 @@ from kubeproxy.config.types import (
     Traffic,
 )
 from kubeproxy.config.validate import validate
-from kubeproxy.version import KUBERNETES_VERSION
 
 P = "KubeProxyConfiguration"
 CONNTRACK = f"{P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"

@@ -1,8 +1,8 @@
 import pytest
 
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.version_flag import VERSION_KIND, reported_version, version_text
-from kubeproxy.version import KUBERNETES_VERSION, VERSION
 
 
 @pytest.mark.parametrize(

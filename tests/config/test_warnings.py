@@ -1,13 +1,13 @@
 import pytest
 from msgspec.structs import replace
 
+from kubeproxy.base.inet import Family
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
 from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration, Winkernel
 from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
-from kubeproxy.inet import Family
 
 NODE = NodeFacts(Family.IPV4, {Family.IPV4: "192.168.0.2", Family.IPV6: "fd00::2"})
 IPV4_ALONE = NodeFacts(

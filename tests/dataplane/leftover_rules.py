@@ -14,7 +14,7 @@ from string import Template
 
 import msgspec
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 
 _FILES = Path(__file__).parent / "leftovers"
 _SECTION = re.compile(r"-- (.+) --\n")

@@ -2,10 +2,10 @@ import re
 
 import pytest
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.dryrun import DryRun
-from kubeproxy.inet import Family
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff

@@ -14,6 +14,7 @@ from dataplane.leftover_rules import (
     rules_without_kubelet,
     sets,
 )
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.leftovers import (
     Kept,
     Removal,
@@ -25,8 +26,7 @@ from kubeproxy.dataplane.leftovers import (
     own_servers,
     own_sets,
 )
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.linux.netlink.ipvs import ServerKey
 
 CASES = [
     pytest.param(leftover, family, id=f"{leftover}-{family.value}")

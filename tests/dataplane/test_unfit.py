@@ -12,12 +12,12 @@ from dataplane.nftables.plane import service
 from fakes.ipvs import FakeKernel
 from fakes.nftables import FakeNftables
 from fakes.xtables import FakeXtables
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables import apply as iptables
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
 from kubeproxy.dataplane.unfit import Unfit, unfit
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Table
 from kubeproxy.table.node import Mode

@@ -6,13 +6,13 @@ import pytest
 
 from deploy.objects import Container, DaemonSet, daemon_set
 from deploy.overlays import API_SERVER, FOLDERS, MODES, config_file, overlay
+from kubeproxy.cluster.client.kubeconfig import SERVICE_ACCOUNT, choose_access
+from kubeproxy.cluster.client.kubeconfigfile import parse_kubeconfig
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
-from kubeproxy.health.server import Health
-from kubeproxy.serving.answer import Answer
-from kubeproxy.serving.request import Request
-from kubeproxy.source.kubeconfig import SERVICE_ACCOUNT, choose_access
-from kubeproxy.source.kubeconfigfile import parse_kubeconfig
+from kubeproxy.serve.health.server import Health
+from kubeproxy.serve.http.answer import Answer
+from kubeproxy.serve.http.request import Request
 
 MOUNTED = "/var/lib/kube-proxy"
 

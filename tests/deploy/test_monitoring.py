@@ -10,7 +10,7 @@ import pytest
 from deploy.objects import Metadata, Selector, Strict, daemon_set
 from deploy.overlays import overlay
 from deploy.promql import Read, uses
-from metrics.table import Row, rows
+from serve.metrics.table import Row, rows
 
 FOUND = overlay("monitoring")
 JOB = "kube-proxy"

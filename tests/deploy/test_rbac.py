@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from app.test_daemon import Rig
 from deploy.objects import ClusterRoleBinding, ServiceAccount, daemon_set
 from deploy.overlays import overlay
 from fakes.apiserver import FakeApiServer, Request
-from kubeproxy.events.event import Event, service_health_port_failed, starting
-from kubeproxy.events.event import Subject as About
-from kubeproxy.events.recorder import Recorder
-from kubeproxy.events.series import Occurrence
-from kubeproxy.events.wire import create, update
-from kubeproxy.source.access import Access
-from kubeproxy.source.apiserver import ApiServer, Settings
-from test_daemon import Rig
+from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.serve.events.event import Event, service_health_port_failed, starting
+from kubeproxy.serve.events.event import Subject as About
+from kubeproxy.serve.events.recorder import Recorder
+from kubeproxy.serve.events.series import Occurrence
+from kubeproxy.serve.events.wire import create, update
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.errors import KernelError
 from kubeproxy.table.entries import Entry, ServicePortName
 
 

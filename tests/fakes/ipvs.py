@@ -11,14 +11,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, family_of, pack
 from kubeproxy.dataplane.ipvs import apply, prepare
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, family_of, pack
-from kubeproxy.kernel.ipset import IpsetFailed
-from kubeproxy.kernel.ipvs import Ipvs
-from kubeproxy.kernel.netlink import NetlinkError
-from kubeproxy.kernel.xtables import Xtables, XtablesFailed
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.ipset import IpsetFailed
+from kubeproxy.linux.ipvs import Ipvs
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     Command,
@@ -32,6 +30,8 @@ from kubeproxy.netlink.ipvs import (
     VirtualServer,
     command_request,
 )
+from kubeproxy.linux.netlink_socket import NetlinkError
+from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 SCHEDULERS = ("rr", "mh", "sh")
 _SET = re.compile(r"--match-set (\S+)")

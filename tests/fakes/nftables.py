@@ -4,10 +4,9 @@ import errno
 from collections.abc import Iterator, Sequence
 
 from fakes.ruleset import KernelSet, KernelTable, Ruleset, elements_in, parts, text_of
-from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.netlink.attribute import attribute, nested, text, u32, u64
-from kubeproxy.netlink.message import Message, attributes, decode, encode
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
+from kubeproxy.linux.netlink.message import Message, attributes, decode, encode
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFT_MSG_DELTABLE,
     NFT_MSG_GETCHAIN,
@@ -18,6 +17,7 @@ from kubeproxy.netlink.nfnetlink import (
     WHOLE_BATCH,
     MessageError,
 )
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
 
 IN_ONE_DATAGRAM = 3
 """A dump is split into many messages, whatever its size."""

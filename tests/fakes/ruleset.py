@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.netlink.attribute import attribute
-from kubeproxy.netlink.message import HEADER, Message, attributes, decode
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import attribute
+from kubeproxy.linux.netlink.message import HEADER, Message, attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELRULE,

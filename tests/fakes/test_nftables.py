@@ -7,6 +7,7 @@ import pytest
 
 from dataplane.nftables.programming import with_node
 from fakes.nftables import FakeNftables
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded, program_messages
 from kubeproxy.dataplane.nftables.elements import (
@@ -25,10 +26,9 @@ from kubeproxy.dataplane.nftables.encode import (
 )
 from kubeproxy.dataplane.nftables.language import DROP, HEADERS, Chain, Count, InSet, goto
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.netlink.attribute import attribute, nested, text
-from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
+from kubeproxy.linux.netlink.attribute import attribute, nested, text
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.table.node import Mode
 from world import node, prefix
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.xtables import Xtables, XtablesFailed
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 
 class FakeXtables(Xtables):

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from hypothesis import strategies as st
 
 from fuzz.hostile import exchanged, mutated
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, Resource
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch, Verb
+from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
 from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.follow import Follower
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.schedule import Outcome, Schedule
-from kubeproxy.source.listwatch import INITIAL_EVENTS_END, ListWatch, Verb
-from kubeproxy.source.resources import ENDPOINT_SLICES, SERVICES, Resource
-from kubeproxy.source.setbacks import Saying, Setback, Skipped
-from kubeproxy.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.schedule import Outcome, Schedule
+from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Mode, Node

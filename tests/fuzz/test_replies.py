@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from fakes.link import FakeLink
 from fuzz.hostile import mutated
 from fuzz.rounds import fuzz
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import counters, pins
 from kubeproxy.dataplane.nftables.batch import batch_messages, program_messages
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, step
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.kernel import conntrack, dummy, ipvs, links, nfacct, nfnetlink, nftcounters
-from kubeproxy.kernel.ipvs import Ipvs
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.netlink.address import add_request
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux import conntrack, dummy, ipvs, links, nfacct, nfnetlink, nftcounters
+from kubeproxy.linux.ipvs import Ipvs
+from kubeproxy.linux.netlink.address import add_request
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     RealKey,
@@ -28,7 +27,8 @@ from kubeproxy.netlink.ipvs import (
     VirtualServer,
     command_request,
 )
-from kubeproxy.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, encode
+from kubeproxy.linux.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, encode
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from world import endpoint_slice, everywhere, node, table_of
 

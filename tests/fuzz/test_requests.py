@@ -3,7 +3,7 @@
 import contextlib
 
 from fuzz.rounds import fuzz_bytes
-from kubeproxy.serving.request import BadRequest, end_of_head, parse_head, wants_json
+from kubeproxy.serve.http.request import BadRequest, end_of_head, parse_head, wants_json
 
 SEEDS = [
     b"GET /healthz?v=1&v=2 HTTP/1.1\r\nHost: node:10256\r\nAccept: application/json\r\n\r\n",

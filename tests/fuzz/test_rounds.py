@@ -4,7 +4,7 @@ import pytest
 
 from fuzz import rounds
 from fuzz.rounds import fuzz_bytes, reached
-from kubeproxy.inet import parse_prefix
+from kubeproxy.base.inet import parse_prefix
 
 
 def test_lines_of_ours_are_seen_and_no_others() -> None:

@@ -5,18 +5,18 @@ import contextlib
 import pytest
 
 from fuzz.rounds import fuzz_bytes
+from kubeproxy.base.errors import KubeProxyError
+from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.client.credentials import Credentials
+from kubeproxy.cluster.client.kubeconfig import choose_access
+from kubeproxy.cluster.client.kubeconfigfile import parse_kubeconfig
+from kubeproxy.cluster.manifests.documents import parse
+from kubeproxy.cluster.objects.decode import TYPE_OF_KIND, convert
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.validate import validate
-from kubeproxy.errors import KubeProxyError
-from kubeproxy.objects.decode import TYPE_OF_KIND, convert
-from kubeproxy.objects.meta import Kind
-from kubeproxy.source.access import Access
-from kubeproxy.source.credentials import Credentials
-from kubeproxy.source.documents import parse
-from kubeproxy.source.kubeconfig import choose_access
-from kubeproxy.source.kubeconfigfile import parse_kubeconfig
 
 CONFIG = b"""apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -95,7 +95,7 @@ def test_kubeconfigs() -> None:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No certificates of the system are read a thousand times."""
-    monkeypatch.setattr("kubeproxy.source.credentials.TlsContexts", lambda _: None)
+    monkeypatch.setattr("kubeproxy.cluster.client.credentials.TlsContexts", lambda _: None)
 
 
 def read_manifest(data: bytes) -> None:

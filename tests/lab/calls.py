@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.network import Network
 from lab.plan import HOSTS
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import Backend
 from lab.namespaces import Namespace
 
-KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
 _STEM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 

@@ -7,7 +7,7 @@ be dropped costs a moment of waiting, and many wait at the same time.
 import itertools
 from collections.abc import Iterable, Sequence
 
-from kubeproxy.inet import family_of, join
+from kubeproxy.base.inet import family_of, join
 from kubeproxy.table.decide import Packet
 from lab.dialer import Dialer
 from lab.expectation import Expectation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.node import Mode
 from lab.enter import is_entered
 from lab.farm import Farm

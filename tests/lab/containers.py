@@ -12,7 +12,7 @@ import msgspec
 
 from deploy.objects import Container, daemon_set
 from deploy.overlays import config_file, overlay
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.confined import through
 from lab.documents import complete, kestrel
 from lab.network import Network
@@ -21,7 +21,7 @@ from lab.programmer import DaemonProcess
 from lab.stage import Lab, Variant
 from world import NODE_NAME
 
-PROGRAM = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-m", "kubeproxy"]
 MOUNTED = "/var/lib/kube-proxy/config.conf"
 TESTS = Path(__file__).parents[1]
 

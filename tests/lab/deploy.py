@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 import world
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.documents import dual_stack
 from lab.plan import HAS_SCTP, HOSTS, cluster_ip, external_ip, vip
 from world import Document

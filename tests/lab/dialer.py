@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.network import Network
 from lab.outcome import Fate, Outcome, Peer, Probe, read_answer
 from lab.plan import HOSTS

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fakes.daemon import FakeDaemon, Page, Query, Reply, serving
-from kubeproxy.commands.client import Client, Way
-from kubeproxy.inet import Family
-from kubeproxy.status.wire import Status
+from kubeproxy.base.inet import Family
+from kubeproxy.serve.status.wire import Status
+from kubeproxy.tools.client import Client, Way
 from lab.namespaces import Namespace
 from lab.programmer import DaemonProcess
 
-PROGRAM = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+PROGRAM = (sys.executable, "-m", "kubeproxy")
 SECONDS = 120.0
 
 

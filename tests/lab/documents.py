@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.plan import CLUSTER_CIDR, HOSTS, POD_CIDR, SERVICE_CIDR, stems
 from world import NODE_ADDRESSES, Document
 from world import kestrel as kestrel_ipv4

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix, Protocol, network
+from kubeproxy.base.inet import Family, Prefix, Protocol, network
 from kubeproxy.table.entries import (
     Backend,
     Balance,

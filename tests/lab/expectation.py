@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from kubeproxy.base.inet import Family, family_of
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import load
-from kubeproxy.inet import Family, family_of
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.nodefacts import Surroundings, node_ips, node_view
-from kubeproxy.objects.decode import convert
-from kubeproxy.objects.meta import Kind
+from kubeproxy.engine.node import Surroundings, node_ips, node_view
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet, Verdict, decide

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kubeproxy.inet import Family, unpack
+from kubeproxy.base.inet import Family, unpack
 from kubeproxy.table.entries import Backend
 from lab.network import Network
 

@@ -6,10 +6,10 @@ import threading
 import time
 from typing import NamedTuple, Self
 
-from kubeproxy.kernel.netlink import SOL_NETLINK
-from kubeproxy.kernel.nfnetlink import open_netfilter
-from kubeproxy.netlink.message import attributes, decode
-from kubeproxy.netlink.nfnetlink import NFGENMSG, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
+from kubeproxy.linux.netlink.message import attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
+from kubeproxy.linux.netlink_socket import SOL_NETLINK
+from kubeproxy.linux.nfnetlink import open_netfilter
 from lab.namespaces import Namespace
 
 _ADD_MEMBERSHIP = 1

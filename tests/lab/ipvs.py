@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from kubeproxy.inet import Family, Protocol, join
+from kubeproxy.base.inet import Family, Protocol, join
 from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.stage import Variant

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.prepare import prepare
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family, Protocol, pack
-from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Backend, Entry, Table
 from kubeproxy.table.node import Mode

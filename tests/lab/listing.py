@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.namespaces import Namespace
 
 KEYWORD = {Family.IPV4: "ip", Family.IPV6: "ip6"}

@@ -7,7 +7,7 @@ the moment the network stands.
 import contextlib
 from collections.abc import Iterator
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.namespaces import Namespace
 from lab.plan import CROWD, FAR_AWAY, HAS_SCTP, KESTREL, UPLINK, WIRED, Host
 from world import NODE_ADDRESSES

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.netlink.attribute import text
-from kubeproxy.netlink.message import Message, attributes
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETOBJ,
@@ -15,6 +14,7 @@ from kubeproxy.netlink.nfnetlink import (
     NFT_MSG_GETSET,
     NFT_MSG_GETTABLE,
 )
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.namespaces import Namespace
 
 Objects = Mapping[str, list[dict[int, bytes]]]

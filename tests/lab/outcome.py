@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from kubeproxy.inet import Protocol, join
+from kubeproxy.base.inet import Protocol, join
 
 
 class Fate(Enum):

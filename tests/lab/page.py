@@ -4,7 +4,7 @@ import http.client
 import re
 from collections.abc import Mapping
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.namespaces import Namespace
 
 METRICS = 10249

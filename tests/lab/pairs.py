@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import FrontendKey
 from kubeproxy.table.node import Node

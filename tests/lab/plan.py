@@ -10,7 +10,7 @@ import socket
 import msgspec
 
 import world
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 
 KESTREL = "kestrel"
 """The namespace of this node: the dataplane runs here."""

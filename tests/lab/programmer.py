@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.documents import complete
 from lab.namespaces import Namespace
 from lab.plan import cluster_ip
@@ -27,7 +27,7 @@ _LAUNCH = """
 import signal, sys
 from lab.namespaces import die_with_parent
 die_with_parent(signal.SIGKILL)
-from kubeproxy.cli import main
+from kubeproxy.app.cli import main
 sys.exit(main())
 """
 _SYNCED = re.compile(r'"Synced" (?P<pairs>.*)')

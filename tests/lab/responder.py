@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.namespaces import entered
 
 _PKTINFO = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.network import Network
 from lab.plan import (
     ENDPOINT_PORTS,

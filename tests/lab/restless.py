@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Entry, Table
 from kubeproxy.table.node import Mode

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kubeproxy.inet import Family, family_of, pack, unpack
+from kubeproxy.base.inet import Family, family_of, pack, unpack
 from lab.network import Network
 from lab.plan import CROWD_SIZE, crowd
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from kubeproxy.inet import Family, Protocol, family_of
-from kubeproxy.kernel.links import interface_addresses
+from kubeproxy.base.inet import Family, Protocol, family_of
+from kubeproxy.linux.links import interface_addresses
 from kubeproxy.table.node import Mode
 from lab.compare import compare, report
 from lab.connection import Connection, Flow

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import ETP_LOCAL, UDP, Port, affinity, deploy, everywhere
 from lab.documents import in_family
 from lab.plan import cluster_ip, external_ip, vip

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.cleanup import clean_up
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.cleanup import clean_up
+from kubeproxy.linux.tools import Backend
 from lab.confined import through
 from lab.containers import TESTS, Pod
 from lab.deploy import ETP_LOCAL, Port, deploy, everywhere

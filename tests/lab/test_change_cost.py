@@ -14,17 +14,17 @@ import pytest
 from bench.clusters import NODE, NODE_ADDRESS, Size, endpoint_slice, objects
 
 import kubeproxy
+from kubeproxy.base.inet import Family, Prefix
+from kubeproxy.cluster.events import Synced, Upsert
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import decode
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.follow import Follower
-from kubeproxy.inet import Family, Prefix
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import decode
-from kubeproxy.objects.meta import Kind
-from kubeproxy.schedule import Schedule
-from kubeproxy.source.events import Synced, Upsert
-from kubeproxy.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.node import Node, PodCIDR
 from lab.namespaces import Namespace

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
-from kubeproxy.inet import Family
-from kubeproxy.kernel import tools
-from kubeproxy.kernel.tools import Backend, find
-from kubeproxy.preflight import scratch
-from kubeproxy.preflight.finding import Finding, Topic, ok
-from kubeproxy.preflight.scratch import Broken, Child, Told
+from kubeproxy.base.inet import Family
+from kubeproxy.linux import tools
+from kubeproxy.linux.tools import Backend, find
+from kubeproxy.tools.check import scratch
+from kubeproxy.tools.check.finding import Finding, Topic, ok
+from kubeproxy.tools.check.scratch import Broken, Child, Told
 from lab.cleaning import restore_beside
 from lab.namespaces import Namespace
 from lab.upstream import SINCE_1_33, Upstream, start
 from lab.xtables import programs
 
-KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
 UPSTREAMS = (
     "table {} kube-proxy {{ set cluster-ips {{ type ipv4_addr; }}; chain services {{ }}; }}\n"
 )
@@ -178,7 +178,7 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_without_any_tools_nftables_mode_works(
     node: Namespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from kubeproxy.commands import check as command  # noqa: PLC0415  # in this process: its PATH
+    from kubeproxy.tools.check import command  # noqa: PLC0415  # in this process: its PATH
 
     with node.entered():
         code = command.main(["-o", "json"])
@@ -408,7 +408,7 @@ def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
 
 HANGING = """
 import pathlib, subprocess, sys, time
-from kubeproxy.preflight.scratch import Child
+from kubeproxy.tools.check.scratch import Child
 
 def trial():
     started = subprocess.Popen(["sleep", "600"])

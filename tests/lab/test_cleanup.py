@@ -9,12 +9,12 @@ import pytest
 
 from dataplane import leftover_rules
 from dataplane.leftover_rules import IPTABLES, IPVS, LEFTOVERS, Leftover
-from kubeproxy.cleanup import NotAllRemoved, clean_up
-from kubeproxy.inet import Family
-from kubeproxy.kernel import tools
-from kubeproxy.kernel.dummy import delete_dummy
-from kubeproxy.kernel.legacytables import legacy_chains
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
+from kubeproxy.linux import tools
+from kubeproxy.linux.dummy import delete_dummy
+from kubeproxy.linux.legacytables import legacy_chains
+from kubeproxy.linux.tools import Backend
 from lab.cleaning import (
     KUBE_PROXY,
     cleaned,

@@ -7,8 +7,8 @@ import pytest
 
 from dataplane import leftover_rules
 from dataplane.leftover_rules import LEFTOVERS, Leftover
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import Backend
 from lab.cleaning import cleaned, program, restore_beside, running, saved, set_names, wait
 from lab.namespaces import Namespace
 

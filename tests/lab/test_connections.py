@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.connection import Flow
 from lab.deploy import ETP_LOCAL, UDP, Address, Port, deploy, everywhere, mall
 from lab.documents import in_family

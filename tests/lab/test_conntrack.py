@@ -11,13 +11,13 @@ from itertools import islice
 import msgspec
 import pytest
 
-from kubeproxy.dataplane.conntrack import stale
-from kubeproxy.inet import Family, Protocol, pack
-from kubeproxy.kernel.conntrack import delete, udp_flows
-from kubeproxy.kernel.nfnetlink import open_netfilter, send, waiting
-from kubeproxy.netlink.attribute import attribute, nested
-from kubeproxy.netlink.conntrack import IPCTNL_MSG_CT_NEW
-from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4, NLM_F_CREATE, NLM_F_EXCL, request
+from kubeproxy.base.inet import Family, Protocol, pack
+from kubeproxy.engine.flows import stale
+from kubeproxy.linux.conntrack import delete, udp_flows
+from kubeproxy.linux.netlink.attribute import attribute, nested
+from kubeproxy.linux.netlink.conntrack import IPCTNL_MSG_CT_NEW
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NLM_F_CREATE, NLM_F_EXCL, request
+from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
@@ -229,7 +229,7 @@ def test_a_hundred_thousand_flows(cluster: Cluster) -> None:
 def test_without_the_capability_the_error_says_what_is_missing() -> None:
     # In a user namespace below, a process has no power over this network namespace.
     script = (
-        "from kubeproxy.inet import Family; from kubeproxy.kernel.conntrack import udp_flows; "
+        "from kubeproxy.base.inet import Family; from kubeproxy.linux.conntrack import udp_flows; "
         "list(udp_flows(Family.IPV4))"
     )
     ran = subprocess.run(

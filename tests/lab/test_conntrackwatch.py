@@ -7,10 +7,10 @@ from itertools import islice
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol, pack
-from kubeproxy.kernel.conntrackwatch import ConnectionWatch
-from kubeproxy.kernel.nfnetlink import open_netfilter, send, waiting
-from kubeproxy.netlink.conntrack import Connection, connection_in, dialled
+from kubeproxy.base.inet import Family, Protocol, pack
+from kubeproxy.linux.conntrackwatch import ConnectionWatch
+from kubeproxy.linux.netlink.conntrack import Connection, connection_in, dialled
+from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
 from lab.test_conntrack import LOOPBACK, NFT, many
 
 EVERYTHING = 1_000_000

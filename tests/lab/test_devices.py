@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.dummy import change_addresses, delete_dummy, device_addresses, ensure_dummy
-from kubeproxy.kernel.links import interface_addresses, watch_addresses, watch_device
-from kubeproxy.kernel.netlink import ask, open_netlink, tell
-from kubeproxy.netlink.address import AddressChange, add_request, dump_request
-from kubeproxy.netlink.link import link_request
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.dummy import change_addresses, delete_dummy, device_addresses, ensure_dummy
+from kubeproxy.linux.links import interface_addresses, watch_addresses, watch_device
+from kubeproxy.linux.netlink.address import AddressChange, add_request, dump_request
+from kubeproxy.linux.netlink.link import link_request
+from kubeproxy.linux.netlink_socket import ask, open_netlink, tell
 from lab.namespaces import Namespace
 from waiting import until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fakes.daemon import FakeDaemon
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.deploy import Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.listing import KEYWORD

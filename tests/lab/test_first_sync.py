@@ -17,8 +17,8 @@ from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.page import HEALTH
 from lab.running import Running
-from metrics.exposed import described
-from metrics.table import rows
+from serve.metrics.exposed import described
+from serve.metrics.table import rows
 
 MODES = pytest.mark.parametrize(
     "mode", [Mode.NFTABLES, Mode.IPTABLES], ids=lambda mode: mode.value
@@ -31,7 +31,7 @@ COUNTER_OF = {
     Mode.NFTABLES: "kubeproxy_sync_proxy_rules_nftables_sync_failures_total",
     Mode.IPTABLES: "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
 }
-KUBE_PROXY = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 TARGET = 'job="kube-proxy",instance="kestrel"'
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from kubeproxy.table.decide import Action
 from lab.connection import Connection
 from lab.expectation import Expectation

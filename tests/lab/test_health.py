@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.deploy import ETP_LOCAL, Address, deploy
 from lab.documents import in_family, kestrel, service_cidr
 from lab.stage import NFTABLES, Lab

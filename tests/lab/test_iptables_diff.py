@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.linux.tools import Backend
 from lab.deploy import Address, Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.network import Network

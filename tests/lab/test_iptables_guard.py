@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from dataplane.iptables.clusters import kestrel, table
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane import xtables_guard
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.xtables_guard import Guard
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
-from kubeproxy.kernel.nfnetlink import Nfnetlink, waiting
-from kubeproxy.kernel.nftwatch import Watch
-from kubeproxy.kernel.tools import Backend
-from kubeproxy.kernel.xtables import Xtables
-from kubeproxy.netlink.message import Message
+from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.nfnetlink import Nfnetlink, waiting
+from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES
 from lab.namespaces import Namespace
 from lab.xtables import programs

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend, find
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.tools import Backend, find
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Backend as Endpoint
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, Table
@@ -219,7 +219,7 @@ def test_a_program_that_is_gone_and_comes_back(
     (plane.bin / f"{plane.program}-restore").unlink()
     with monkeypatch.context() as patch_:
         patch_.setenv("PATH", str(plane.bin))
-        patch_.setattr("kubeproxy.kernel.tools._ELSEWHERE", "/nowhere")
+        patch_.setattr("kubeproxy.linux.tools._ELSEWHERE", "/nowhere")
         with pytest.raises(KernelError, match=r"tables-restore is not installed"):
             plane.put("affinity")
     plane.put_back("-restore", backend)

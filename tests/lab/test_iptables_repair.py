@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import Backend
 from lab.deploy import deploy, everywhere
 from lab.network import Network
 from lab.plan import cluster_ip

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import Backend
 from lab.deploy import UDP, Port, deploy, everywhere, mall
 from lab.network import Network
 from lab.outcome import Fate

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import Backend
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
 from lab.network import Network

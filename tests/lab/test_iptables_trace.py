@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.linux.tools import Backend
 from lab.network import Network
 from lab.programmer import DaemonProcess
 from lab.stage import Lab

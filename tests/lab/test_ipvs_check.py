@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.commands import check
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.kernel import ipset
-from kubeproxy.kernel.ipvs import Ipvs
-from kubeproxy.kernel.links import device_index
-from kubeproxy.netlink.ipvs import AddServer, ServerKey, VirtualServer
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.linux import ipset
+from kubeproxy.linux.ipvs import Ipvs
+from kubeproxy.linux.links import device_index
+from kubeproxy.linux.netlink.ipvs import AddServer, ServerKey, VirtualServer
+from kubeproxy.tools.check import command as check
 from lab.namespaces import Namespace
 
 THEIRS = AddServer(ServerKey(Protocol.TCP, "10.96.50.1", 80), VirtualServer())

@@ -6,11 +6,11 @@ import pytest
 
 from dataplane import leftover_rules
 from dataplane.leftover_rules import IPTABLES, LEFTOVERS, SERVED, Leftover, address
-from kubeproxy.cleanup import NotAllRemoved, clean_up
+from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
 from kubeproxy.dataplane.iptables.setup import COUNTERS
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfacct import ensure_counters, read_packets
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.linux.nfacct import ensure_counters, read_packets
+from kubeproxy.linux.tools import Backend
 from lab.cleaning import cleaned, restore_beside, saved, set_names
 from lab.ipvs import DEVICE, servers
 from lab.namespaces import Namespace
@@ -85,7 +85,7 @@ def test_without_ipset_what_the_sets_tell_of_virtual_servers_is_not_thrown_away(
     load(node, LEFTOVERS[-1], Family.IPV4)
     with node.entered():
         with monkeypatch.context() as context:
-            context.setattr("kubeproxy.cleanup.find", lambda _: None)
+            context.setattr("kubeproxy.dataplane.cleanup.find", lambda _: None)
             with pytest.raises(NotAllRemoved, match=r"the sets KUBE-LOOP-BACK, .* install it$"):
                 clean_up()
         assert "KUBE-CLUSTER-IP" in set_names(node)

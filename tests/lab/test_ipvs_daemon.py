@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
 from lab.ipvs import DEVICE, VARIANT, addresses, reals, servers
@@ -19,7 +19,7 @@ from lab.plan import HOSTS, UPLINK, cluster_ip, external_ip, vip
 from lab.programmer import DaemonProcess
 from lab.stage import Lab
 
-KUBE_PROXY = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 FOREIGN, EXCLUDED = "192.0.2.1:443", "172.31.0.1:443"
 PORTS = [Port(node_port=31080)]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, Protocol, join
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, Protocol, join
+from kubeproxy.linux.xtables import Xtables
 from lab.ipvs import flushed, option
 from lab.ipvsplane import Plane, plane
 from lab.network import Network

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.cleanup import clean_up
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.dataplane.cleanup import clean_up
 from kubeproxy.dataplane.ipvs.parse import listed_weights
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.kernel import ipset
-from kubeproxy.kernel.dummy import change_addresses, delete_dummy, ensure_dummy
-from kubeproxy.kernel.ipset import IpsetFailed
-from kubeproxy.kernel.ipvs import Ipvs, IpvsMissing
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux import ipset
+from kubeproxy.linux.dummy import change_addresses, delete_dummy, ensure_dummy
+from kubeproxy.linux.ipset import IpsetFailed
+from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
+from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
     AddReal,
@@ -203,7 +203,7 @@ def test_timeouts_that_are_too_long(ipvs: Ipvs) -> None:
 
 def test_without_the_capability(node: Namespace) -> None:
     script = (
-        "from kubeproxy.kernel.ipvs import Ipvs\nfrom kubeproxy.inet import Family\n"
+        "from kubeproxy.linux.ipvs import Ipvs\nfrom kubeproxy.base.inet import Family\n"
         "Ipvs().servers(Family.IPV4)"
     )
     assert node

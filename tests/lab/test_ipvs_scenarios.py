@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import NARROW_RANGES, SCTP, UDP, Port, affinity, deploy, everywhere, mall
 from lab.documents import dual_stack
 from lab.ipvs import VARIANT

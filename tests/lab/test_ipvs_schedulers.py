@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.entries import service_ip
 from lab.ipvs import flushed, servers
 from lab.ipvsplane import NUMBER, entries, plane

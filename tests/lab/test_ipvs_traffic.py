@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import deploy, everywhere
 from lab.ipvs import VARIANT
 from lab.network import Network

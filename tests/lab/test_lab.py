@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol, family_of
+from kubeproxy.base.inet import Family, Protocol, family_of
 from kubeproxy.table.decide import Packet
 from lab.compare import compare, report
 from lab.dialer import Dialer

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.page import HEALTH
 from lab.running import Running
-from metrics.exposed import described
-from metrics.table import rows
+from serve.metrics.exposed import described
+from serve.metrics.table import rows
 
 
 @pytest.fixture(params=[Mode.NFTABLES, Mode.IPTABLES], ids=lambda mode: mode.value)

@@ -1,8 +1,8 @@
 """Named counters: made once, however often that is asked for."""
 
 from kubeproxy.dataplane.iptables.setup import COUNTERS
-from kubeproxy.kernel.nfacct import ensure_counters, read_packets
-from kubeproxy.kernel.nftcounters import read_packets as read_nft_packets
+from kubeproxy.linux.nfacct import ensure_counters, read_packets
+from kubeproxy.linux.nftcounters import read_packets as read_nft_packets
 from lab.network import Network
 
 

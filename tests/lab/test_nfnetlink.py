@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.kernel.nftwatch import Watch
-from kubeproxy.netlink.message import Message, attributes
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFPROTO_IPV4,
     NFPROTO_UNSPEC,
@@ -30,6 +28,8 @@ from kubeproxy.netlink.nfnetlink import (
     MessageError,
     request,
 )
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.linux.nftwatch import Watch
 from waiting import until
 
 TABLE = "nfnetlink-test"
@@ -212,7 +212,7 @@ def test_a_dump_of_what_is_not_there_is_refused(link: Nfnetlink) -> None:
 
 def test_without_the_capability_the_error_says_what_is_missing() -> None:
     # In a user namespace below, a process has no power over this network namespace.
-    script = "from kubeproxy.kernel.nfnetlink import Nfnetlink; Nfnetlink().generation()"
+    script = "from kubeproxy.linux.nfnetlink import Nfnetlink; Nfnetlink().generation()"
     ran = subprocess.run(
         ["unshare", "-U", sys.executable, "-c", script], stderr=subprocess.PIPE, check=False
     )

@@ -8,7 +8,7 @@ from math import sqrt
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.entries import Backend, Balance, Entry
 from lab.entries import served
 from lab.farm import PORT, crop

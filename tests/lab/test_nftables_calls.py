@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.calls import Calls
 from lab.deploy import Address, Port, deploy, everywhere
 from lab.entries import exposed, served

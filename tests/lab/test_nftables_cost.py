@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode
 from lab.entries import exposed, served

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.counts import Count, Target
 from kubeproxy.dataplane.nftables import counters
 from kubeproxy.dataplane.nftables.apply import Settings
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.netlink.message import Message
-from kubeproxy.netlink.nfnetlink import WHOLE_BATCH, MessageError
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH, MessageError
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.entries import FrontendKind
 from kubeproxy.table.node import Mode
 from lab.entries import exposed, served, service_ip

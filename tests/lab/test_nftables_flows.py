@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
 from lab.connection import Flow
 from lab.deploy import UDP, Port, deploy, everywhere
 from lab.documents import in_family

@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode

@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
+from kubeproxy.base.inet import Family, Prefix
 from kubeproxy.config.nodeports import expand
-from kubeproxy.inet import Family, Prefix
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, Node
 from lab.calls import Answers, Calls

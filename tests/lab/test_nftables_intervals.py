@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubeproxy.base.inet import Family, Prefix, unpack
+from kubeproxy.base.inet import network as network_of
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.inet import Family, Prefix, unpack
-from kubeproxy.inet import network as network_of
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.netlink.nfnetlink import MessageError
+from kubeproxy.linux.netlink.nfnetlink import MessageError
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind
 from lab.entries import exposed, served
 from lab.farm import crop

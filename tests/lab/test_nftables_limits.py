@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import TCP, Address, Port, deploy, everywhere
 from lab.entries import exposed, served
 from lab.farm import crop
@@ -109,7 +109,7 @@ def test_without_the_right_to_it_there_is_one_clear_message(lab: Lab, tmp_path: 
     lab.stop()
     command = [
         *("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", sys.executable),
-        *("-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"),
+        *("-m", "kubeproxy"),
         *("--proxy-mode=nftables", f"--manifests={tmp_path}"),
     ]
     with lab.network.node.entered():

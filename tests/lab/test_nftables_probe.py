@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import expressions
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, probe
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from world import node
 

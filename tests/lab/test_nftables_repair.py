@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from lab.deploy import mall
 from lab.generations import Generations, Transaction
 from lab.listing import KEYWORD, Blocks, blocks, list_table

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.inet import network, unpack
+from kubeproxy.base.inet import network, unpack
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from lab.entries import exposed, served
 from lab.farm import crop

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from lab.browser import Browser, element
 from lab.calls import Calls
 from lab.deploy import ETP_LOCAL, RANGES, Address, Port, deploy, everywhere

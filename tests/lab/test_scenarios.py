@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import (
     ETP_LOCAL,
     NARROW_RANGES,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.oom import ensure_oom_score_adj
-from kubeproxy.kernel.sysctl import is_fixed, read_sysctl
-from kubeproxy.settings.apply import apply_settings
-from kubeproxy.settings.wanted import ROUTE_LOCALNET, Setting, wanted_at_init
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.engine.apply_settings import apply_settings
+from kubeproxy.engine.settings import ROUTE_LOCALNET, Setting, wanted_at_init
+from kubeproxy.linux.oom import ensure_oom_score_adj
+from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.table.node import Mode, Node
 from lab.namespaces import Namespace
 from world import NODE_NAME, kestrel, prefix
@@ -23,7 +23,7 @@ from world import NODE_NAME, kestrel, prefix
 ESTABLISHED = "net.netfilter.nf_conntrack_tcp_timeout_established"
 MAX = "net.netfilter.nf_conntrack_max"
 PROC_SYS = "/proc/sys"
-KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
 TIMEOUTS = ("--conntrack-tcp-timeout-established=7h", "--conntrack-udp-timeout=47s")
 
 

@@ -17,7 +17,7 @@ from lab.page import HEALTH, ask
 from world import NODE_NAME
 
 ROOT = Path(__file__).parents[2]
-KUBE_PROXY = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 # The machine's own settings are not this namespace's to change.
 FLAGS = (
     *("--cluster-cidr=10.64.0.0/14,fd40::/48", f"--hostname-override={NODE_NAME}"),

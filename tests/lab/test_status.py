@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.status import wire
-from kubeproxy.status.tablewire import Desired, read_table
+from kubeproxy.base.inet import Family
+from kubeproxy.serve.status import wire
+from kubeproxy.serve.status.tablewire import Desired, read_table
 from lab.deploy import ETP_LOCAL, Address, Port, deploy, everywhere
 from lab.documents import complete
 from lab.page import ask
@@ -29,7 +29,7 @@ from world import NODE_NAME, Document
 pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 PATIENCE = 10.0
-KUBE_PROXY = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubeproxy.commands.client import SOCKET
-from kubeproxy.inet import Family
-from kubeproxy.status import wire
+from kubeproxy.base.inet import Family
+from kubeproxy.serve.status import wire
+from kubeproxy.tools.client import SOCKET
 from lab.deploy import ETP_LOCAL, Address, Port, deploy, everywhere
 from lab.documents import complete, kestrel, service_cidr
 from lab.namespaces import Namespace
@@ -26,7 +26,7 @@ from world import NODE_NAME, Document
 
 nftables = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
-KUBE_PROXY = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 PORTS = (Port(node_port=31080),)
 LOCAL = {**ETP_LOCAL, "healthCheckNodePort": 32082}
 HEADLESS = "a Service that is headless, or of type ExternalName, has none"

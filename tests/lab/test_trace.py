@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol, join
-from kubeproxy.kernel.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.base.inet import Family, Protocol, join
+from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
 from lab.confined import through
 from lab.deploy import UDP, Address, Port, deploy, everywhere
 from lab.documents import in_family

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import UDP, Port, deploy, everywhere
 from lab.documents import in_family
 from lab.listing import KEYWORD, blocks, list_table

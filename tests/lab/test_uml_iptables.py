@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.kernel.tools import Backend
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.linux.tools import Backend
 from lab.deploy import mall
 from lab.generate import Generator
 from lab.network import Network

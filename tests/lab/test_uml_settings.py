@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 MAX = "/proc/sys/net/netfilter/nf_conntrack_max"
-KUBE_PROXY = [sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())"]
+KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
 
 
 def on_machine(*command: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ import msgspec
 
 from lab.namespaces import Namespace
 
-PROGRAM = (sys.executable, "-c", "import sys; from kubeproxy.cli import main; sys.exit(main())")
+PROGRAM = (sys.executable, "-m", "kubeproxy")
 SECONDS = 30.0
 _TESTS = Path(__file__).parents[1]
 

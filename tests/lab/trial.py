@@ -1,6 +1,6 @@
 """One pair under trial: what `decide` says, what was seen so far, and whether the two agree."""
 
-from kubeproxy.inet import Protocol
+from kubeproxy.base.inet import Protocol
 from kubeproxy.table.decide import Action, Choice, Verdict
 from kubeproxy.table.node import Mode, Node
 from lab.outcome import Fate, Outcome, Peer, Probe

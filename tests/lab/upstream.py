@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 
 import msgspec
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Backend
 from lab.listing import KEYWORD
 from lab.namespaces import Namespace

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeproxy.kernel.tools import Backend, find
+from kubeproxy.linux.tools import Backend, find
 from kubeproxy.table.node import Mode
 from lab.stage import Variant
 

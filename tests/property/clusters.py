@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from kubeproxy.objects.decode import KubeObject, convert
-from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.decode import KubeObject, convert
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 
 SERVICES = ("a", "b", "c")
 SLICES = ("a-1", "a-2", "b-1", "x")

@@ -6,11 +6,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import KubeObject
-from kubeproxy.objects.meta import Kind, ObjectKey
-from kubeproxy.steps import Steps, finish
+from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import Steps, finish
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import KubeObject
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes, diff, patch

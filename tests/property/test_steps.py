@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.inet import Family
-from kubeproxy.steps import Steps, finish
+from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import Steps, finish
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import Changes, patch
 from kubeproxy.table.entries import Table
@@ -16,7 +16,7 @@ from property.clusters import Told, tellings
 from property.test_incremental import Follower, final_state, from_scratch
 
 MODULES = (
-    *("model.merge", "table.build", "table.claims", "table.compile"),
+    *("cluster.model.merge", "table.build", "table.claims", "table.compile"),
     *("table.diff", "table.entries", "table.limits"),
 )
 

@@ -7,8 +7,8 @@ from types import FrameType
 import pytest
 
 import kubeproxy
-from kubeproxy.inet import Family
-from kubeproxy.steps import PART, Steps
+from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import PART, Steps
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes

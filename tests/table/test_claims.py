@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.inet import Protocol
-from kubeproxy.steps import PART, finish
+from kubeproxy.base.inet import Protocol
+from kubeproxy.base.steps import PART, finish
 from kubeproxy.table.claims import Claim, Claims, Conflict, claims_of
 from kubeproxy.table.entries import Entry, Frontend, FrontendKey, FrontendKind, ServicePortName
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubeproxy.inet import Family, Prefix, Protocol, contains
-from kubeproxy.model.endpoint import Endpoint, Slice, SlicePort
-from kubeproxy.model.topology import LeftOut
-from kubeproxy.objects.meta import Kind, ObjectKey
-from kubeproxy.steps import finish
+from kubeproxy.base.inet import Family, Prefix, Protocol, contains
+from kubeproxy.base.steps import finish
+from kubeproxy.cluster.model.endpoint import Endpoint, Slice, SlicePort
+from kubeproxy.cluster.model.topology import LeftOut
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table import compile as compiling
 from kubeproxy.table.compile import Vantage, compile_service, left_out
 from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of

@@ -5,7 +5,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.decide import Action, Quirk, Reason, Verdict, classify, decide
 from kubeproxy.table.entries import FrontendKind, ServicePortName
 from kubeproxy.table.node import Detector, Mode, Node, PodCIDR, PodInterface

@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.entries import (
     Backend,
     Entry,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.steps import finish
+from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import finish
+from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.table import limits
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
 from world import node, prefix
 

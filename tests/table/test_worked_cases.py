@@ -7,7 +7,7 @@ and 77 (when a sync happens) are not about one packet; they are tested where the
 import msgspec
 import pytest
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Mode, PodCIDR, PodInterface
 from world import (

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubeproxy.base.inet import Family, family_of, parse_address
 from kubeproxy.config.hostport import with_port
 from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import (
@@ -21,7 +22,6 @@ from kubeproxy.config.types import (
     Mode,
     NFTables,
 )
-from kubeproxy.inet import Family, family_of, parse_address
 
 HEALTHZ_PORT: Final = 10256
 METRICS_PORT: Final = 10249

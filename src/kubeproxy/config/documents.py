@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import msgspec
 import yaml
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
+from kubeproxy.base.kubeyaml import check_bounds
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.scalar import line_of, scalar
 from kubeproxy.config.types import API_VERSION, KIND
-from kubeproxy.kubeyaml import check_bounds
 
 
 class _Document(msgspec.Struct, frozen=True):

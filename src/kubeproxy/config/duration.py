@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
 from kubeproxy.config.errors import ValueTextError
 
 _UNITS: Final = {

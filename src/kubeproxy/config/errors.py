@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kubeproxy.errors import OperatorError
+from kubeproxy.base.errors import OperatorError
 
 
 class ValueTextError(OperatorError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
 from kubeproxy.config.duration import Duration
 
 BadValue = str | int | Duration | Sequence[str]

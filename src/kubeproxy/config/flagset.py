@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
 from kubeproxy.config.errors import UsageError, ValueTextError
 from kubeproxy.config.kinds import BOOL, Kind
 from kubeproxy.config.suggest import closest

@@ -1,7 +1,7 @@
 """`host:port` texts, split with Go's rules, so that the same addresses are taken and refused."""
 
+from kubeproxy.base.inet import parse_address
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.inet import parse_address
 
 
 def split_host_port(text: str) -> tuple[str, str]:

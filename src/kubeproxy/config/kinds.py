@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
+from kubeproxy.base.inet import parse_address
 from kubeproxy.config import strconv
 from kubeproxy.config.duration import parse_duration
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.hostport import split_host_port
 from kubeproxy.config.quantity import parse_quantity
 from kubeproxy.config.types import VModuleItem
-from kubeproxy.inet import parse_address
 
 
 def render(value: object) -> str:

@@ -1,6 +1,6 @@
 """The logging section in the terms of the log."""
 
-from kubeproxy import klog
+from kubeproxy.base import klog
 from kubeproxy.config.types import Logging
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubeproxy.inet import Family, Prefix, contains, parse_prefix
+from kubeproxy.base.inet import Family, Prefix, contains, parse_prefix
 
 _LOOPBACK: Final = {Family.IPV4: Prefix("127.0.0.0", 8), Family.IPV6: Prefix("::1", 128)}
 _EVERYTHING: Final = {

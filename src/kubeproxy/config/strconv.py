@@ -9,7 +9,7 @@ import re
 import struct
 from typing import Final
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
 from kubeproxy.config.errors import ValueTextError
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})

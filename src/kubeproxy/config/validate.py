@@ -7,6 +7,8 @@ but they are what operators find when they search.
 from collections.abc import Iterator
 from typing import Final
 
+from kubeproxy.base.inet import parse_address, parse_prefix
+from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError, ValueTextError, joined
 from kubeproxy.config.field_error import duplicate, invalid, unsupported
@@ -22,8 +24,6 @@ from kubeproxy.config.types import (
     LocalMode,
     Mode,
 )
-from kubeproxy.inet import parse_address, parse_prefix
-from kubeproxy.version import KUBERNETES_VERSION
 
 BALANCES: Final = ("random", "round-robin", "source-hash")
 TRAFFIC_METRICS: Final = ("frontend", "service", "none")

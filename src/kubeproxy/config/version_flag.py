@@ -9,11 +9,11 @@ import re
 import sys
 from typing import Final
 
-from kubeproxy import gotext
+from kubeproxy.base import gotext
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config import strconv
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.kinds import Kind, render
-from kubeproxy.version import KUBERNETES_VERSION, VERSION
 
 _RAW: Final = "raw"
 _SEMANTIC: Final = re.compile(r"v(\d+\.\d+\.\d+)(?:[-+][0-9A-Za-z.+-]+)?", re.ASCII)

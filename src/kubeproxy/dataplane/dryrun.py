@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from kubeproxy import klog
+from kubeproxy.base import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, Node

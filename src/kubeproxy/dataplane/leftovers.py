@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.inet import PROTOCOL_BY_NAME, Protocol
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol
+from kubeproxy.linux.netlink.ipvs import ServerKey
 
 DEVICE = "kube-ipvs0"
 

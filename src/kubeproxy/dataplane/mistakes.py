@@ -2,8 +2,8 @@
 
 import traceback
 
-from kubeproxy import klog
-from kubeproxy.inet import Family
+from kubeproxy.base import klog
+from kubeproxy.base.inet import Family
 
 
 def tell_of_mistake(family: Family) -> None:

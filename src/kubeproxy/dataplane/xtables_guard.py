@@ -9,15 +9,12 @@ import re
 import threading
 from collections.abc import Callable
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.leftovers import TABLES, is_own_chain
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.kernel.nftwatch import Watch
-from kubeproxy.kernel.xtables import Xtables
-from kubeproxy.netlink.message import Message, attributes
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFPROTO_IPV4,
     NFPROTO_IPV6,
@@ -27,6 +24,9 @@ from kubeproxy.netlink.nfnetlink import (
     NFT_MSG_NEWRULE,
     generation_in,
 )
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.xtables import Xtables
 
 _NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 _TABLES = {f"{table}\0".encode(): table for table in TABLES}

@@ -7,12 +7,12 @@ update. Readers see services as before or as after, whatever the step.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.model.serviceport import ServicePort
-from kubeproxy.objects.meta import ObjectKey
-from kubeproxy.printable import quoted
-from kubeproxy.steps import ENTRY, PART, Steps, finish
+from kubeproxy.base.inet import Family
+from kubeproxy.base.printable import quoted
+from kubeproxy.base.steps import ENTRY, PART, Steps, finish
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.model.serviceport import ServicePort
+from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.claims import Claims, Conflict, claims_of
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.diff import Changes, patch_in_steps

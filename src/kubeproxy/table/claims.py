@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.steps import PART, Steps
+from kubeproxy.base.steps import PART, Steps
 from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKey, ServicePortName
 
 

@@ -4,13 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from kubeproxy.inet import Protocol, contains
-from kubeproxy.model.endpoint import Slice
-from kubeproxy.model.merge import PortEndpoint, by_port, endpoints_of, merge, with_endpoints
-from kubeproxy.model.serviceport import ServicePort
-from kubeproxy.model.topology import LeftOut, Place, usable_endpoints, why_left_out
-from kubeproxy.objects.meta import ObjectKey
-from kubeproxy.steps import PART, Steps
+from kubeproxy.base.inet import Protocol, contains
+from kubeproxy.base.steps import PART, Steps
+from kubeproxy.cluster.model.endpoint import Slice
+from kubeproxy.cluster.model.merge import (
+    PortEndpoint,
+    by_port,
+    endpoints_of,
+    merge,
+    with_endpoints,
+)
+from kubeproxy.cluster.model.serviceport import ServicePort
+from kubeproxy.cluster.model.topology import LeftOut, Place, usable_endpoints, why_left_out
+from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.entries import (
     Backend,
     Balance,

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
-from kubeproxy.inet import Protocol, contains
+from kubeproxy.base.inet import Protocol, contains
 from kubeproxy.table.entries import (
     Backend,
     Entry,

@@ -4,7 +4,7 @@ from itertools import chain
 
 import msgspec
 
-from kubeproxy.steps import ENTRY, PART, Steps, finish
+from kubeproxy.base.steps import ENTRY, PART, Steps, finish
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, Table
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix, Protocol, join
-from kubeproxy.steps import PART, Steps, finish
+from kubeproxy.base.inet import Family, Prefix, Protocol, join
+from kubeproxy.base.steps import PART, Steps, finish
 
 
 class ServicePortName(NamedTuple):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kubeproxy.model.endpoint import Slice
-from kubeproxy.model.merge import PortKey
-from kubeproxy.model.serviceport import ServicePort
-from kubeproxy.steps import PART, Steps
+from kubeproxy.base.steps import PART, Steps
+from kubeproxy.cluster.model.endpoint import Slice
+from kubeproxy.cluster.model.merge import PortKey
+from kubeproxy.cluster.model.serviceport import ServicePort
 
 
 class Size(msgspec.Struct, frozen=True):

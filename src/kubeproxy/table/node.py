@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix, Protocol, contains
+from kubeproxy.base.inet import Family, Prefix, Protocol, contains
 
 
 class Mode(Enum):

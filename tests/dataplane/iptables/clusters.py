@@ -1,6 +1,6 @@
 """Clusters whose rules are compared with golden texts, in both families."""
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode, Node
 from lab.deploy import (

@@ -7,13 +7,13 @@ import pytest
 
 from dataplane.iptables.clusters import kestrel, table
 from fakes.xtables import FakeXtables
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Figures, Update
 from kubeproxy.dataplane.iptables import apply as module
 from kubeproxy.dataplane.iptables.apply import Iptables, Settings
 from kubeproxy.dataplane.iptables.names import CANARY, is_service_chain
 from kubeproxy.dataplane.iptables.render import JUMPS
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node

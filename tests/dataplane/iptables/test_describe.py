@@ -1,6 +1,6 @@
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.iptables.describe import describe_some
 from kubeproxy.dataplane.iptables.setup import Setup
-from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import ServicePortName
 from world import endpoint_slice, everywhere, service, table_of
 

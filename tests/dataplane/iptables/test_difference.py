@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.difference import Change
 from kubeproxy.dataplane.iptables import drift as drift_module
 from kubeproxy.dataplane.iptables.drift import drift
-from kubeproxy.inet import Family
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import Table
 
 GOLDEN = Path(__file__).with_name("golden")

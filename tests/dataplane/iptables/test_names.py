@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.iptables.names import (
     endpoint_chain,
     is_service_chain,
     seed,
     service_chains,
 )
-from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import ServicePortName
 
 PLAIN = ServicePortName("spec-ipt", "plain", "", Protocol.TCP)

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.describe import describe
 from kubeproxy.dataplane.iptables.render import JUMPS, Stale, Written, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options
-from kubeproxy.inet import Family
 
 GOLDEN = Path(__file__).with_name("golden")
 COUNTING = Options(counters=frozenset(COUNTERS))

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.iptables.names import endpoint_chain, seed, service_chains
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, is_firewalled, top_rules
 from kubeproxy.dataplane.iptables.setup import Setup
-from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from world import prefix
 

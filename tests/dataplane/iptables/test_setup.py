@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import kestrel
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import (
     COUNTERS,
     Options,
@@ -12,7 +13,6 @@ from kubeproxy.dataplane.iptables.setup import (
     serves_localhost,
     setup_of,
 )
-from kubeproxy.inet import Family
 from kubeproxy.table.node import Detector, PodCIDR, PodInterface
 from world import prefix
 

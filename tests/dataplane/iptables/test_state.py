@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.iptables.parse import Found
 from kubeproxy.dataplane.iptables.rules import chain_rules
 from kubeproxy.dataplane.iptables.setup import Options, setup_of
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, is_large
-from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import HealthCheck, ServiceName, ServicePortName, Table
 

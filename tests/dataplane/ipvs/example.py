@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kubeproxy.inet import Family
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import convert
-from kubeproxy.objects.meta import Kind
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Table

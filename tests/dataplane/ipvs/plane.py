@@ -3,10 +3,10 @@
 import msgspec
 
 from fakes.ipvs import FakeKernel
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode, Node

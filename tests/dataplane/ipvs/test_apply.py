@@ -9,12 +9,12 @@ import pytest
 from dataplane.iptables.clusters import table
 from dataplane.ipvs.plane import QUICK, Plane, empty, fresh
 from fakes.ipvs import FakeKernel
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.rules import JUMPS
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     DeleteReal,

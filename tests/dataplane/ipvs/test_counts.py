@@ -1,11 +1,11 @@
 import pytest
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.counts import Count
 from kubeproxy.dataplane.ipvs.counts import counts
 from kubeproxy.dataplane.ipvs.plan import Setup, plan
 from kubeproxy.dataplane.ipvs.shown import shown
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import ServerKey, Statistics
+from kubeproxy.linux.netlink.ipvs import ServerKey, Statistics
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind
 from world import endpoint_slice, everywhere, table_of
 

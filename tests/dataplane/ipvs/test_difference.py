@@ -7,12 +7,12 @@ import pytest
 from dataplane.iptables.clusters import CLUSTERS, table
 from dataplane.ipvs.plane import QUICK, Plane, fresh
 from fakes.ipvs import FakeKernel
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.difference import Change
 from kubeproxy.dataplane.ipvs import drift as drift_module
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.drift import drift
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import AddReal, AddServer, RealKey, ServerKey, VirtualServer
+from kubeproxy.linux.netlink.ipvs import AddReal, AddServer, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode, Node
 from world import CLUSTER_IP, endpoint_slice, everywhere, node, table_of

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dataplane.ipvs.plane import Plane, fresh
 from fakes.ipvs import FakeKernel
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.node import Mode
 from property.clusters import Told
 from property.test_incremental import Follower, families, histories

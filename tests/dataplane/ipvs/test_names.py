@@ -2,9 +2,9 @@
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.leftovers import own_sets
-from kubeproxy.inet import Family
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.parse import listed_weights
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import RealKey, ServerKey
+from kubeproxy.linux.netlink.ipvs import RealKey, ServerKey
 
 LISTED = """\
 IP Virtual Server version 1.2.1 (size=4096)

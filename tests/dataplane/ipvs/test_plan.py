@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.plan import Part, Setup, plan, setup_of
-from kubeproxy.inet import Protocol
-from kubeproxy.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey, VirtualServer
+from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Mode
 from world import node, prefix

@@ -3,10 +3,10 @@
 import pytest
 
 from fakes.ipvs import FakeKernel
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.ipvs.prepare import prepare
 from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
-from kubeproxy.errors import KernelError
 
 ALWAYS = {
     "net.ipv4.vs.conntrack": 1,

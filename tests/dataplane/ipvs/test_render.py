@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from dataplane.ipvs import example
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.plan import Server
 from kubeproxy.dataplane.ipvs.render import describe, server_lines
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import PERSISTENT, SOURCE_PORT, ServerKey, VirtualServer
+from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, ServerKey, VirtualServer
 
 GOLDEN = Path(__file__).with_name("golden")
 

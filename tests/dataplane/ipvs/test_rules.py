@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs import names
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.parse import are_rules_there, listed_rules, missing_jumps
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Facts, facts_of, restore_text, tables
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import Mode, PodInterface
 from world import node
 

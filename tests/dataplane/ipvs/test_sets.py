@@ -2,11 +2,11 @@
 
 import pytest
 
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs import sets
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.ipvs.parse import FoundSet, listed_sets
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
 
 SAVED = """\
 create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 12

@@ -2,11 +2,11 @@
 
 import pytest
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.plan import Part, Server, Setup
 from kubeproxy.dataplane.ipvs.state import Difference, ServerChange, State, update_state
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import RealKey, ServerKey, VirtualServer
+from kubeproxy.linux.netlink.ipvs import RealKey, ServerKey, VirtualServer
 from kubeproxy.table.diff import NO_CHANGES, Changes, patch
 from kubeproxy.table.entries import HealthCheck, ServiceName, ServicePortName, Table
 from world import endpoint_slice, everywhere, table_of

@@ -2,11 +2,11 @@
 
 import pytest
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.ipvs.drain import Drain, Look, look
 from kubeproxy.dataplane.ipvs.plan import Server
 from kubeproxy.dataplane.ipvs.steps import Found, Steps, as_written, steps
-from kubeproxy.inet import Protocol
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     DeleteReal,

@@ -7,10 +7,10 @@ from typing import cast
 
 from hypothesis import strategies as st
 
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.model.cluster import Cluster
-from kubeproxy.objects.decode import convert
-from kubeproxy.objects.meta import Kind, ObjectKey
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet

@@ -16,8 +16,8 @@ from fakes.ruleset import (
     parts,
     text_of,
 )
-from kubeproxy.netlink.message import attributes, decode
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.message import attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELRULE,

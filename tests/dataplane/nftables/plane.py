@@ -3,12 +3,12 @@
 from dataplane.nftables.programming import filled, table_with
 from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
 from kubeproxy.table.node import Mode, Node

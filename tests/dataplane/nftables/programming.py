@@ -8,6 +8,7 @@ import msgspec
 from dataplane.nftables.walk import Machine, machine
 from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable, Ruleset
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_messages
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
@@ -15,7 +16,6 @@ from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import choices
 from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
-from kubeproxy.inet import Family
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
 from kubeproxy.table.node import Node

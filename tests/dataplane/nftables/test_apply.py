@@ -22,8 +22,8 @@ from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
 from kubeproxy.dataplane.nftables.language import DROP, Chain
 from kubeproxy.dataplane.nftables.program import TABLE, program
-from kubeproxy.netlink.attribute import u32
-from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.linux.netlink.attribute import u32
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.node import PodInterface
 from world import prefix
 

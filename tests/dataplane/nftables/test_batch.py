@@ -21,8 +21,8 @@ from kubeproxy.dataplane.nftables.elements import head, is_end, tail, verdict_ta
 from kubeproxy.dataplane.nftables.encode import delete_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.language import DROP, Chain, goto
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.netlink.attribute import u32
-from kubeproxy.netlink.message import decode
+from kubeproxy.linux.netlink.attribute import u32
+from kubeproxy.linux.netlink.message import decode
 from kubeproxy.table.node import Mode
 from world import endpoint_slice, node, service, table_of
 

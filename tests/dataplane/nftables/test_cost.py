@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from dataplane.nftables.programming import MARK
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
-from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Mode
 from world import node

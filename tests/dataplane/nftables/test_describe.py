@@ -1,6 +1,7 @@
 import pytest
 
 from dataplane.nftables.programming import MARK
+from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables.describe import (
     describe,
     describe_some,
@@ -27,7 +28,6 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import place
-from kubeproxy.inet import Family, pack
 from kubeproxy.table.node import Mode
 from world import VIP, Document, endpoint_slice, everywhere, node, service, table_of
 

@@ -11,6 +11,7 @@ from dataplane.nftables.generated import clusters, events, families, last_table,
 from dataplane.nftables.plane import HERE, service
 from dataplane.nftables.programming import Rig, filled, table_with, with_node
 from fakes.ruleset import KernelTable
+from kubeproxy.base.inet import Family, Prefix, pack
 from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.dataplane.nftables import drift as drift_module
 from kubeproxy.dataplane.nftables import program as names
@@ -20,9 +21,8 @@ from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.expressions import expression
 from kubeproxy.dataplane.nftables.language import DROP, Chain, Hook, IsNew, Masquerade, goto
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.inet import Family, Prefix, pack
-from kubeproxy.netlink.attribute import nested, u32
-from kubeproxy.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.linux.netlink.attribute import nested, u32
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Node
 from world import prefix

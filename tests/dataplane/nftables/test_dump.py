@@ -26,9 +26,9 @@ from kubeproxy.dataplane.nftables.encode import new_set
 from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import DROP, goto
 from kubeproxy.dataplane.nftables.program import TABLE, program
-from kubeproxy.netlink.attribute import attribute, nested, text, u32, u64
-from kubeproxy.netlink.message import Message
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import (
     NFPROTO_IPV4,
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETRULE,

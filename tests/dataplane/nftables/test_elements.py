@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.nftables.programming import MARK, with_node
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
 from kubeproxy.dataplane.nftables.choices import Choice, External, Pick, Remember, Split
@@ -33,7 +34,6 @@ from kubeproxy.dataplane.nftables.placed import (
 )
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import place
-from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.entries import (
     Backend,
     Balance,

@@ -3,6 +3,7 @@ import pytest
 from dataplane.nftables.netlinktext import message_lines
 from dataplane.nftables.programming import MARK
 from fakes.ruleset import number_of
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import (
     delete_chain,
     delete_table,
@@ -27,9 +28,8 @@ from kubeproxy.dataplane.nftables.language import (
     numgen,
 )
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.inet import Family
-from kubeproxy.netlink.message import NLM_F_REQUEST, attributes, decode
-from kubeproxy.netlink.nfnetlink import NLM_F_APPEND, NLM_F_CREATE
+from kubeproxy.linux.netlink.message import NLM_F_REQUEST, attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import NLM_F_APPEND, NLM_F_CREATE
 from kubeproxy.table.node import Mode
 from world import node
 

@@ -7,6 +7,7 @@ import pytest
 
 from dataplane.nftables.netlinktext import rule_lines
 from dataplane.nftables.programming import with_node
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.choices import Pick, Remember, chain_of
 from kubeproxy.dataplane.nftables.encode import key_size
 from kubeproxy.dataplane.nftables.expressions import encode_rule, register, slots
@@ -39,7 +40,6 @@ from kubeproxy.dataplane.nftables.language import (
     source_hash,
 )
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.inet import Family
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Mode, Node
 from world import node, prefix

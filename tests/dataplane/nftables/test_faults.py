@@ -6,12 +6,12 @@ import pytest
 
 from dataplane.nftables.plane import Plane, expected_elements, service
 from fakes.nftables import FakeNftables
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, tail
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import pack
-from kubeproxy.kernel.nfnetlink import GenerationChanged, Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged, Refused
 from kubeproxy.table.entries import Backend, Entry
 
 A, B, C = service("a", 1), service("b", 2), service("c", 3)

@@ -6,6 +6,8 @@ from typing import Self
 import pytest
 
 from fakes.nftables import FakeNftables
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import guard as guard_module
 from kubeproxy.dataplane.nftables.encode import delete_table, new_chain, new_table
 from kubeproxy.dataplane.nftables.guard import Guard, Moment, concerns
@@ -17,11 +19,9 @@ from kubeproxy.dataplane.nftables.program import (
     TABLE,
     program,
 )
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.netlink.attribute import text, u32
-from kubeproxy.netlink.message import Message
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import text, u32
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import (
     NFPROTO_IPV4,
     NFPROTO_IPV6,
     NFT_MSG_DELTABLE,

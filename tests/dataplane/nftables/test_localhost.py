@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables.localhost import (
     Address,
     Choice,
@@ -12,7 +13,6 @@ from kubeproxy.dataplane.nftables.localhost import (
     follow,
     listeners,
 )
-from kubeproxy.inet import Family, Protocol
 from kubeproxy.table.decide import Action, Packet, decide
 from kubeproxy.table.diff import NO_CHANGES, diff
 from kubeproxy.table.entries import (

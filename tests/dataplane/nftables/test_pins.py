@@ -8,6 +8,7 @@ import pytest
 
 from dataplane.nftables.programming import Rig, filled
 from fakes.nftables import FakeNftables
+from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
 from kubeproxy.dataplane.nftables.guard import Guard
@@ -18,8 +19,7 @@ from kubeproxy.dataplane.nftables.program import (
     SHARED_AFFINITY,
     SHARED_LOCAL_AFFINITY,
 )
-from kubeproxy.inet import Family, pack
-from kubeproxy.kernel.nfnetlink import Refused
+from kubeproxy.linux.nfnetlink import Refused
 from kubeproxy.table.diff import Changes, diff
 from kubeproxy.table.entries import Backend, Table
 from kubeproxy.table.node import Mode

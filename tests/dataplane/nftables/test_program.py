@@ -4,13 +4,13 @@ import pytest
 
 from dataplane.nftables.programming import MARK, with_node
 from fakes.nftables import FakeNftables
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import FILLING_ORDER, program_messages
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Dnat, InSet, Program, Verdict, VerdictMap
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.render import rule_text
-from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode, Node, PodInterface
 from world import node
 

@@ -1,6 +1,7 @@
 import pytest
 
 from dataplane.nftables.programming import MARK, with_node
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.language import (
     DPORT,
     DROP,
@@ -43,7 +44,6 @@ from kubeproxy.dataplane.nftables.render import (
     set_lines,
     timeout_text,
 )
-from kubeproxy.inet import Family
 from kubeproxy.table.node import Mode
 from world import node, prefix
 

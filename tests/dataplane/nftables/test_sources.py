@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from dataplane.nftables.programming import Rig, table_with
+from kubeproxy.base.inet import Protocol, unpack
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables import sources
 from kubeproxy.dataplane.nftables.change import write
@@ -18,7 +19,6 @@ from kubeproxy.dataplane.nftables.sources import (
     list_number,
 )
 from kubeproxy.dataplane.unfit import Unfit
-from kubeproxy.inet import Protocol, unpack
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Mode
 from world import node, prefix

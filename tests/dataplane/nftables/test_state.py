@@ -22,12 +22,12 @@ from dataplane.nftables.generated import (
 from dataplane.nftables.programming import Rig, filled, table_with, with_node
 from dataplane.nftables.walk import outcomes
 from fakes.ruleset import KernelTable, span
+from kubeproxy.base.inet import Family, Prefix, Protocol, pack
 from kubeproxy.dataplane.nftables import batch as batch_module
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages
 from kubeproxy.dataplane.nftables.elements import index_bytes
 from kubeproxy.dataplane.nftables.state import Programmed, reconcile
-from kubeproxy.inet import Family, Prefix, Protocol, pack
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import (
     Backend,

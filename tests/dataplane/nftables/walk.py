@@ -15,11 +15,11 @@ from zlib import crc32
 import msgspec
 
 from fakes.ruleset import VERDICT, bound, span, text_of
+from kubeproxy.base.inet import Family, contains, join, pack, unpack
 from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.dataplane.nftables.program import SHARED_PLACES
-from kubeproxy.inet import Family, contains, join, pack, unpack
-from kubeproxy.netlink.attribute import attribute, nested
-from kubeproxy.netlink.message import attributes
+from kubeproxy.linux.netlink.attribute import attribute, nested
+from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.node import Node
 

@@ -11,7 +11,9 @@ from functools import partial
 
 import msgspec
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.culprits import owners, write_alone
@@ -30,11 +32,9 @@ from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rul
 from kubeproxy.dataplane.mistakes import tell_of_mistake
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import Guard
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfacct import ensure_counters
-from kubeproxy.kernel.sysctl import ensure_sysctl, read_sysctl
-from kubeproxy.kernel.xtables import Xtables, XtablesFailed
+from kubeproxy.linux.nfacct import ensure_counters
+from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
+from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 

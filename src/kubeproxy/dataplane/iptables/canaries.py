@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.iptables.names import CANARY
-from kubeproxy.errors import KernelError
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.xtables import Xtables
 
 _TABLES = ("mangle", "nat", "filter")
 _SETTLE_SECONDS = 5.0

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterable
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.parse import Found
 from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.rules import chain_rules
 from kubeproxy.dataplane.iptables.setup import Options, Setup, setup_of
 from kubeproxy.dataplane.iptables.state import everything, is_large, top_rules_of
-from kubeproxy.inet import Family
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 

@@ -8,9 +8,9 @@ from kubeproxy.dataplane.iptables.parse import found_chains
 from kubeproxy.dataplane.iptables.render import restore_text
 from kubeproxy.dataplane.iptables.setup import BE_LIBERAL, COUNTERS, Options, setup_of
 from kubeproxy.dataplane.iptables.state import everything
-from kubeproxy.kernel.nfacct import read_packets
-from kubeproxy.kernel.sysctl import read_sysctl
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.nfacct import read_packets
+from kubeproxy.linux.sysctl import read_sysctl
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.names import (
     EXTERNAL_SERVICES,
     MARK_MASQ,
@@ -22,7 +23,6 @@ from kubeproxy.dataplane.iptables.names import (
     service_chains,
 )
 from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, Setup
-from kubeproxy.inet import Family
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import LOOPBACK
 

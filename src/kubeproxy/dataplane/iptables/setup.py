@@ -2,8 +2,8 @@
 
 import msgspec
 
+from kubeproxy.base.inet import Family, contains
 from kubeproxy.dataplane.xtables_text import pod_match
-from kubeproxy.inet import Family, contains
 from kubeproxy.table.node import LOOPBACK, Node
 
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"

@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, contains
 from kubeproxy.dataplane.contract import Figures, SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.ipvs import sets
@@ -41,16 +43,11 @@ from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.dataplane.mistakes import tell_of_mistake
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import Guard
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, contains
-from kubeproxy.kernel import dummy, ipset
-from kubeproxy.kernel.ipvs import Ipvs as VirtualServers
-from kubeproxy.kernel.links import watch_device
-from kubeproxy.kernel.netlink import NetlinkError
-from kubeproxy.kernel.understood import understood
-from kubeproxy.kernel.xtables import Xtables
-from kubeproxy.netlink.address import AddressChange
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux import dummy, ipset
+from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.links import watch_device
+from kubeproxy.linux.netlink.address import AddressChange
+from kubeproxy.linux.netlink.ipvs import (
     Command,
     DeleteReal,
     DeleteServer,
@@ -58,6 +55,9 @@ from kubeproxy.netlink.ipvs import (
     SetReal,
     VirtualServer,
 )
+from kubeproxy.linux.netlink_socket import NetlinkError
+from kubeproxy.linux.understood import understood
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 

@@ -7,7 +7,7 @@ address of the node that serves node ports.
 from collections.abc import Iterable, Iterator, Mapping
 
 from kubeproxy.dataplane.counts import Count
-from kubeproxy.netlink.ipvs import ServerKey, Statistics
+from kubeproxy.linux.netlink.ipvs import ServerKey, Statistics
 from kubeproxy.table.entries import Entry, FrontendKind, ServicePortName
 
 

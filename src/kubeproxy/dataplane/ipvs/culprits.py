@@ -2,7 +2,7 @@
 
 from kubeproxy.dataplane.ipvs.plan import Setup, plan
 from kubeproxy.dataplane.ipvs.steps import steps
-from kubeproxy.netlink.ipvs import command_request
+from kubeproxy.linux.netlink.ipvs import command_request
 from kubeproxy.table.entries import Entry
 
 

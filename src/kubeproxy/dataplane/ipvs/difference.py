@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import assert_never
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
 from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.ipvs.parse import missing_jumps
@@ -12,8 +13,7 @@ from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables
 from kubeproxy.dataplane.ipvs.state import State
 from kubeproxy.dataplane.ipvs.work import Work
 from kubeproxy.dataplane.leftovers import DEVICE
-from kubeproxy.inet import Family
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     Command,

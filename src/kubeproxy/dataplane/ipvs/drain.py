@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubeproxy.netlink.ipvs import DeleteReal, RealKey, RealServer, ServerKey
+from kubeproxy.linux.netlink.ipvs import DeleteReal, RealKey, RealServer, ServerKey
 
 _NOBODY: frozenset[RealKey] = frozenset()
 

@@ -5,8 +5,8 @@ from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.difference import differences, owners_of, rule_differences
 from kubeproxy.dataplane.ipvs.parse import listed_rules
 from kubeproxy.dataplane.leftovers import DEVICE
-from kubeproxy.kernel.links import device_index
-from kubeproxy.kernel.xtables import Xtables
+from kubeproxy.linux.links import device_index
+from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 

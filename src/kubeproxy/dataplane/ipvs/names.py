@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from kubeproxy.inet import Family
+from kubeproxy.base.inet import Family
 
 MOST_MEMBERS = 65536
 

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, unpack
 from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.ipvs.rules import Jump, Tables
-from kubeproxy.inet import PROTOCOL_BY_NAME, Family, unpack
-from kubeproxy.netlink.ipvs import RealKey, ServerKey
+from kubeproxy.linux.netlink.ipvs import RealKey, ServerKey
 
 _HEADING = 3  # lines of the kernel's list that name its columns
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kubeproxy.base.inet import Prefix, Protocol
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER
-from kubeproxy.inet import Prefix, Protocol
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
     RealKey,

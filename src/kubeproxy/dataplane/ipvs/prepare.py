@@ -2,12 +2,12 @@
 
 import re
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
-from kubeproxy.errors import KernelError
-from kubeproxy.kernel import ipset
-from kubeproxy.kernel.ipvs import Ipvs
-from kubeproxy.kernel.sysctl import ensure_sysctl
+from kubeproxy.linux import ipset
+from kubeproxy.linux.ipvs import Ipvs
+from kubeproxy.linux.sysctl import ensure_sysctl
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 _REUSE_MODE = "net.ipv4.vs.conn_reuse_mode"

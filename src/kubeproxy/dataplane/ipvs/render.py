@@ -7,14 +7,14 @@ The sets as `ipset save` shows them, the virtual servers as `ipvsadm -S -n`, the
 import struct
 from collections.abc import Iterator, Mapping
 
+from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.ipvs.plan import Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
 from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.ipvs.state import State, state_of
 from kubeproxy.dataplane.leftovers import DEVICE
-from kubeproxy.inet import Family, Protocol, pack
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
     RealKey,

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs import names
 from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.xtables_text import pod_match
-from kubeproxy.inet import Family, Protocol
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import LOOPBACK, Node
 
 Chains = Mapping[str, tuple[str, ...]]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.ipvs.parse import FoundSet
 from kubeproxy.dataplane.ipvs.plan import Member
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
 
 _DECISIVE = 3  # words of the options that must agree: the type, and of hashes the family
 

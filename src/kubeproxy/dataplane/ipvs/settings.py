@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kubeproxy.inet import Prefix
+from kubeproxy.base.inet import Prefix
 
 DEFAULT_SCHEDULER = "rr"
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.names import set_name
 from kubeproxy.dataplane.ipvs.plan import Part
 from kubeproxy.dataplane.ipvs.render import server_lines
-from kubeproxy.inet import Family
 
 
 def shown(parts: Sequence[Part], family: Family) -> str:

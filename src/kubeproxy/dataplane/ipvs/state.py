@@ -13,7 +13,7 @@ import msgspec
 
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, Setup, plan
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import FrontendKind, ServiceName, ServicePortName, Table
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.ipvs.plan import Server
-from kubeproxy.inet import Protocol
-from kubeproxy.netlink.ipvs import (
+from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     Command,

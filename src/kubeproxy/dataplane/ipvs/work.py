@@ -6,7 +6,7 @@ import msgspec
 
 from kubeproxy.dataplane.ipvs.plan import Member
 from kubeproxy.dataplane.ipvs.steps import Steps
-from kubeproxy.netlink.ipvs import ServerKey
+from kubeproxy.linux.netlink.ipvs import ServerKey
 
 
 class Work(msgspec.Struct, frozen=True):

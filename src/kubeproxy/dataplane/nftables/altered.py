@@ -14,7 +14,7 @@ from kubeproxy.dataplane.nftables.dump import KernelRule
 from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program, Set
 from kubeproxy.dataplane.nftables.render import chain_lines, rule_text
-from kubeproxy.netlink.message import ATTRIBUTE, attributes
+from kubeproxy.linux.netlink.message import ATTRIBUTE, attributes
 
 
 def altered(

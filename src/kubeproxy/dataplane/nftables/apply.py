@@ -17,7 +17,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family, join
 from kubeproxy.dataplane.contract import Figures, SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.nftables.batch import (
@@ -54,11 +56,9 @@ from kubeproxy.dataplane.nftables.state import (
     take_idle_chains,
 )
 from kubeproxy.dataplane.unfit import unfit, without
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family, join
-from kubeproxy.kernel.localproxy import LocalProxy
-from kubeproxy.kernel.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.netlink.nfnetlink import WHOLE_BATCH
+from kubeproxy.linux.localproxy import LocalProxy
+from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
 

@@ -20,9 +20,9 @@ from kubeproxy.dataplane.nftables.encode import (
 )
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
-from kubeproxy.netlink.attribute import nested, text
-from kubeproxy.netlink.message import attributes, decode
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import nested, text
+from kubeproxy.linux.netlink.message import attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import (
     NFT_MSG_DELRULE,
     NFT_MSG_DELSETELEM,
     NFT_MSG_NEWSETELEM,

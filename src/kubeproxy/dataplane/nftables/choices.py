@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables.language import (
     DPORT,
     HEADERS,
@@ -47,7 +48,6 @@ from kubeproxy.dataplane.nftables.program import (
     SHARED_PLACES,
     is_pod,
 )
-from kubeproxy.inet import Protocol
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 

@@ -7,8 +7,8 @@ from kubeproxy.dataplane.nftables.inspect import Found, inspect
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.state import Programmed
-from kubeproxy.kernel.nfnetlink import Nfnetlink
-from kubeproxy.kernel.understood import understood
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.linux.understood import understood
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Node
 

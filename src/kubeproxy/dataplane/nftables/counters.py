@@ -23,10 +23,10 @@ from kubeproxy.dataplane.nftables.elements import (
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, lists, served
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.kernel.understood import understood
-from kubeproxy.netlink.attribute import nested, text
-from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
+from kubeproxy.linux.netlink.attribute import nested, text
+from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.understood import understood
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
 
 LARGE_SET = 100_000

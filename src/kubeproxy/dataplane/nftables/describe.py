@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from kubeproxy.base.inet import Protocol, unpack
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice, chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.dump import chain_in, code_in
@@ -39,8 +40,7 @@ from kubeproxy.dataplane.nftables.sources import (
 )
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.dataplane.unfit import Unfit
-from kubeproxy.inet import Protocol, unpack
-from kubeproxy.netlink.message import attributes
+from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 

@@ -19,8 +19,8 @@ from kubeproxy.dataplane.nftables.language import HEADERS, Chain, Program, Set
 from kubeproxy.dataplane.nftables.owners import owner_of, owners_of
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.dataplane.nftables.state import Step
-from kubeproxy.netlink.message import attributes, decode
-from kubeproxy.netlink.nfnetlink import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
+from kubeproxy.linux.netlink.message import attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
 
 _REMEMBER = "remember-"
 

@@ -13,8 +13,8 @@ from kubeproxy.dataplane.nftables.elements import (
     NFTA_SET_ELEM_KEY_END,
 )
 from kubeproxy.dataplane.nftables.expressions import NFTA_DATA_VERDICT
-from kubeproxy.netlink.attribute import attribute
-from kubeproxy.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.attribute import attribute
+from kubeproxy.linux.netlink.message import Message, attributes
 
 _NFGENMSG = 4
 _ATTRIBUTE = Struct("=HH")

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from struct import Struct
 
+from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
@@ -24,9 +25,8 @@ from kubeproxy.dataplane.nftables.placed import (
     served,
 )
 from kubeproxy.dataplane.nftables.slots import Slots
-from kubeproxy.inet import Prefix, Protocol, pack, pack_all
-from kubeproxy.netlink.attribute import attribute, nested, u32
-from kubeproxy.netlink.message import attributes
+from kubeproxy.linux.netlink.attribute import attribute, nested, u32
+from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 

@@ -2,6 +2,7 @@
 
 import struct
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
 from kubeproxy.dataplane.nftables.language import (
     Chain,
@@ -14,9 +15,8 @@ from kubeproxy.dataplane.nftables.language import (
     Selector,
     Set,
 )
-from kubeproxy.inet import Family
-from kubeproxy.netlink.attribute import attribute, nested, text, u32
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32
+from kubeproxy.linux.netlink.nfnetlink import (
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELTABLE,
     NFT_MSG_NEWCHAIN,

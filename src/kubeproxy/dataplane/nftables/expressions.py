@@ -6,6 +6,7 @@ a rule read back from the kernel can be compared byte for byte with what was mea
 
 from typing import assert_never
 
+from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables.language import (
     Count,
     Ct,
@@ -35,8 +36,7 @@ from kubeproxy.dataplane.nftables.language import (
     Verdict,
     VerdictMap,
 )
-from kubeproxy.inet import Family, pack
-from kubeproxy.netlink.attribute import attribute, nested, text, u32, u64
+from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 
 NFTA_LIST_ELEM = 1
 NFTA_DATA_VALUE = 1

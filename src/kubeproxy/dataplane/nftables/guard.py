@@ -10,14 +10,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS, TABLE
-from kubeproxy.errors import KernelError
-from kubeproxy.inet import Family
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.kernel.nftwatch import Watch
-from kubeproxy.netlink.message import Message, attributes
-from kubeproxy.netlink.nfnetlink import NFT_MSG_NEWGEN
+from kubeproxy.linux.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_NEWGEN
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.nftwatch import Watch
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
 _OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}

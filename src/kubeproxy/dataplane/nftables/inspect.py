@@ -21,15 +21,15 @@ from kubeproxy.dataplane.nftables.dump import (
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.netlink.attribute import nested, text
-from kubeproxy.netlink.nfnetlink import (
+from kubeproxy.linux.netlink.attribute import nested, text
+from kubeproxy.linux.netlink.nfnetlink import (
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,
     NFT_MSG_GETSETELEM,
     NFT_MSG_GETTABLE,
 )
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.entries import Backend
 from kubeproxy.table.node import LOOPBACK
 

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 
 import msgspec
 
-from kubeproxy.inet import Family, Prefix
+from kubeproxy.base.inet import Family, Prefix
 
 
 class Datatype(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.inet import Family, Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Backend, Entry, FrontendKey, FrontendKind, Table
 from kubeproxy.table.node import Node

@@ -6,7 +6,8 @@ import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
 
-from kubeproxy import klog
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import backend_data
@@ -16,11 +17,10 @@ from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
 from kubeproxy.dataplane.nftables.state import Programmed
-from kubeproxy.errors import KernelError
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.kernel.understood import understood
-from kubeproxy.netlink.attribute import text
-from kubeproxy.netlink.nfnetlink import NFT_MSG_GETSETELEM
+from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETSETELEM
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.understood import understood
 from kubeproxy.table.entries import Backend
 
 _NUMBER = Struct("=I")

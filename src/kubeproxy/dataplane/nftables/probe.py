@@ -2,6 +2,7 @@
 
 import msgspec
 
+from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import program_messages, rule_messages
 from kubeproxy.dataplane.nftables.choices import (
     External,
@@ -16,9 +17,8 @@ from kubeproxy.dataplane.nftables.encode import new_chain
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.render import rule_text
-from kubeproxy.errors import KernelError
-from kubeproxy.kernel.nfnetlink import Nfnetlink, Refused
-from kubeproxy.netlink.nfnetlink import WHOLE_BATCH
+from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 

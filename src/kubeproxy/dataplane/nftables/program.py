@@ -4,6 +4,7 @@ The cluster is the content of the sets and maps. The only chains that depend on 
 `choices`: one for each way of choosing that is in use, such as "one of three, at random".
 """
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables.language import (
     DPORT,
     DROP,
@@ -39,7 +40,6 @@ from kubeproxy.dataplane.nftables.language import (
     jump,
     numgen,
 )
-from kubeproxy.inet import Protocol
 from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
 
 TABLE = "kube-proxy"

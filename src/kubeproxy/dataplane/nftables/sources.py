@@ -8,10 +8,10 @@ from collections import Counter
 
 import msgspec
 
+from kubeproxy.base.inet import pack
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.elements import Elements, bounds, joined, key_in, range_head
 from kubeproxy.dataplane.unfit import Unfit
-from kubeproxy.inet import pack
 from kubeproxy.table.entries import Entry, FrontendKind
 
 Ranges = tuple[tuple[bytes, bytes], ...]

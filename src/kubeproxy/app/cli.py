@@ -1,0 +1,112 @@
+"""`kube-proxy`: finds the subcommand, and turns what goes wrong into a message and an exit code.
+
+Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 when what was asked
+for was done, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a command needs a
+running daemon and there is none, 128 plus the number of the signal that ended it.
+"""
+
+import errno
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KubeProxyError
+from kubeproxy.base.printable import printable_lines
+from kubeproxy.config.errors import UsageError
+from kubeproxy.tools.names import TOOLS
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code comes back."""
+    _open_closed_streams()
+    sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if unreadable := [each for each in given if not _is_text(each)]:
+        _tell_people(UsageError(f"the argument {unreadable[0]!a} is not UTF-8"))
+        return 1
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
+    if given and given[0] in TOOLS:
+        tool = importlib.import_module(f"kubeproxy.tools.{TOOLS[given[0]].module}")
+        return _guarded(tool.main, tool.usage_text, _tell_people, given[1:])
+    if given and (meant := _meant(given[0])):
+        _tell_people(UsageError(f"there is no command {given[0]!r}: did you mean {meant}?"))
+        return 1
+    from kubeproxy.app import run  # noqa: PLC0415  # the tools do not need the daemon
+
+    return _guarded(run.main, run.usage_text, _tell_log, given)
+
+
+def _open_closed_streams() -> None:
+    """Whoever closed our output (`>&-`) reads none; no socket of ours may take its place."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
+
+
+def _is_text(argument: str) -> bool:
+    """Whether an argument can be shown, sent and written: bytes that are no UTF-8 cannot."""
+    return not any("\ud800" <= char <= "\udfff" for char in argument)
+
+
+def _meant(word: str) -> str:
+    """The subcommand that somebody has mistyped, if it looks like one."""
+    if word.startswith("-"):
+        return ""
+    return next(iter(get_close_matches(word, TOOLS, 1)), "")
+
+
+def _tell_people(error: Exception) -> None:
+    text = printable_lines(str(error))
+    print(f"Error: {text}", file=sys.stderr)  # noqa: T201  # the command line speaks to people
+
+
+def _tell_log(error: Exception) -> None:
+    klog.error("command failed", err=error)
+
+
+def _give_up_output() -> None:
+    """What is not written yet goes nowhere: the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _guarded(
+    command: Callable[[Sequence[str]], int],
+    usage: Callable[[], str],
+    tell: Callable[[Exception], None],
+    arguments: Sequence[str],
+) -> int:
+    try:
+        code = command(arguments)
+        sys.stdout.flush()
+    except UsageError as error:
+        if error.show_usage:
+            print(usage(), file=sys.stderr)  # noqa: T201  # as above
+        _tell_people(error)
+        return error.exit_code
+    except KubeProxyError as error:
+        tell(error)
+        return error.exit_code
+    except BrokenPipeError:
+        _give_up_output()  # whoever read it has seen enough
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _give_up_output()
+        _tell_people(OSError(f"the output cannot be written: {error.strerror}"))
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    else:
+        return code
+    finally:
+        klog.flush()

@@ -1,0 +1,1 @@
+"""Values and texts that every package may use: addresses, errors, the log. Knows none of ours."""

@@ -1,0 +1,229 @@
+"""HTTP to one API server: credentials, proxies, rate limit and patience; the edge itself.
+
+Every failure leaves here as an `ApiServerError` or `OperatorError` whose text is one line for an
+operator. What the bytes mean is not known here.
+"""
+
+import asyncio
+import contextlib
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from kubeproxy.base import klog
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.client.answer import Answer
+from kubeproxy.cluster.client.credentials import Credentials, Proof
+from kubeproxy.cluster.client.failures import UnreachableError, describe_failure
+from kubeproxy.cluster.client.observed import Attempt, Exchange, Observe
+from kubeproxy.cluster.client.proxies import proxy_for
+from kubeproxy.cluster.client.ratelimit import TokenBucket
+from kubeproxy.cluster.client.resources import Query
+
+CONNECT_TIMEOUT = 30.0
+ANSWER_TIMEOUT = 120.0
+"""For the first byte of an answer."""
+KEEP_IDLE_CONNECTIONS = 90.0
+MOST_RETRIES = 10
+LONGEST_RETRY_AFTER = 300
+NOTED_LIMITER = 0.05
+SLOW_LIMITER = 1.0
+SLOW_LIMITER_PERIOD = 10.0
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How many requests a second; a negative rate is no limit. Watches never wait."""
+
+    qps: float = 5.0
+    burst: int = 10
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """What to ask for; only a write has a body."""
+
+    path: str
+    query: Query = ()
+    method: str = "GET"
+    watch: bool = False
+    body: bytes | None = None
+    content_type: str = ""
+
+
+def user_agent() -> str:
+    """What upstream sends: program, Kubernetes version, platform; and who it really is."""
+    machine = platform.machine()
+    where = f"linux/{_ARCHITECTURES.get(machine, machine)}"
+    return f"kube-proxy/{KUBERNETES_VERSION} ({where}) kubeproxy/{VERSION}"
+
+
+class Connection:
+    """An HTTP client of one server; an async context manager that owns all its connections.
+
+    Making one reads the files of the credentials, so that mistakes show before anything runs.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        limits: Limits,
+        environ: Mapping[str, str],
+        observe: Observe,
+    ) -> None:
+        self.access = access
+        self._host = urlsplit(access.server).netloc
+        self._observe = observe
+        self._bucket = TokenBucket(limits.qps, limits.burst)
+        self._limiter_said = 0.0
+        self._credentials = Credentials(access, environ, time.monotonic())
+        self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
+        if access.compression:
+            self._headers.append(("Accept-Encoding", "gzip"))
+        self._proxy = access.proxy_url or proxy_for(access.server, environ) or None
+        self._session: aiohttp.ClientSession | None = None
+        self._reachable = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=256 * 1024,
+            skip_auto_headers=("Accept-Encoding",),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @contextlib.asynccontextmanager
+    async def get(self, path: str, query: Query, *, watch: bool = False) -> AsyncIterator[Answer]:
+        """The answer to a GET, whatever its status, after the retries that the server asks for."""
+        async with self._exchange(_Call(path, query, watch=watch)) as answer:
+            yield answer
+
+    @contextlib.asynccontextmanager
+    async def write(
+        self, method: str, path: str, body: bytes, content_type: str
+    ) -> AsyncIterator[Answer]:
+        """As `get`, for a request with a body; it waits for its turn as a list does."""
+        call = _Call(path, method=method, body=body, content_type=content_type)
+        async with self._exchange(call) as answer:
+            yield answer
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self, call: _Call) -> AsyncIterator[Answer]:
+        began = time.monotonic()
+        answer = None
+        try:
+            answer = Answer(await self._answer(call), self.access.server)
+            yield answer
+        finally:
+            received = None
+            if answer is not None:
+                answer.close()
+                received = answer.received
+            if not call.watch:
+                seconds, sent = time.monotonic() - began, len(call.body or b"")
+                self._observe(Exchange(call.method, self._host, seconds, sent, received))
+
+    async def _answer(self, call: _Call) -> aiohttp.ClientResponse:
+        retry_of = ""
+        for attempt in range(MOST_RETRIES + 1):
+            response = await self._attempt(call, retry_of)
+            pause = _retry_after(response)
+            if pause is None or attempt == MOST_RETRIES:
+                return response
+            response.close()
+            retry_of = str(response.status)
+            klog.info("The API server asks to come back later", v=2, seconds=pause, path=call.path)
+            await asyncio.sleep(pause)
+        raise AssertionError  # the last attempt returns
+
+    async def _attempt(self, call: _Call, retry_of: str) -> aiohttp.ClientResponse:
+        waited = 0.0 if call.watch else await self._wait_turn(call.path)
+        proof = await self._credentials.prove(time.monotonic(), time.time())
+
+        def observe(code: str) -> None:
+            self._observe(Attempt(call.method, self._host, code, waited, call.watch, retry_of))
+
+        try:
+            response = await self._send(proof, call)
+        except UnreachableError:
+            self._reachable.clear()
+            observe("<error>")
+            raise
+        self._reachable.set()
+        observe(str(response.status))
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._credentials.refused(proof)
+        return response
+
+    async def _send(self, proof: Proof, call: _Call) -> aiohttp.ClientResponse:
+        assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
+        query = f"?{encode_query(call.query)}" if call.query else ""
+        typed = [("Content-Type", call.content_type)] if call.content_type else []
+        tls = self.access.tls
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT + ANSWER_TIMEOUT):
+                return await self._session.request(
+                    call.method,
+                    URL(self.access.server + call.path + query, encoded=True),
+                    data=call.body,
+                    headers=[*proof.headers, *self._headers, *typed],
+                    ssl=proof.context or True,
+                    server_hostname=(tls.server_name if tls else None) or None,
+                    proxy=self._proxy,
+                )
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # such as a name that is none
+            raise UnreachableError(describe_failure(error, self.access.server)) from error
+
+    async def _wait_turn(self, path: str) -> float:
+        now = time.monotonic()
+        seconds = self._bucket.take(now)
+        v = 3
+        if seconds > SLOW_LIMITER and now - self._limiter_said >= SLOW_LIMITER_PERIOD:
+            self._limiter_said, v = now, 0
+        if seconds > NOTED_LIMITER:
+            klog.info("Waiting for the client-side rate limit", v=v, delay=seconds, path=path)
+        if seconds:
+            await asyncio.sleep(seconds)
+        return seconds
+
+    async def wait_reachable(self, at_most: float) -> None:
+        """Wait until another request got an answer since the last failure, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most):
+                await self._reachable.wait()
+
+
+def encode_query(query: Query) -> str:
+    """The query as it stands in the URL."""
+    return urlencode(query, quote_via=quote, safe="")
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> int | None:
+    """Seconds that the server asks us to wait before the same request; None when it does not."""
+    later = response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= 500
+    given = response.headers.get("Retry-After", "")
+    if not later or not (given.isascii() and given.isdigit()):
+        return None
+    return min(int(given), LONGEST_RETRY_AFTER)

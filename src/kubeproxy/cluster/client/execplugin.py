@@ -1,0 +1,226 @@
+"""Credentials from a program, as `client.authentication.k8s.io` describes it.
+
+What goes to the program and what comes back are functions on values; `ExecPlugin` runs it, one
+run at a time, and keeps the answer until it expires or the server refuses it.
+"""
+
+import asyncio
+import base64
+import contextlib
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from kubeproxy.cluster.client.access import NO_SECRET, Access, CredentialsError, Exec, Secret
+from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+
+PLUGIN_TIMEOUT = 60.0
+
+
+class ExecPluginError(CredentialsError):
+    """The plugin gave no credential. The texts are upstream's."""
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """What a plugin hands out."""
+
+    token: Secret = NO_SECRET
+    cert: str = ""
+    key: Secret = NO_SECRET
+    expires: float | None = None
+    """Seconds since the epoch."""
+
+    @property
+    def certificate(self) -> tuple[str, str] | None:
+        """Certificate and key, if there are any."""
+        return (self.cert, self.key.value) if self.cert else None
+
+
+class _ClusterOut(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    server: str
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    config: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class _SpecOut(msgspec.Struct, frozen=True, omit_defaults=True):
+    interactive: bool
+    cluster: _ClusterOut | None = None
+
+
+class _CredentialOut(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str
+    api_version: str
+    spec: _SpecOut
+
+
+class _StatusIn(msgspec.Struct, frozen=True, rename="camel"):
+    expiration_timestamp: datetime | None = None
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+
+
+class _CredentialIn(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    status: _StatusIn | None = None
+
+
+_answer_decoder = msgspec.json.Decoder(_CredentialIn)
+
+
+def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> str:
+    """The value of KUBERNETES_EXEC_INFO; `ca` is the PEM text of the cluster's CA."""
+    cluster = None
+    if plugin.provide_cluster_info and access.tls is not None:
+        cluster = _ClusterOut(
+            server=access.server,
+            tls_server_name=access.tls.server_name,
+            insecure_skip_tls_verify=access.tls.insecure,
+            certificate_authority_data=base64.b64encode(ca.encode("latin-1")).decode(),
+            proxy_url=access.proxy_url,
+            disable_compression=not access.compression,
+            config=plugin.cluster_config or msgspec.Raw(b"null"),
+        )
+    spec = _SpecOut(interactive, cluster)
+    told = _CredentialOut("ExecCredential", plugin.api_version, spec)
+    return msgspec.json.encode(told).decode() + "\n"
+
+
+def read_answer(stdout: bytes, api_version: str) -> Credential:
+    """The credential in what the plugin wrote."""
+    try:
+        answer = decode_nested(_answer_decoder, stdout)
+    except UNREADABLE as error:
+        raise ExecPluginError(f"getting credentials: decoding stdout: {error}") from error
+    if answer.kind != "ExecCredential":
+        raise ExecPluginError(
+            f'getting credentials: decoding stdout: kind is "{answer.kind}", not ExecCredential'
+        )
+    if answer.api_version != api_version:
+        raise ExecPluginError(
+            "getting credentials: exec plugin is configured to use API version"
+            f" {api_version}, plugin returned version {answer.api_version}"
+        )
+    status = answer.status
+    if status is None:
+        raise ExecPluginError("getting credentials: exec plugin didn't return a status field")
+    cert, key = status.client_certificate_data or "", status.client_key_data or ""
+    if not status.token and not cert and not key:
+        raise ExecPluginError(
+            "getting credentials: exec plugin didn't return a token or cert/key pair"
+        )
+    if bool(cert) != bool(key):
+        raise ExecPluginError(
+            "getting credentials: exec plugin returned only certificate or key, not both"
+        )
+    expires = status.expiration_timestamp
+    return Credential(
+        token=Secret(status.token or ""),
+        cert=cert,
+        key=Secret(key),
+        expires=None if expires is None else _epoch(expires),
+    )
+
+
+def _epoch(moment: datetime) -> float:
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class ExecPlugin:
+    """Runs the program when a credential is needed and none is at hand."""
+
+    def __init__(self, plugin: Exec, access: Access, environ: Mapping[str, str]) -> None:
+        self._plugin = plugin
+        self._access = access
+        self._environ = environ
+        self._lock = asyncio.Lock()
+        self._credential: Credential | None = None
+
+    async def credential(self, wall_clock: float) -> Credential:
+        """A credential that has not expired."""
+        async with self._lock:
+            found = self._credential
+            if found is None or (found.expires is not None and found.expires <= wall_clock):
+                found = self._credential = await self._run()
+            return found
+
+    def forget(self, refused: Credential) -> None:
+        """The server refused the credential: ask for another one, unless that was done since."""
+        if self._credential is refused:
+            self._credential = None
+
+    async def _run(self) -> Credential:
+        plugin = self._plugin
+        interactive = plugin.interactive_mode != "Never" and _has_terminal()
+        if plugin.interactive_mode == "Always" and not interactive:
+            raise ExecPluginError(
+                "getting credentials: exec plugin cannot support interactive mode:"
+                " standard input is not a terminal"
+            )
+        told = exec_info(plugin, self._access, self._ca(), interactive=interactive)
+        environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": told}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                env=environ,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise ExecPluginError(_not_started(plugin, error)) from error
+        return read_answer(await self._output(process), plugin.api_version)
+
+    async def _output(self, process: asyncio.subprocess.Process) -> bytes:
+        """What the process writes; whatever happens here, it does not outlive us."""
+        command = self._plugin.command
+        try:
+            async with asyncio.timeout(PLUGIN_TIMEOUT):
+                stdout, _ = await process.communicate()
+        except TimeoutError as error:
+            raise ExecPluginError(
+                f"getting credentials: exec: executable {command} did not end within"
+                f" {PLUGIN_TIMEOUT:.0f} s"
+            ) from error
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if process.returncode != 0:
+            raise ExecPluginError(
+                f"getting credentials: exec: executable {command} failed with exit code"
+                f" {process.returncode}"
+            )
+        return stdout
+
+    def _ca(self) -> str:
+        tls = self._access.tls
+        if tls is None or not self._plugin.provide_cluster_info:
+            return ""
+        if tls.ca_data is not None or not tls.ca_file:
+            return tls.ca_data or ""
+        try:
+            return Path(tls.ca_file).read_text(encoding="latin-1")
+        except OSError as error:
+            raise ExecPluginError(
+                f"getting credentials: cannot read the CA for the plugin: {error}"
+            ) from error
+
+
+def _not_started(plugin: Exec, error: OSError) -> str:
+    hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+    if isinstance(error, FileNotFoundError):
+        return f"getting credentials: exec: executable {plugin.command} not found{hint}"
+    return f"getting credentials: exec: {plugin.command}: {error.strerror}{hint}"
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,287 @@
+"""From a kubeconfig, a server URL or the environment of a pod to `Access`.
+
+`choose_access` is the pure part: a document and an overriding URL in, a value or an error with
+upstream's text out. Only `load_kubeconfig`, `in_cluster` and `find_access` touch files, and they
+do so once, at start.
+"""
+
+import base64
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.inet import parse_address
+from kubeproxy.base.printable import quoted
+from kubeproxy.cluster.client.access import (
+    NO_SECRET,
+    Access,
+    Exec,
+    Impersonation,
+    Secret,
+    Tls,
+    User,
+)
+from kubeproxy.cluster.client.kubeconfigfile import (
+    EXEC_V1BETA1,
+    Cluster,
+    Context,
+    Document,
+    ExecConfig,
+    KubeconfigError,
+    UserEntry,
+    named,
+    parse_kubeconfig,
+)
+from kubeproxy.cluster.client.kubeconfigrules import (
+    EMPTY_CLUSTER,
+    NO_CONFIGURATION,
+    Unreadable,
+    cluster_mistakes,
+    user_mistakes,
+)
+
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", EXEC_V1BETA1)
+EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+class NoConfigurationError(KubeconfigError):
+    """The kubeconfig is there but says nothing."""
+
+
+# --- the pure part ----------------------------------------------------------------------------
+
+
+def choose_access(document: Document, master: str, unreadable: Unreadable) -> Access:
+    """What the current context says; `master` overrides the server's URL."""
+    context = named(document.contexts, document.current_context)
+    used = context.context if context is not None else Context()
+    cluster_entry = named(document.clusters, used.cluster) if used.cluster else None
+    user_entry = named(document.users, used.user) if used.user else None
+    cluster = cluster_entry.cluster if cluster_entry is not None else Cluster()
+    user = user_entry.user if user_entry is not None else UserEntry()
+    if master:
+        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
+    mistakes = []
+    if document.current_context and context is None:
+        mistakes.append(f"context was not found for specified context: {document.current_context}")
+    mistakes += user_mistakes(used.user, user, unreadable)
+    mistakes += cluster_mistakes(used.cluster, cluster, unreadable)
+    if mistakes == [EMPTY_CLUSTER]:
+        raise NoConfigurationError(f"invalid configuration: {NO_CONFIGURATION}")
+    if mistakes:
+        listed = mistakes[0] if len(mistakes) == 1 else f"[{', '.join(mistakes)}]"
+        raise KubeconfigError(f"invalid configuration: {listed}")
+    return _access(used, cluster, user)
+
+
+def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
+    server, in_url = _server_url(cluster.server)
+    plain = Access(
+        server=server,
+        user=in_url or User(),
+        impersonation=_impersonation(user),
+        proxy_url=cluster.proxy_url,
+        compression=not cluster.disable_compression,
+    )
+    if not server.startswith("https://"):
+        return plain
+    if user.auth_provider is not None:
+        raise KubeconfigError(
+            f'no Auth Provider found for name "{user.auth_provider.name}"; legacy auth providers'
+            " are not built in: use a token, a client certificate or an exec plugin"
+        )
+    tls = _tls(context, cluster, user)
+    # As upstream's: who is named in the URL wins.
+    return msgspec.structs.replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
+
+
+def _server_url(server: str) -> tuple[str, User | None]:
+    """The URL without query and fragment, and the user that it names, if it does.
+
+    One without a scheme is plain HTTP, as upstream's. A password that stands in the URL must not
+    show wherever the server is named.
+    """
+    url = server if "://" in server else f"http://{server}"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise KubeconfigError(f'server "{server}" is not a URL: {error}') from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise KubeconfigError(f'server "{server}" must look like https://host:port')
+    before, at, host = parts.netloc.rpartition("@")
+    name, _, password = before.partition(":")
+    user = User(username=unquote(name), password=Secret(unquote(password))) if at else None
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", user
+
+
+def _tls(context: Context, cluster: Cluster, user: UserEntry) -> Tls:
+    has_ca = bool(cluster.certificate_authority or cluster.certificate_authority_data)
+    if has_ca and cluster.insecure_skip_tls_verify:
+        raise KubeconfigError(
+            "specifying a root certificates file with the insecure flag is not allowed"
+        )
+    ca = _decoded(
+        cluster.certificate_authority_data, "certificate-authority-data", context.cluster
+    )
+    return Tls(
+        ca_file=cluster.certificate_authority,
+        ca_data=ca or None,
+        insecure=cluster.insecure_skip_tls_verify,
+        server_name=cluster.tls_server_name,
+        cert_file=user.client_certificate,
+        cert_data=_decoded(user.client_certificate_data, "client-certificate-data", context.user),
+        key_file=user.client_key,
+        key_data=Secret(_decoded(user.client_key_data, "client-key-data", context.user)),
+    )
+
+
+def _decoded(data: str, field: str, owner: str) -> str:
+    try:
+        return base64.b64decode("".join(data.split()), validate=True).decode("latin-1")
+    except ValueError as error:  # binascii's, and another for what is not ASCII
+        raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
+
+
+def _user(context: Context, cluster: Cluster, user: UserEntry) -> User:
+    """The credentials; any other kind of credential switches an exec plugin off."""
+    other = user.token or user.token_file or user.username or user.client_certificate
+    plugin = None
+    if user.exec is not None and not other and not user.client_certificate_data:
+        plugin = _exec(user.exec, cluster)
+    return User(
+        name=context.user,
+        token=Secret(user.token) if user.token else NO_SECRET,
+        token_file=user.token_file,
+        username=user.username,
+        password=Secret(user.password) if user.password else NO_SECRET,
+        exec=plugin,
+    )
+
+
+def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
+    if plugin.api_version not in EXEC_VERSIONS:
+        raise KubeconfigError(
+            f'exec plugin: invalid apiVersion "{plugin.api_version}";'
+            f" supported are {' and '.join(EXEC_VERSIONS)}"
+        )
+    extension = named(cluster.extensions, EXEC_EXTENSION)
+    config = None
+    if extension is not None:
+        config = msgspec.Raw(_as_json(extension.extension))
+    return Exec(
+        command=plugin.command,
+        api_version=plugin.api_version,
+        interactive_mode=plugin.interactive_mode,
+        args=plugin.args,
+        env=tuple((variable.name, variable.value) for variable in plugin.env),
+        provide_cluster_info=plugin.provide_cluster_info,
+        cluster_config=config,
+        install_hint=plugin.install_hint,
+    )
+
+
+def _as_json(extension: object) -> bytes:
+    try:
+        return msgspec.json.encode(extension)
+    except (TypeError, ValueError) as error:  # such as `true` for a key
+        raise KubeconfigError(
+            f"extension {EXEC_EXTENSION} cannot be told to the exec plugin as JSON: {error}"
+        ) from error
+
+
+def _impersonation(user: UserEntry) -> Impersonation | None:
+    if not user.as_user:
+        return None
+    extra = tuple(user.as_user_extra.items())
+    return Impersonation(user.as_user, user.as_uid, user.as_groups, extra)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def load_kubeconfig(path: str, master: str = "") -> Access:
+    """What a kubeconfig says; with an empty path the master's URL alone counts."""
+    if not path:
+        return choose_access(Document(), master, _unreadable)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        verb = "stat" if isinstance(error, FileNotFoundError) else "open"
+        raise KubeconfigError(
+            f"{verb} {path}: {_lower(error)}; check --kubeconfig or clientConnection.kubeconfig"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise KubeconfigError(f'error loading config file "{path}": not UTF-8') from error
+    except ValueError as error:  # such as a zero byte in the path
+        raise KubeconfigError(f"open {quoted(path)}: {error}") from error
+    try:
+        document = parse_kubeconfig(text, str(Path(path).absolute().parent))
+    except KubeconfigError as error:
+        raise KubeconfigError(f'error loading config file "{path}": {error}') from error
+    try:
+        return choose_access(document, master, _unreadable)
+    except KubeconfigError as error:
+        raise type(error)(f'{error} (kubeconfig "{path}")') from error
+
+
+def in_cluster(environ: Mapping[str, str], root: str = "/") -> Access:
+    """What a pod is given: the address in its environment, token and CA in its file system."""
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise KubeconfigError(
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and"
+            " KUBERNETES_SERVICE_PORT must be defined; outside a pod give --kubeconfig"
+        )
+    directory = Path(root) / SERVICE_ACCOUNT.lstrip("/")
+    token, ca = str(directory / "token"), str(directory / "ca.crt")
+    reason = _unreadable(token)
+    if reason is not None:
+        raise KubeconfigError(f"{reason}; does the pod mount a service account token?")
+    reason = _unreadable(ca)
+    if reason is not None:
+        klog.error("Expected to find the cluster's CA, using the system's", err=reason)
+    address = f"[{host}]" if ":" in (parse_address(host) or "") else host
+    return Access(
+        server=f"https://{address}:{port}",
+        tls=Tls(ca_file="" if reason is not None else ca),
+        user=User(token_file=token),
+    )
+
+
+def find_access(
+    kubeconfig: str, master: str, environ: Mapping[str, str], root: str = "/"
+) -> Access:
+    """The one to use: kubeconfig and master if given, else, or if they are empty, in-cluster."""
+    if not kubeconfig and not master:
+        klog.info(
+            "Neither kubeconfig file nor master URL was specified,"
+            " falling back to in-cluster config"
+        )
+        return in_cluster(environ, root)
+    try:
+        return load_kubeconfig(kubeconfig, master)
+    except NoConfigurationError:
+        try:
+            return in_cluster(environ, root)
+        except KubeconfigError:
+            pass
+        raise
+
+
+def _unreadable(path: str) -> str | None:
+    try:
+        with open(path, "rb"):  # noqa: PTH123  # os.access would ask for the real user
+            return None
+    except OSError as error:
+        return f"open {path}: {_lower(error)}"
+
+
+def _lower(error: OSError) -> str:
+    return os.strerror(error.errno or 0).lower()

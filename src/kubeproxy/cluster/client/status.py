@@ -1,0 +1,89 @@
+"""The API server's Status object: why it refuses, read leniently.
+
+A proxy in between answers in its own format, and an old server leaves fields out, so that nothing
+here fails: what cannot be read is taken from the HTTP status.
+"""
+
+from http import HTTPStatus
+
+import msgspec
+
+from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+
+TOO_LARGE = "ResourceVersionTooLarge"
+SHOWN_OF_FOREIGN_TEXT = 200
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str | None = None
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: tuple[_Cause, ...] | None = None
+
+
+class _Wire(msgspec.Struct, frozen=True):
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A refusal."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    causes: tuple[str, ...] = ()
+
+    @property
+    def stale(self) -> bool:
+        """Whether the resource version that we asked for is of no use to this server.
+
+        Either its history is gone, or (after a restore of etcd, or on a replica that lags behind)
+        the server has not come that far.
+        """
+        expired = self.code == HTTPStatus.GONE or self.reason in ("Expired", "Gone")
+        return expired or TOO_LARGE in self.causes
+
+    @property
+    def not_now(self) -> bool:
+        """Whether the same request may well succeed a little later."""
+        return self.code in (
+            HTTPStatus.TOO_MANY_REQUESTS,
+            HTTPStatus.BAD_GATEWAY,
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            HTTPStatus.GATEWAY_TIMEOUT,
+        )
+
+    def __str__(self) -> str:
+        label = f"{self.code} {self.reason}".strip()
+        return f"{label}: {self.message}" if self.message else label
+
+
+_decoder = msgspec.json.Decoder(_Wire)
+
+
+def decode_status(body: bytes | msgspec.Raw, http_code: int = 0) -> Status:
+    """The Status in the body of an answer, or of an ERROR event (which has no HTTP status)."""
+    try:
+        wire = decode_nested(_decoder, body)
+    except UNREADABLE:
+        text = bytes(body).decode(errors="replace")[:SHOWN_OF_FOREIGN_TEXT]
+        return Status(http_code, _phrase(http_code), " ".join(text.split()))
+    causes = (wire.details.causes if wire.details else None) or ()
+    code = http_code or wire.code or 0
+    return Status(
+        code,
+        wire.reason or _phrase(code),
+        wire.message or "",
+        tuple(cause.reason for cause in causes if cause.reason),
+    )
+
+
+def _phrase(code: int) -> str:
+    try:
+        return HTTPStatus(code).phrase
+    except ValueError:
+        return ""

@@ -1,0 +1,1 @@
+"""The source of events that reads a directory of manifests."""

@@ -1,0 +1,163 @@
+"""Documents -> the objects to tell of, under the rules by which the API server would send them.
+
+No I/O. Services of another proxy and headless ones, slices of headless Services and, when our own
+name is known, the Nodes of others are left out, as the selectors of `resources.py` do.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.manifests.documents import Body, BrokenManifest, Document
+from kubeproxy.cluster.objects.decode import (
+    API_VERSION_OF_KIND,
+    KubeObject,
+    UndecodableObject,
+    convert,
+)
+from kubeproxy.cluster.objects.endpointslice import EndpointSlice
+from kubeproxy.cluster.objects.meta import (
+    HEADLESS_LABEL,
+    SERVICE_PROXY_NAME_LABEL,
+    Kind,
+    ObjectKey,
+)
+from kubeproxy.cluster.objects.node import Node
+from kubeproxy.cluster.objects.service import Service
+
+_KIND_OF_DOCUMENT = {(version, kind.value): kind for kind, version in API_VERSION_OF_KIND.items()}
+_NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
+
+ObjectId = tuple[Kind, ObjectKey]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """An object and where it stands."""
+
+    kind: Kind
+    object: KubeObject
+    file: str
+    line: int
+
+    @property
+    def identity(self) -> ObjectId:
+        """What identifies the object among all."""
+        return self.kind, self.object.metadata.key
+
+    @property
+    def place(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}"
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """An object that stands in two places; the later one counts."""
+
+    kind: Kind
+    key: ObjectKey
+    used: str
+    ignored: str
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """The objects of some documents, in their order, and what could not be understood."""
+
+    objects: tuple[Placed, ...] = ()
+    problems: tuple[BrokenManifest, ...] = ()
+
+
+def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = ()) -> Decoded:
+    """The objects of the watched kinds among the documents.
+
+    One that cannot be understood is a problem of its own: the others are decoded, and it stays
+    what it was before. If not even its name can be read it may be any of those that stood there
+    before, so they all stay.
+    """
+    objects: list[Placed] = []
+    problems: list[BrokenManifest] = []
+    doubtful: set[ObjectId | Kind] = set()
+    for document in documents:
+        kind = _KIND_OF_DOCUMENT.get((document.api_version, document.kind))
+        if kind is None:
+            continue
+        try:
+            decoded = convert(kind, _with_namespace(kind, document.body))
+        except UndecodableObject as error:
+            problems.append(_problem(document, error))
+            doubtful.add(kind if error.key is None else (kind, error.key))
+        else:
+            objects.append(Placed(kind, decoded, document.file, document.line))
+    good = {placed.identity for placed in objects}
+    stay = [placed for placed in before if not doubtful.isdisjoint((placed.kind, placed.identity))]
+    objects += [placed for placed in stay if placed.identity not in good]
+    return Decoded(tuple(objects), tuple(problems))
+
+
+def _problem(document: Document, error: UndecodableObject) -> BrokenManifest:
+    name = f" {error.key}" if error.key is not None else ""
+    reason = f"the {error.kind.value}{name} cannot be understood: {error.reason}"
+    return BrokenManifest(document.file, document.line, 1, reason)
+
+
+def _with_namespace(kind: Kind, body: Body) -> Body:
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return body  # refused by the decoder, with the right words
+    namespace = (metadata.get("namespace") or "default") if kind in _NAMESPACED else ""
+    return body | {"metadata": {**metadata, "namespace": namespace}}
+
+
+def merge(
+    files: Iterable[Iterable[Placed]], node_name: str | None = None
+) -> tuple[dict[ObjectId, KubeObject], list[Duplicate]]:
+    """The objects to tell of, and those that stand twice, in which case the last one counts."""
+    latest: dict[ObjectId, Placed] = {}
+    duplicates: list[Duplicate] = []
+    for placed in (placed for file in files for placed in file):
+        identity = placed.identity
+        earlier = latest.get(identity)
+        if earlier is not None:
+            duplicates.append(Duplicate(*identity, used=placed.place, ignored=earlier.place))
+        latest[identity] = placed
+    objects = {
+        identity: placed.object
+        for identity, placed in latest.items()
+        if is_told(placed.object, node_name)
+    }
+    return objects, duplicates
+
+
+def is_told(obj: KubeObject, node_name: str | None) -> bool:
+    """Whether the API server would send the object to us."""
+    labels = obj.metadata.labels or {}
+    match obj:
+        case Service(spec=spec):
+            headless = spec is not None and "None" in (spec.cluster_ip, *(spec.cluster_ips or ()))
+            return SERVICE_PROXY_NAME_LABEL not in labels and not headless
+        case EndpointSlice():
+            return HEADLESS_LABEL not in labels
+        case Node():
+            return node_name in (None, obj.metadata.name)
+        case _:
+            return True
+
+
+def first_events(objects: Mapping[ObjectId, KubeObject]) -> list[Event]:
+    """Everything told from the beginning, kind by kind."""
+    events: list[Event] = []
+    for kind in Kind:
+        told = [Upsert(kind, obj) for (of_kind, _), obj in objects.items() if of_kind is kind]
+        events += [Reset(kind), *told, Synced(kind)]
+    return events
+
+
+def events_between(
+    before: Mapping[ObjectId, KubeObject], after: Mapping[ObjectId, KubeObject]
+) -> list[Event]:
+    """What changed: first what is gone, so that what comes can take its place."""
+    gone = [Delete(kind, key) for kind, key in before if (kind, key) not in after]
+    new = [
+        Upsert(kind, obj) for (kind, key), obj in after.items() if before.get((kind, key)) != obj
+    ]
+    return [*gone, *new]

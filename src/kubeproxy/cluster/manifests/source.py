@@ -1,0 +1,253 @@
+"""The cluster's state from files instead of an API server: the same events, for the same rules.
+
+What was once good stays until something good replaces it. A file that is broken, or empty while
+somebody writes it, keeps its last good content; a directory that disappears takes nothing away.
+Only a file that vanishes from a directory that is there takes its objects with it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.errors import OperatorError
+from kubeproxy.cluster.events import Event
+from kubeproxy.cluster.manifests.documents import BrokenManifest, Document
+from kubeproxy.cluster.manifests.files import (
+    RECENT_NS,
+    Content,
+    Scan,
+    Signature,
+    parse_file,
+    read,
+    scan,
+)
+from kubeproxy.cluster.manifests.objects import (
+    Duplicate,
+    ObjectId,
+    Placed,
+    decode_documents,
+    events_between,
+    first_events,
+    merge,
+)
+from kubeproxy.cluster.objects.decode import KubeObject
+from kubeproxy.cluster.source import Gap
+from kubeproxy.linux import filewatch
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """All that the manifests say at one moment."""
+
+    documents: tuple[Document, ...]
+    """Every document of every kind, in order of the files' names."""
+    objects: dict[ObjectId, KubeObject]
+    """What a source would tell of; `first_events` makes it the events of one."""
+    problems: tuple[BrokenManifest, ...]
+    duplicates: tuple[Duplicate, ...]
+
+
+def load(paths: Sequence[str], node_name: str | None = None) -> Loaded:
+    """Read the manifests once. A broken file is a problem; a path out of reach is an error."""
+    found = scan(paths)
+    _refuse_unreachable(paths, found)
+    documents: list[Document] = []
+    problems: list[BrokenManifest] = []
+    for path in found.files:
+        try:
+            content = read(path)
+            documents += parse_file(path, content) if content is not None else []
+        except BrokenManifest as error:
+            problems.append(error)
+    decoded = decode_documents(documents)
+    objects, duplicates = merge([decoded.objects], node_name)
+    return Loaded(
+        documents=tuple(documents),
+        objects=objects,
+        problems=(*problems, *decoded.problems),
+        duplicates=tuple(duplicates),
+    )
+
+
+def _refuse_unreachable(paths: Sequence[str], found: Scan) -> None:
+    if found.unreachable:
+        path, why = next(iter(found.unreachable.items()))
+        raise OperatorError(f"the manifests in {path} cannot be read: {why}")
+    if not paths:
+        raise OperatorError("no manifests are named: give a directory or a file")
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    """What is known of one file."""
+
+    signature: Signature | None
+    """None: read it again next time, whatever the file system says."""
+    digest: bytes
+    objects: tuple[Placed, ...]
+    """The last good ones."""
+    problems: tuple[BrokenManifest, ...]
+
+
+class Library(msgspec.Struct, frozen=True):
+    """What is known of all files."""
+
+    files: dict[str, ManifestFile] = {}
+    unreachable: dict[str, str] = {}
+
+
+def refresh(library: Library, paths: Sequence[str], now_ns: int) -> Library:
+    """The library after another look at the files; what did not change is the same value."""
+    found = scan(paths)
+    files = {
+        path: known for path, known in library.files.items() if _is_below(path, found.unreachable)
+    }
+    for path, signature in found.files.items():
+        file = _refreshed(path, library.files.get(path), signature, now_ns)
+        if file is not None:
+            files[path] = file
+    return Library(dict(sorted(files.items())), found.unreachable)
+
+
+def _is_below(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)
+
+
+def _refreshed(
+    path: str, known: ManifestFile | None, signature: Signature, now_ns: int
+) -> ManifestFile | None:
+    if known is not None and known.signature == signature:
+        return known
+    settled = max(signature.modified_ns, signature.changed_ns) < now_ns - RECENT_NS
+    trusted = signature if settled else None
+    before = known.objects if known is not None else ()
+    try:
+        content = read(path)
+        if content is None:
+            return known  # it went a moment ago; the next look, which that brings, will tell
+        if known is not None and known.digest == content.digest:
+            return known if known.signature == trusted else _signed(known, trusted)
+        return _parsed(path, content, before, trusted)
+    except BrokenManifest as error:
+        # A file that cannot be read has no content to compare the next one with.
+        if known is not None and known.digest == b"":
+            return known
+        return ManifestFile(None, b"", before, (error,))
+
+
+def _signed(known: ManifestFile, signature: Signature | None) -> ManifestFile:
+    return ManifestFile(signature, known.digest, known.objects, known.problems)
+
+
+def _parsed(
+    path: str, content: Content, before: tuple[Placed, ...], signature: Signature | None
+) -> ManifestFile:
+    """What the content says, or what was known before if it says nothing that can be used."""
+    problems: tuple[BrokenManifest, ...]
+    try:
+        if before:
+            _refuse_empty(path, content)
+        decoded = decode_documents(parse_file(path, content), before)
+        objects, problems = decoded.objects, decoded.problems
+    except BrokenManifest as error:
+        objects, problems = before, (error,)
+    return ManifestFile(signature, content.digest, objects, problems)
+
+
+def _refuse_empty(path: str, content: Content) -> None:
+    if not content.data.strip():
+        raise BrokenManifest(path, 1, 1, "the file is empty; delete it if that is meant")
+
+
+class Manifests:
+    """The source: tells what the files say, and tells of every change for ever.
+
+    Paths are directories, looked into with all below them, or files. With a node name, only that
+    Node is told of.
+    """
+
+    write = None
+    """Nobody hears what we have to say."""
+
+    def __init__(self, paths: Sequence[str], node_name: str | None = None) -> None:
+        self._paths = tuple(paths)
+        self._node_name = node_name
+        self._library = Library()
+        self._told: dict[ObjectId, KubeObject] | None = None
+        self._duplicates: list[Duplicate] = []
+
+    async def run(self, deliver: Callable[[Event], None]) -> None:
+        """Deliver everything, then every difference, until cancelled.
+
+        Raises `OperatorError` if a path is out of reach at the start. Files are read in a thread,
+        because large ones take seconds to parse.
+        """
+        self._library, self._told, self._duplicates = Library(), None, []
+        async with aclosing(filewatch.changes(self._paths)) as changes:
+            async for _ in changes:
+                library = await asyncio.to_thread(
+                    refresh, self._library, self._paths, time.time_ns()
+                )
+                for event in self._events(library):
+                    deliver(event)
+
+    def gaps(self) -> list[Gap]:
+        """Paths that are out of reach, and files that are broken: what they said before stays."""
+        library = self._library
+        return [
+            *(Gap(path, why) for path, why in library.unreachable.items()),
+            *(
+                Gap(f"{path}:{problem.line}:{problem.column}", problem.reason)
+                for path, file in library.files.items()
+                for problem in file.problems
+            ),
+        ]
+
+    def _events(self, library: Library) -> list[Event]:
+        """Report what the new library has to say, and turn it into events."""
+        if self._told is None:
+            _refuse_unreachable(self._paths, Scan({}, library.unreachable))
+        _report(self._library, library)
+        files = [file.objects for file in library.files.values()]
+        objects, duplicates = merge(files, self._node_name)
+        _report_duplicates([d for d in duplicates if d not in self._duplicates])
+        told, self._told = self._told, objects
+        self._library, self._duplicates = library, duplicates
+        return first_events(objects) if told is None else events_between(told, objects)
+
+
+def _report(before: Library, after: Library) -> None:
+    """Say what is broken, once for each content, and what is good again."""
+    for path, why in after.unreachable.items():
+        if path not in before.unreachable:
+            klog.error("Manifests are out of reach, what they said stays", err=why, path=path)
+    for path in before.unreachable:
+        if path not in after.unreachable:
+            klog.info("Manifests are back", path=path)
+    for path, file in after.files.items():
+        known = before.files.get(path)
+        if known is not None and known.problems == file.problems:
+            continue
+        for problem in file.problems:
+            klog.error(
+                "Manifest is broken, its last good content stays",
+                err=problem.reason,
+                file=path,
+                line=problem.line,
+                column=problem.column,
+            )
+        if known is not None and not file.problems:
+            klog.info("Manifest is good again", file=path)
+
+
+def _report_duplicates(duplicates: Iterable[Duplicate]) -> None:
+    for duplicate in duplicates:
+        klog.warning(
+            "Object is in two manifests, the last one counts",
+            kind=duplicate.kind,
+            object=duplicate.key,
+            used=duplicate.used,
+            ignored=duplicate.ignored,
+        )

@@ -1,0 +1,130 @@
+"""EndpointSlice -> the endpoints that it contributes to a Service.
+
+A cluster holds hundreds of thousands of endpoints, so this is the form in which they are kept:
+no dictionaries, names shared, nothing that is not needed to decide or to explain.
+"""
+
+from sys import intern
+
+import msgspec
+
+from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, Protocol, parse_addresses
+from kubeproxy.base.printable import quoted
+from kubeproxy.cluster.objects.endpointslice import Conditions, EndpointPort, EndpointSlice, Hint
+from kubeproxy.cluster.objects.endpointslice import Endpoint as EndpointObject
+from kubeproxy.cluster.objects.meta import SERVICE_NAME_LABEL, ObjectKey
+
+
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
+    """One address of a slice, whatever the port.
+
+    `node` is "" when the slice does not say where it runs; it is not `local` then, even if it is.
+    """
+
+    address: str
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    local: bool = False
+    node: str = ""
+    zone_hints: tuple[str, ...] = ()
+    node_hints: tuple[str, ...] = ()
+
+
+class SlicePort(msgspec.Struct, frozen=True, gc=False):
+    """A port of a slice; it joins the Service's port of the same name and protocol."""
+
+    name: str
+    protocol: Protocol
+    port: int
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """What one EndpointSlice contributes to its Service in its family."""
+
+    service: ObjectKey
+    family: Family
+    ports: tuple[SlicePort, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class DerivedSlice(msgspec.Struct, frozen=True):
+    """A slice, or None when it concerns no Service, and what of it could not be read."""
+
+    slice: Slice | None = None
+    problems: tuple[str, ...] = ()
+
+
+_FAMILY_OF_ADDRESS_TYPE = {family.value: family for family in Family}
+_NO_CONDITIONS = Conditions()
+
+
+def derive_slice(obj: EndpointSlice, node_name: str) -> DerivedSlice:
+    """What the slice contributes, seen from the node of that name."""
+    service = (obj.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
+    if not service or not obj.metadata.namespace:
+        return DerivedSlice()
+    family = _FAMILY_OF_ADDRESS_TYPE.get(obj.address_type)
+    if family is None:
+        return DerivedSlice(problems=(f"addressType {quoted(obj.address_type)} is not proxied",))
+    problems: list[str] = []
+    return DerivedSlice(
+        Slice(
+            service=ObjectKey(obj.metadata.namespace, service),
+            family=family,
+            ports=_ports(obj.ports or (), problems),
+            endpoints=_endpoints(obj.endpoints or (), family, node_name, problems),
+        ),
+        tuple(problems),
+    )
+
+
+def _ports(ports: tuple[EndpointPort, ...], problems: list[str]) -> tuple[SlicePort, ...]:
+    found = []
+    for index, entry in enumerate(ports):
+        if entry.name is None or not entry.port:
+            continue
+        protocol = PROTOCOL_BY_NAME.get(entry.protocol or "TCP")
+        if protocol is None or not 0 < entry.port < 65536:
+            wanted = quoted(f"{entry.protocol}/{entry.port}")
+            problems.append(f"ports[{index}] {wanted} cannot be proxied")
+            continue
+        found.append(SlicePort(intern(entry.name), protocol, entry.port))
+    return tuple(found)
+
+
+def _endpoints(
+    entries: tuple[EndpointObject, ...], family: Family, node_name: str, problems: list[str]
+) -> tuple[Endpoint, ...]:
+    found = []
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+    texts = [entry.addresses[0] if entry.addresses else "" for entry in entries]
+    addresses = parse_addresses(texts, family)
+    for index, (entry, address) in enumerate(zip(entries, addresses, strict=True)):
+        if address is None:
+            if entry.addresses:
+                text = quoted(texts[index])
+                problems.append(f"endpoints[{index}]: {text} is not {family.value}")
+            continue
+        conditions = entry.conditions or _NO_CONDITIONS
+        node = intern(entry.node_name) if entry.node_name else ""
+        hints = entry.hints
+        zones = _names(hints.for_zones) if hints else ()
+        nodes = _names(hints.for_nodes) if hints else ()
+        found.append(
+            Endpoint(
+                address,
+                conditions.ready is not False,
+                conditions.serving is not False,
+                conditions.terminating is True,
+                node != "" and node == node_name,
+                node,
+                shared.setdefault(zones, zones) if zones else (),
+                shared.setdefault(nodes, nodes) if nodes else (),
+            )
+        )
+    return tuple(found)
+
+
+def _names(hints: tuple[Hint, ...] | None) -> tuple[str, ...]:
+    return tuple(intern(hint.name) for hint in hints) if hints else ()

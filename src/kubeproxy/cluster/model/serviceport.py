@@ -1,0 +1,241 @@
+"""Service -> service ports: one value for each entry of `spec.ports` in one IP family.
+
+What upstream's API validation would have refused is read all the same, because manifests and old
+clusters hold it: an entry that makes no sense is left out and named in a `Problem`.
+"""
+
+import msgspec
+
+from kubeproxy.base.inet import (
+    PROTOCOL_BY_NAME,
+    Family,
+    Prefix,
+    Protocol,
+    family_of,
+    parse_address,
+    parse_prefix,
+)
+from kubeproxy.base.printable import quoted
+from kubeproxy.cluster.objects import service as objects
+
+DEFAULT_AFFINITY_SECONDS = 10800
+MOST_AFFINITY_SECONDS = 86400
+
+BALANCE_ANNOTATION = "kubeproxy.io/balance"
+BALANCES = ("random", "round-robin", "source-hash")
+
+
+class ServicePort(msgspec.Struct, frozen=True):
+    """One port of one Service in one IP family, as far as it decides about packets.
+
+    `source_ranges` is None when everybody may use the load balancer's addresses, and empty when
+    ranges were asked for but none is of this family: then nobody may.
+    `externally_accessible` also counts external IPs that a feature gate keeps from being served.
+    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration. `created`
+    is when the Service was: of two that claim one address, the older has it.
+    """
+
+    name: str
+    protocol: Protocol
+    cluster_ip: str
+    port: int
+    node_port: int = 0
+    external_ips: tuple[str, ...] = ()
+    load_balancer_ips: tuple[str, ...] = ()
+    source_ranges: tuple[Prefix, ...] | None = None
+    internal_local: bool = False
+    external_local: bool = False
+    externally_accessible: bool = False
+    affinity_seconds: int = 0
+    health_check_port: int = 0
+    balance: str = ""
+    created: str = ""
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """The service ports of a Service in one family, and what of it could not be read."""
+
+    ports: tuple[ServicePort, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+IGNORED = Derived()
+
+
+def derive_service_ports(
+    service: objects.Service, family: Family, *, allow_external_ips: bool = True
+) -> Derived:
+    """The ports of the Service that are proxied in the family; none when it is not proxied."""
+    spec = service.spec
+    if spec is None or spec.type == "ExternalName" or spec.cluster_ip == "None":
+        return IGNORED
+    if not spec.cluster_ip:  # an API server gives every Service one; a manifest may not
+        return Derived(problems=("spec.clusterIP is missing: the Service is not proxied",))
+    problems: list[str] = []
+    cluster_ip = _cluster_ip(spec, family, problems)
+    if cluster_ip is None:
+        return Derived(problems=tuple(problems))
+    external_ips = _addresses(spec.external_ips, family, "spec.externalIPs", problems)
+    balancer_ips = _balancer_ips(service, family, problems)
+    external_local = spec.external_traffic_policy == "Local" and (
+        spec.type in {"LoadBalancer", "NodePort"} or bool(spec.external_ips)
+    )
+    shared = ServicePort(
+        name="",
+        protocol=Protocol.TCP,
+        cluster_ip=cluster_ip,
+        port=0,
+        external_ips=external_ips if allow_external_ips else (),
+        load_balancer_ips=balancer_ips,
+        source_ranges=_source_ranges(spec, family, problems),
+        internal_local=spec.internal_traffic_policy == "Local",
+        external_local=external_local,
+        externally_accessible=bool(external_ips or balancer_ips),
+        affinity_seconds=_affinity_seconds(spec, problems),
+        health_check_port=_health_check_port(spec, problems) if external_local else 0,
+        balance=_balance(service, problems),
+        created=service.metadata.creation_timestamp or "",
+    )
+    return Derived(_ports(spec, shared, problems), tuple(problems))
+
+
+def _ports(
+    spec: objects.ServiceSpec, shared: ServicePort, problems: list[str]
+) -> tuple[ServicePort, ...]:
+    ports: dict[tuple[str, Protocol], ServicePort] = {}
+    for index, entry in enumerate(spec.ports or ()):
+        protocol = PROTOCOL_BY_NAME.get(entry.protocol or "TCP")
+        where = f"spec.ports[{index}]"
+        if protocol is None:
+            problems.append(f"{where}.protocol {quoted(entry.protocol)} is none of TCP, UDP, SCTP")
+            continue
+        if not 0 < entry.port < 65536:
+            problems.append(f"{where}.port {quoted(entry.port)} is not a port number")
+            continue
+        node_port = entry.node_port or 0
+        if not 0 <= node_port < 65536:
+            problems.append(f"{where}.nodePort {quoted(node_port)} is not a port number")
+            node_port = 0
+        key = (entry.name or "", protocol)
+        if key in ports:
+            problems.append(f"{where} repeats the name and protocol of an earlier port")
+            continue
+        ports[key] = msgspec.structs.replace(
+            shared,
+            name=key[0],
+            protocol=protocol,
+            port=entry.port,
+            node_port=node_port,
+            externally_accessible=shared.externally_accessible or node_port != 0,
+        )
+    return tuple(ports.values())
+
+
+def _cluster_ip(spec: objects.ServiceSpec, family: Family, problems: list[str]) -> str | None:
+    """The cluster IP of the family: by position in `ipFamilies`, else the only one there is."""
+    if spec.ip_families:
+        if family.value not in spec.ip_families:
+            return None
+        index = spec.ip_families.index(family.value)
+        listed = spec.cluster_ips or ((spec.cluster_ip,) if spec.cluster_ip else ())
+        if index >= len(listed):
+            return None
+        text = listed[index]
+    else:
+        text = spec.cluster_ip or ""
+    address = parse_address(text)
+    if address is None:
+        problems.append(f"the cluster IP {quoted(text)} is not an IP address")
+        return None
+    if family_of(address) is not family:
+        if spec.ip_families:
+            problems.append(f"the cluster IP {quoted(text)} is not {family.value}")
+        return None
+    return address
+
+
+def _addresses(
+    texts: tuple[str, ...] | None, family: Family, where: str, problems: list[str]
+) -> tuple[str, ...]:
+    """The addresses of the family, once each; those that are none are named."""
+    found: dict[str, None] = {}
+    for text in texts or ():
+        address = parse_address(text)
+        if address is None:
+            if text:
+                problems.append(f"{where}: {quoted(text)} is not an IP address")
+        elif family_of(address) is family:
+            found[address] = None
+    return tuple(found)
+
+
+def _balancer_ips(
+    service: objects.Service, family: Family, problems: list[str]
+) -> tuple[str, ...]:
+    """The load balancer's addresses that this node should answer for."""
+    balancer = service.status.load_balancer if service.status else None
+    ingress = (balancer.ingress if balancer else None) or ()
+    ips = tuple(entry.ip or "" for entry in ingress if entry.ip_mode in (None, "VIP"))
+    return _addresses(ips, family, "status.loadBalancer.ingress", problems)
+
+
+def _source_ranges(
+    spec: objects.ServiceSpec, family: Family, problems: list[str]
+) -> tuple[Prefix, ...] | None:
+    """Who may use the load balancer's addresses; None is everybody.
+
+    Upstream opens the service to everybody when no range of the family is left. A list was
+    written to close the service: here nobody of the family is let in then.
+    """
+    if not any(text.strip() for text in spec.load_balancer_source_ranges or ()):
+        return None
+    ranges: dict[Prefix, None] = {}
+    for text in spec.load_balancer_source_ranges or ():
+        prefix = parse_prefix(text.strip())
+        if prefix is None:
+            problems.append(f"spec.loadBalancerSourceRanges: {quoted(text)} is not a CIDR")
+        elif prefix.family is family:
+            ranges[prefix] = None
+    if any(prefix.length == 0 for prefix in ranges):
+        return None
+    return tuple(ranges)
+
+
+def _affinity_seconds(spec: objects.ServiceSpec, problems: list[str]) -> int:
+    """How long a client keeps its endpoint; 0 without affinity."""
+    if spec.session_affinity != "ClientIP":
+        return 0
+    config = spec.session_affinity_config
+    seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
+    if not seconds or seconds < 0:
+        return DEFAULT_AFFINITY_SECONDS
+    if seconds > MOST_AFFINITY_SECONDS:
+        problems.append(
+            f"spec.sessionAffinityConfig.clientIP.timeoutSeconds {quoted(seconds)} is more than a"
+            f" day: a client keeps its endpoint for {MOST_AFFINITY_SECONDS} seconds"
+        )
+    return min(seconds, MOST_AFFINITY_SECONDS)
+
+
+def _balance(service: objects.Service, problems: list[str]) -> str:
+    """What the annotation of ours asks for."""
+    wanted = (service.metadata.annotations or {}).get(BALANCE_ANNOTATION, "")
+    if wanted in ("", *BALANCES):
+        return wanted
+    known = ", ".join(BALANCES)
+    problems.append(f"annotation {BALANCE_ANNOTATION} {quoted(wanted)} is none of {known}")
+    return ""
+
+
+def _health_check_port(spec: objects.ServiceSpec, problems: list[str]) -> int:
+    """The port on which a load balancer asks whether this node has endpoints."""
+    if spec.type != "LoadBalancer":
+        return 0
+    if not spec.health_check_node_port:
+        problems.append("externalTrafficPolicy is Local but spec.healthCheckNodePort is not set")
+        return 0
+    if not 0 < spec.health_check_node_port < 65536:
+        port = quoted(spec.health_check_node_port)
+        problems.append(f"spec.healthCheckNodePort {port} is not a port number")
+        return 0
+    return spec.health_check_node_port

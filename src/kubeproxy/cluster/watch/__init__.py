@@ -1,0 +1,1 @@
+"""The list and watch protocol, and the source of events that speaks it."""

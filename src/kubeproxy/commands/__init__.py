@@ -1,1 +1,0 @@
-"""The subcommands: arguments in, exit code out. What goes wrong is raised and told by `cli`."""

@@ -1,0 +1,1 @@
+"""The loop: events of the cluster become syncs of the dataplanes."""

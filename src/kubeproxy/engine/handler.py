@@ -1,0 +1,129 @@
+"""A source's events -> the cluster -> the syncs that they concern.
+
+Syncs are opened when Services and EndpointSlices are both known and `ready` has been called: the
+rules of an earlier run stay in force until then.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from kubeproxy.base import klog
+from kubeproxy.base.printable import quoted
+from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.model.cluster import NOTHING, Cluster, Problem, Touched
+from kubeproxy.cluster.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
+from kubeproxy.engine.observer import Listener, ObjectTold, nobody
+from kubeproxy.engine.sync import FamilySync
+
+_MOST_REPORTED = 10
+
+
+class Follower:
+    """Takes events in, and passes on what they touch.
+
+    `news` is called when our Node changed, and when a kind is known; what it raises ends the run,
+    and nothing is asked of the syncs then. `tell` hears of objects.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        syncs: Sequence[FamilySync],
+        news: Callable[[], None],
+        tell: Listener = nobody,
+    ) -> None:
+        self._cluster = cluster
+        self._syncs = syncs
+        self._news = news
+        self._tell = tell
+        self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
+        self._is_ready = False
+        self._is_open = False
+
+    def deliver(self, event: Event) -> None:
+        """Take in one event."""
+        touched = self._take(event)
+        if isinstance(event, Upsert | Delete):
+            self._tell(_told(event, touched))
+        if touched.node or isinstance(event, Synced):
+            self._news()  # first: what it ends must not sync for a node that is no more
+        if touched.node or touched.service_cidrs:
+            for sync in self._syncs:
+                sync.request()
+        for sync in self._syncs:
+            services = [key for family, key in touched.services if family is sync.family]
+            if services:
+                sync.touch(services)
+        if isinstance(event, Synced):
+            klog.info("Caches populated", v=2, type=event.kind.value)
+            self._open_when_known()
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The parts of objects that make no sense and are ignored."""
+        return [problem for problems in self._problems.values() for problem in problems]
+
+    def ready(self) -> None:
+        """This node is known well enough: syncs may begin when the cluster is known too."""
+        self._is_ready = True
+        self._open_when_known()
+
+    def _open_when_known(self) -> None:
+        known = self._cluster.synced(Kind.SERVICE, Kind.ENDPOINT_SLICE)
+        if known and self._is_ready and not self._is_open:
+            self._is_open = True
+            for sync in self._syncs:
+                sync.open()
+
+    def _take(self, event: Event) -> Touched:
+        match event:
+            case Upsert():
+                touched = self._upsert(event)
+                self._report(event.kind, event.object.metadata.key, touched.problems)
+                return touched
+            case Delete():
+                self._report(event.kind, event.key, ())
+                return self._cluster.delete(event.kind, event.key)
+            case Reset():
+                self._cluster.reset(event.kind)
+                return NOTHING
+            case Synced():
+                return self._cluster.complete(event.kind)
+            case _:
+                assert_never(event)
+
+    def _upsert(self, event: Upsert) -> Touched:
+        """Take in an object. One that nobody thought of is skipped: it must not stop a node."""
+        try:
+            return self._cluster.upsert(event.kind, event.object)
+        except Exception as error:  # noqa: BLE001  # whatever it is
+            text = f"what was known of it stands: {type(error).__name__}: {quoted(str(error))}"
+            return Touched(problems=(Problem(event.kind, event.object.metadata.key, text),))
+
+    def _report(self, kind: Kind, key: ObjectKey, problems: Iterable[Problem]) -> None:
+        """Say what of an object makes no sense: once, and not at every update of it."""
+        now = tuple(problems)
+        before = self._problems.pop((kind, key), ())
+        if now:
+            self._problems[kind, key] = now
+        new = [problem for problem in now if problem not in before]
+        for problem in new[:_MOST_REPORTED]:
+            klog.error(
+                "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
+            )
+        if len(new) > _MOST_REPORTED:
+            klog.error(
+                "Further parts of the object are ignored",
+                kind=kind.value,
+                object=key,
+                count=len(new) - _MOST_REPORTED,
+            )
+
+
+def _told(event: Upsert | Delete, touched: Touched) -> ObjectTold:
+    families = tuple(dict.fromkeys(family for family, _ in touched.services))
+    if isinstance(event, Delete):
+        return ObjectTold(event.kind, event.key, families, gone=True)
+    meta = event.object.metadata
+    trigger = (meta.annotations or {}).get(TRIGGER_TIME_ANNOTATION, "")
+    return ObjectTold(event.kind, meta.key, families, trigger=trigger)

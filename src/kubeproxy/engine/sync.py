@@ -1,0 +1,314 @@
+"""The loop of one IP family: what changed -> compile -> difference -> the family's dataplane.
+
+Nothing is applied before the cluster is known (`open`). A sync that fails is tried again and is
+then full; a service that cannot be programmed is named, tried again, and holds up nobody else.
+The two families have a loop each and share nothing but the cluster.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import Steps
+from kubeproxy.cluster.model.cluster import Cluster, Problem
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
+from kubeproxy.engine.flow_cleaner import StaleFlows
+from kubeproxy.engine.observer import (
+    Listener,
+    LoopStarted,
+    SyncBegan,
+    SyncEnded,
+    SyncWanted,
+    nobody,
+)
+from kubeproxy.engine.schedule import (
+    Outcome,
+    Progress,
+    Schedule,
+    begin,
+    finish,
+    lose,
+    next_sync,
+    request,
+    wants_full,
+)
+from kubeproxy.table.build import Builder
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.diff import NO_CHANGES, Changes
+from kubeproxy.table.entries import Entry, ServicePortName
+from kubeproxy.table.node import Node
+
+T = TypeVar("T")
+
+_MOST_WARNINGS = 10
+_MOMENT = 0.002
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What is read anew at every sync: this node, and from where it looks at the cluster."""
+
+    node: Node
+    vantage: Vantage
+
+
+class Outlet(NamedTuple):
+    """Where the difference goes: the family's dataplane, and the flows that it makes stale.
+
+    `tell` hears what comes of it.
+    """
+
+    dataplane: Dataplane
+    flows: StaleFlows | None = None
+    tell: Listener = nobody
+
+
+class FamilySync:
+    """Keeps the kernel of one family true to the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        family: Family,
+        outlet: Outlet,
+        schedule: Schedule,
+        setting: Callable[[], Setting],
+    ) -> None:
+        self.builder = Builder(family)
+        self.progress = Progress()
+        self.failure = ""
+        """Why the last sync failed altogether; nothing when it did not."""
+        self._cluster = cluster
+        self._dataplane, self._flows, self._tell = outlet
+        self._schedule = schedule
+        self._setting = setting
+        self._touched: set[ObjectKey] = set()
+        self._failed: dict[ServicePortName, str] = {}
+        self._node: Node | None = None
+        self._changes = NO_CHANGES
+        self._is_open = False
+        self._wake = asyncio.Event()
+
+    @property
+    def family(self) -> Family:
+        """The IP family."""
+        return self.builder.table.family
+
+    @property
+    def node(self) -> Node | None:
+        """This node as the last sync that succeeded saw it; None before the first."""
+        return self._node
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The Services that cannot be compiled, and those that ask for too much."""
+        unfit = [
+            Problem(Kind.SERVICE, service, f"what was programmed of it stays: {reason}")
+            for service, reason in self.builder.unfit.items()
+        ]
+        return unfit + [
+            Problem(Kind.SERVICE, service, reason)
+            for service, reason in self.builder.excess.items()
+        ]
+
+    @property
+    def failed(self) -> Mapping[ServicePortName, str]:
+        """The service ports that could not be programmed, with the reasons."""
+        return self._failed
+
+    def open(self) -> None:
+        """The cluster is known: syncs may begin."""
+        self._is_open = True
+        self.request()
+
+    def touch(self, services: Iterable[ObjectKey]) -> None:
+        """These services may have changed."""
+        self._touched.update(services)
+        self.request()
+
+    def request(self) -> None:
+        """Something changed: a sync is wanted."""
+        self.progress = request(self.progress)
+        self._want()
+
+    def lose(self) -> None:
+        """Somebody changed the kernel under us: read it again, at once."""
+        if not self.progress.urgent:
+            family = self.family.value
+            klog.info("The kernel's rules were changed by others, repairing", ipFamily=family)
+        self.progress = lose(self.progress)
+        self._want()
+
+    def _want(self) -> None:
+        if self._is_open:
+            self._tell(SyncWanted(self.family, len(self._touched)))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sync whenever it is due, until cancelled."""
+        self._tell(LoopStarted(self.family))
+        while True:
+            await self._wait_due()
+            await self.sync()
+
+    async def _wait_due(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._wake.clear()
+            due = next_sync(self._schedule, self.progress) if self._is_open else None
+            if due is not None and due <= clock():
+                return
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    async def sync(self) -> None:
+        """One sync: compile what was touched, and have the difference programmed."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        full = wants_full(self._schedule, self.progress, began)
+        self.progress = begin(self.progress)
+        self._tell(SyncBegan(self.family))
+        self.failure = ""
+        self._changes = NO_CHANGES
+        touched, self._touched = self._touched, set()
+        report: SyncReport | None = None
+        try:
+            report = await self._sync(touched, full=full)
+        except KernelError as error:
+            self._touched |= touched
+            self.failure = str(error)
+            klog.error("Sync failed, will try again", err=error, ipFamily=self.family.value)
+        except Exception as error:  # noqa: BLE001  # a mistake of ours must not end the daemon
+            self._touched |= touched
+            self.failure = f"{type(error).__name__}: {error}"
+            klog.error(
+                "Sync failed in an unexpected way, will try again; please report this",
+                err=error,
+                ipFamily=self.family.value,
+                stack=traceback.format_exc(),
+            )
+        outcome = Outcome.FAILED
+        if report is not None:
+            outcome = Outcome.PARTLY if report.failed else Outcome.OK
+        ended = clock()
+        self.progress = finish(self.progress, ended, outcome, full=full)
+        self._tell(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
+
+    async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
+        setting = self._setting()
+        unfit, excess = dict(self.builder.unfit), set(self.builder.excess)
+        changes = self._changes = await paced(
+            self.builder.update_in_steps(self._cluster, touched, setting.vantage)
+        )
+        if self._flows is not None:
+            self._flows.owe(changes)
+        self._report_unfit(unfit)
+        self._report_excess(excess)
+        self._report_conflicts()
+        again = self._entries_to_try_again(changes)
+        report = SyncReport(failed=self._failed)
+        if full or changes or again or setting.node != self._node:
+            update = Update(self.builder.table, setting.node, changes, full, again)
+            report = await self._dataplane.apply(update)
+            self._report_applied(update, report)
+        self._node = setting.node
+        self._failed = report.failed
+        if self._flows is not None:
+            self._flows.settle(self.builder.table)
+        return report
+
+    def _report_applied(self, update: Update, report: SyncReport) -> None:
+        for name, reason in report.failed.items():
+            if self._failed.get(name) != reason:
+                klog.error(
+                    "Service port cannot be programmed, will try again",
+                    err=reason,
+                    servicePort=str(name),
+                    ipFamily=self.family.value,
+                )
+        for name in self._failed.keys() - report.failed.keys():
+            klog.info("Service port is programmed again", servicePort=str(name))
+        changes = update.changes
+        klog.info(
+            "Synced",
+            v=2,
+            ipFamily=self.family.value,
+            full=update.full,
+            added=len(changes.added),
+            changed=len(changes.changed),
+            removed=len(changes.removed),
+            failed=len(report.failed),
+        )
+
+    def _entries_to_try_again(self, changes: Changes) -> tuple[Entry, ...]:
+        """Entries that failed last time and that this sync does not change anyway."""
+        if not self._failed:
+            return ()
+        fresh = {entry.name for entry in changes.added}
+        fresh |= {after.name for _, after in changes.changed}
+        entries = self.builder.table.entries
+        return tuple(
+            entries[name] for name in self._failed if name in entries and name not in fresh
+        )
+
+    def _report_unfit(self, known: Mapping[ObjectKey, str]) -> None:
+        """Name the Services that cannot be compiled: each once, until the reason is another."""
+        for service, reason in self.builder.unfit.items():
+            if known.get(service) != reason:
+                klog.error(
+                    "Service cannot be compiled, what was programmed of it stays",
+                    err=reason,
+                    service=service,
+                    ipFamily=self.family.value,
+                )
+
+    def _report_excess(self, known: Container[ObjectKey]) -> None:
+        """Name the Services that ask for too much: each once, until it asks for less."""
+        for service, reason in self.builder.excess.items():
+            if service not in known:
+                klog.error(
+                    "Service asks for too much, some of its ports are not served",
+                    err=reason,
+                    service=service,
+                    ipFamily=self.family.value,
+                )
+
+    def _report_conflicts(self) -> None:
+        """Warn of the first few: two services can claim hundreds of thousands of addresses."""
+        conflicts = self.builder.new_conflicts
+        for conflict in conflicts[:_MOST_WARNINGS]:
+            klog.warning(
+                "Address is claimed by two services; the second is not served there",
+                address=str(conflict.key),
+                servedBy=str(conflict.winner),
+                notServed=str(conflict.loser),
+            )
+        if len(conflicts) > _MOST_WARNINGS:
+            klog.warning(
+                "Further addresses are claimed by two services; `kube-proxy services` shows them",
+                count=len(conflicts) - _MOST_WARNINGS,
+            )
+
+
+async def paced(steps: Steps[T]) -> T:
+    """What the steps come to; whenever a moment was spent on them, others get their turn."""
+    clock = asyncio.get_running_loop().time
+    since = clock()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if clock() - since >= _MOMENT:
+            await asyncio.sleep(0)
+            since = clock()

@@ -1,0 +1,1 @@
+"""Questions about packets, and the answers: what `explain` says, live or not."""

@@ -1,0 +1,160 @@
+"""A question about a packet, and the cluster as a node's proxy sees it -> explanations. No I/O."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kubeproxy.base.inet import Family, family_of, join
+from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.model.endpoint import Endpoint, Slice
+from kubeproxy.cluster.model.merge import endpoints_of
+from kubeproxy.cluster.model.serviceport import ServicePort
+from kubeproxy.cluster.model.topology import HintMode, LeftOut, Place, hint_mode
+from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.engine.node import NodeIPs
+from kubeproxy.explain.question import Origin, Pod, Question, questions
+from kubeproxy.explain.words import Context, Explanation, explain
+from kubeproxy.table.claims import Conflict
+from kubeproxy.table.compile import left_out
+from kubeproxy.table.decide import Packet, Reason, Verdict, decide
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Mode, Node
+
+
+class View(msgspec.Struct, frozen=True):
+    """A cluster as one node's proxy sees it, and the pods that a question may name.
+
+    `pods` is None where nobody knows of any. The tables may be older than the cluster: what is
+    said of a service port that has gone since is said without its endpoints.
+    """
+
+    cluster: Cluster
+    mode: Mode
+    ips: NodeIPs
+    tables: Mapping[Family, Table]
+    nodes: Mapping[Family, Node]
+    conflicts: Mapping[Family, Sequence[Conflict]]
+    pods: Sequence[Pod] | None = ()
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What people ask: from where to where, in the words of `question`.
+
+    `interface` is where the packet enters the node, "" when nobody said.
+    """
+
+    source: str
+    destinations: Sequence[str]
+    interface: str = ""
+
+
+def answer(asked: Asked, view: View) -> list[Explanation]:
+    """The explanation of each packet that was asked for."""
+    return [explained(question, view) for question in meant(asked, view)]
+
+
+def meant(asked: Asked, view: View) -> list[Question]:
+    """The packets that were asked for; a destination may stand for thousands."""
+    origin = Origin(view.cluster.node_name, view.ips, view.pods, asked.interface)
+    return [
+        question
+        for destination in asked.destinations
+        for question in questions(asked.source, destination, view.tables, origin)
+    ]
+
+
+def explained(question: Question, view: View) -> Explanation:
+    """The explanation of one packet."""
+    packet = question.packet
+    family = family_of(packet.destination)
+    verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)
+    context = Context(
+        node_name=view.cluster.node_name,
+        node=view.nodes[family],
+        mode=view.mode,
+        places=_places(verdict, family, view.cluster),
+        not_chosen=_not_chosen(verdict, family, view.cluster),
+        notes=(*question.notes, *_notes(verdict, packet, view)),
+    )
+    return explain(verdict, packet, context)
+
+
+def _notes(verdict: Verdict, packet: Packet, view: View) -> Iterator[str]:
+    """What the tables know about the destination beside the verdict."""
+    family = family_of(packet.destination)
+    matched = verdict.frontend
+    if matched is None:
+        keys = view.tables[family].destinations(packet.destination)
+        if keys:
+            yield f"services have these ports of the address: {', '.join(map(str, keys))}"
+        return
+    if verdict.reason is Reason.SOURCE_RANGES and verdict.service is not None:
+        ranges = view.tables[family].entries[verdict.service].source_ranges or ()
+        yield f"allowed are {', '.join(map(str, ranges)) or f'no {family.value} sources at all'}"
+    for conflict in view.conflicts[family]:
+        if conflict.key == (matched.address, packet.protocol, matched.port):
+            yield f"{conflict.loser} claims {conflict.key} too and does not get it"
+
+
+def _service_port(
+    verdict: Verdict, family: Family, cluster: Cluster
+) -> tuple[ServicePort, Mapping[str, Slice]] | None:
+    """The service port that the packet is addressed to, and the slices of its Service."""
+    name = verdict.service
+    if name is None:
+        return None
+    service = ObjectKey(name.namespace, name.service)
+    for port in cluster.service_ports(family, service):
+        if (port.name, port.protocol) == (name.port, name.protocol):
+            return port, cluster.slices(family, service)
+    return None
+
+
+def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str]:
+    """The node of each endpoint of the service, as far as slices name it."""
+    found = _service_port(verdict, family, cluster)
+    if found is None:
+        return {}
+    port, slices = found
+    endpoints = endpoints_of(slices, port.name, port.protocol)
+    return {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
+
+
+_ABOUT_ENDPOINTS: Final = (
+    None,
+    Reason.NO_ENDPOINTS,
+    Reason.NO_LOCAL_ENDPOINTS,
+    Reason.NOT_CHECKED_ON_OUTPUT,
+)
+
+
+def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    """The endpoints of the service that cannot be chosen, where that is the question."""
+    found = _service_port(verdict, family, cluster)
+    if found is None or verdict.reason not in _ABOUT_ENDPOINTS:
+        return ()
+    port, slices = found
+    place = cluster.place
+    hints = hint_mode(endpoints_of(slices, port.name, port.protocol), place)
+    return tuple(
+        (join(at.endpoint.address, at.port), why_not(at.endpoint, why, hints, place))
+        for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)
+    )
+
+
+def why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
+    """Why an endpoint cannot be chosen, with the names that decide it."""
+    match why:
+        case LeftOut.NOT_LOCAL if endpoint.node:
+            return f"it is on node {endpoint.node}, and the traffic policy is Local"
+        case LeftOut.NOT_LOCAL:
+            return "its slice does not say on which node it is, and the traffic policy is Local"
+        case LeftOut.NOT_HINTED if hints is HintMode.SAME_NODE:
+            nodes = ", ".join(endpoint.node_hints)
+            return f"its topology hints are for node {nodes}, and this is {place.node}"
+        case LeftOut.NOT_HINTED:
+            zones = ", ".join(endpoint.zone_hints)
+            return f"its topology hints are for zone {zones}, and this node is in {place.zone}"
+        case _:
+            return str(why.value)

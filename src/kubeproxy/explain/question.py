@@ -1,0 +1,219 @@
+"""What `explain` was asked, in people's words -> the packets that are meant. No I/O.
+
+A destination is an address (`10.96.0.10:53/udp`, `[fd00::1]:80`, `10.96.0.10` alone for all that
+the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-dns:53/udp`).
+A source is an address, `outside`, `host`, or a pod (`name` or `namespace/name`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.inet import Family, Protocol, family_of, parse_address
+from kubeproxy.engine.node import NodeIPs
+from kubeproxy.explain.destination import Destination, destination
+from kubeproxy.table.decide import Packet
+from kubeproxy.table.entries import Entry, FrontendKind, Table
+
+OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
+"""Documentation addresses stand for somebody outside; source ranges do not know them."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A packet, and what was assumed to find it."""
+
+    packet: Packet
+    notes: tuple[str, ...] = ()
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A destination in one family; without a protocol it is an ICMP echo."""
+
+    address: str
+    protocol: Protocol | None
+    port: int
+    notes: tuple[str, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod that a source may name. `node` is "" before it has one."""
+
+    namespace: str
+    name: str
+    ips: tuple[str, ...]
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What is known of possible sources: this node, the pods, and the interface of the packet.
+
+    `pods` is None where nobody knows of any, as in the daemon.
+    """
+
+    node: str
+    ips: NodeIPs
+    pods: Sequence[Pod] | None = ()
+    interface: str = ""
+
+
+def questions(
+    source: str, destination: str, tables: Mapping[Family, Table], origin: Origin
+) -> list[Question]:
+    """The packets that a source and a destination stand for, one for each family and port."""
+    found = []
+    refused = ""
+    for target in targets(destination, tables):
+        family = family_of(target.address)
+        try:
+            address, notes = source_address(source, family, origin)
+        except OperatorError as error:
+            refused = str(error)
+            continue
+        packet = Packet(
+            address,
+            target.address,
+            target.protocol,
+            target.port,
+            "" if source == "host" else origin.interface,
+        )
+        found.append(Question(packet, (*target.notes, *notes)))
+    if not found:
+        raise OperatorError(refused)
+    return found
+
+
+def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
+    """The destinations that a text names; an error says why it names none."""
+    asked = destination(text)
+    if not asked.address:
+        return _service_targets(asked, tables)
+    address, protocol = asked.address, asked.protocol
+    if family_of(address) not in tables:
+        raise OperatorError(f"--to {text}: {family_of(address).value} is not proxied here")
+    if asked.port:
+        return [Target(address, protocol or Protocol.TCP, asked.number)]
+    found = _all_ports(address, protocol, tables)
+    if not found and protocol is not None:
+        name = protocol.name
+        raise OperatorError(
+            f"--to {text}: no service serves {name} there; give ADDRESS:PORT/{name}"
+        )
+    return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
+
+
+def _all_ports(
+    address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
+) -> list[Target]:
+    """Every port that services have at the address."""
+    keys = tables[family_of(address)].destinations(address)
+    wanted = [key for key in keys if protocol in (None, key.protocol)]
+    return [Target(address, key.protocol, key.port) for key in wanted]
+
+
+def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list[Target]:
+    """The cluster IPs of a Service, with the ports that were asked for."""
+    text = asked.text
+    namespace, slash, service = asked.service.rpartition("/")
+    of_service = [
+        table.entries[name]
+        for table in tables.values()
+        for name in table.entries
+        if name.service == service and (not slash or name.namespace == namespace)
+    ]
+    if not of_service:
+        raise OperatorError(
+            f"--to {text}: no such Service is proxied; give [NAMESPACE/]NAME or an address "
+            "(headless and ExternalName Services are not proxied)"
+        )
+    namespaces = sorted({entry.name.namespace for entry in of_service})
+    if len(namespaces) > 1:
+        choices = ", ".join(f"{each}/{service}" for each in namespaces)
+        raise OperatorError(f"--to {text}: several Services have that name: {choices}")
+    found = [
+        target
+        for entry in of_service
+        for target in _cluster_ips(entry)
+        if asked.protocol in (None, entry.protocol)
+        and asked.port in ("", entry.name.port, str(target.port))
+    ]
+    if not found:
+        ports = [_port(e, t) for e in of_service for t in _cluster_ips(e)]
+        if not ports:
+            raise OperatorError(
+                f"--to {text}: another Service has its cluster IP; give an address"
+            )
+        listed = ", ".join(dict.fromkeys(ports))
+        raise OperatorError(f"--to {text}: the Service has no such port, but these: {listed}")
+    return found
+
+
+def _port(entry: Entry, target: Target) -> str:
+    number = f"{target.port}/{entry.protocol.name}"
+    return f"{entry.name.port} ({number})" if entry.name.port else number
+
+
+def _cluster_ips(entry: Entry) -> Iterator[Target]:
+    for frontend in entry.frontends:
+        if frontend.kind is FrontendKind.CLUSTER_IP:
+            yield Target(frontend.address, entry.protocol, frontend.port)
+
+
+def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    """The source address in the family, and what was assumed."""
+    if text == "outside":
+        note = f"{OUTSIDE[family]} stands for any client outside (--from ADDRESS names one)"
+        return OUTSIDE[family], (note,)
+    if text == "host":
+        ip = origin.ips.ips[family]
+        known = origin.ips.known_ip(family) is not None
+        note = f"the {family.value} address of the node is not known: assuming {ip}"
+        return ip, () if known else (note,)
+    address = parse_address(text.strip("[]"))
+    if address is not None:
+        if family_of(address) is not family:
+            own = family_of(address).value
+            raise OperatorError(
+                f"--from {text}: it is {own}, but the destination is {family.value}"
+            )
+        return address, ()
+    return _pod_address(text, family, origin)
+
+
+def find_pods(text: str, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that `[NAMESPACE/]NAME` may mean."""
+    namespace, slash, name = text.rpartition("/")
+    return [pod for pod in pods if pod.name == name and (not slash or pod.namespace == namespace)]
+
+
+def _pod_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    if origin.pods is None:
+        raise OperatorError(
+            f"--from {text}: it is no address, and the daemon knows no Pods; give the Pod's "
+            "address (kubectl get pods -o wide), outside or host"
+        )
+    found = find_pods(text, origin.pods)
+    if not found:
+        raise OperatorError(
+            f"--from {text}: it is no address, and no Pod of that name is known; give "
+            "[NAMESPACE/]POD, its address, outside or host (with --manifests, Pods are read "
+            "from there too: kubectl get pods -A -o yaml)"
+        )
+    if len(found) > 1:
+        choices = ", ".join(sorted(map(str, found)))
+        raise OperatorError(f"--from {text}: several Pods have that name: {choices}")
+    pod = found[0]
+    for ip in pod.ips:
+        if family_of(ip) is family:
+            return ip, _about_pod(pod, ip, origin.node)
+    raise OperatorError(f"--from {text}: the Pod has no {family.value} address")
+
+
+def _about_pod(pod: Pod, ip: str, node: str) -> tuple[str, ...]:
+    note = f"{ip} is Pod {pod}"
+    if not pod.node or pod.node == node:
+        return (note,)
+    return (f"{note}, whose packets are handled on node {pod.node} (--node {pod.node})",)

@@ -1,0 +1,348 @@
+"""A verdict and its reasons -> plain words, and a value for programs.
+
+Everything that is said here was decided elsewhere: `decide` gives the verdict, the model says why
+endpoints were left out. This file only finds the words.
+"""
+
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+import msgspec
+
+from kubeproxy.base.inet import join
+from kubeproxy.table.decide import Action, Packet, Verdict
+from kubeproxy.table.node import Mode, Node, PodInterface
+from kubeproxy.table.route import Source
+
+INDENT: Final = 13
+"""Where the text of a line begins, after its label."""
+
+
+class NotChosen(msgspec.Struct, frozen=True, rename="camel"):
+    """An endpoint of the service that cannot be chosen, and why."""
+
+    endpoint: str
+    reason: str
+
+
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    """An endpoint that may be chosen. `node` is "" when its slice does not name one."""
+
+    endpoint: str
+    percent: float
+    node: str
+    on_this_node: bool
+    source_rewritten: bool
+    hairpin: bool
+
+
+class Matched(msgspec.Struct, frozen=True, rename="camel"):
+    """The service port and the frontend that the packet is addressed to.
+
+    The address is "" for a node port, which every node-port address of the node serves.
+    """
+
+    namespace: str
+    service: str
+    port_name: str
+    frontend: str
+    address: str
+    port: int
+    protocol: str
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """All that can be said of one packet.
+
+    `reason` is a short name for programs; `summary` says it in words.
+    """
+
+    node: str
+    mode: str
+    source: str
+    source_class: str
+    destination: str
+    client: str
+    verdict: str
+    summary: str
+    reason: str = ""
+    matched: Matched | None = None
+    endpoints: tuple[Candidate, ...] = ()
+    not_chosen: tuple[NotChosen, ...] = ()
+    source_address: str = ""
+    affinity: str = ""
+    replies: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What the words need beside the verdict.
+
+    `places` are the nodes of the service's endpoints, `not_chosen` the endpoints that cannot be
+    chosen with the reasons, both by the endpoint's `address:port`.
+    """
+
+    node_name: str
+    node: Node
+    mode: Mode
+    places: Mapping[str, str] = {}
+    not_chosen: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
+    """Say what happens to the packet, and why."""
+    return Explanation(
+        node=context.node_name,
+        mode=context.mode.value,
+        source=packet.source,
+        source_class=verdict.source.value,
+        destination=_destination(packet),
+        client=_client(verdict.source, packet, context.node),
+        verdict=verdict.action.value,
+        summary=_summary(verdict),
+        reason=verdict.reason.name.lower().replace("_", "-") if verdict.reason else "",
+        matched=_matched(verdict),
+        endpoints=tuple(
+            Candidate(
+                endpoint=str(choice.backend),
+                percent=round(float(choice.share) * 100, 1),
+                node=context.places.get(str(choice.backend), ""),
+                on_this_node=choice.backend.local,
+                source_rewritten=choice.masquerade,
+                hairpin=choice.hairpin,
+            )
+            for choice in verdict.choices
+        ),
+        not_chosen=tuple(NotChosen(*each) for each in context.not_chosen),
+        source_address=_source_address(verdict),
+        affinity=_affinity(verdict),
+        replies=_replies(verdict),
+        notes=(
+            *context.notes,
+            *_warnings(verdict, packet, context.node),
+            *_own(verdict, packet, context.mode),
+        ),
+    )
+
+
+def _destination(packet: Packet) -> str:
+    if packet.protocol is None:
+        return f"{packet.destination} (ICMP)"
+    return f"{join(packet.destination, packet.port)}/{packet.protocol.name}"
+
+
+def _matched(verdict: Verdict) -> Matched | None:
+    service, frontend = verdict.service, verdict.frontend
+    if service is None or frontend is None:
+        return None
+    return Matched(
+        namespace=service.namespace,
+        service=service.service,
+        port_name=service.port,
+        frontend=frontend.kind.value,
+        address=frontend.address,
+        port=frontend.port,
+        protocol=service.protocol.name,
+    )
+
+
+def _client(source: Source, packet: Packet, node: Node) -> str:
+    """Whom the client is taken for, and why."""
+    detector = node.detector
+    if source is Source.HOST:
+        return "this node itself: the address is one of its own"
+    if detector is None:
+        return (
+            f"outside, as every pod would be: no pod range is known for {node.family.value}; "
+            "give explain the proxy's --config, or --cluster-cidr"
+        )
+    if isinstance(detector, PodInterface):
+        where = packet.interface or "an interface that is not known (--interface)"
+        return f"{_A[source]}: it enters the node through {where}, and pods use {detector}"
+    if source is Source.POD:
+        return f"a pod: the address is in {detector}"
+    return f"outside: the address is neither this node's nor in {detector}"
+
+
+_A = {Source.POD: "a pod", Source.OUTSIDE: "outside"}
+
+
+def _summary(verdict: Verdict) -> str:
+    because = f": {verdict.reason.value}" if verdict.reason else ""
+    match verdict.action:
+        case Action.FORWARD:
+            return f"forwarded to {_one_of(verdict)}"
+        case Action.LOCAL_PROXY:
+            return f"accepted by kube-proxy itself, which connects to {_one_of(verdict)}"
+        case Action.REJECT:
+            return f"rejected with ICMP port unreachable{because}"
+        case Action.DROP:
+            return f"dropped without an answer{because}"
+        case Action.PASS:
+            return f"not touched, ordinary routing applies{because}"
+        case _:
+            assert_never(verdict.action)
+
+
+def _one_of(verdict: Verdict) -> str:
+    count = len(verdict.choices)
+    if count == 1:
+        return "the only endpoint that can be chosen"
+    each = "client" if verdict.affinity_seconds else "connection"
+    return f"one of {count} endpoints, chosen anew for each {each}"
+
+
+def _source_address(verdict: Verdict) -> str:
+    if verdict.action is Action.LOCAL_PROXY:
+        return "the endpoint sees an address of this node, because the proxy connects to it"
+    if verdict.action is not Action.FORWARD:
+        return ""
+    reason = f": {verdict.why.value}" if verdict.why else ""
+    rewritten = "rewritten to an address of this node"
+    others = [choice for choice in verdict.choices if not choice.hairpin]
+    if not others:
+        return f"{rewritten}: {_HAIRPIN}"
+    if others[0].masquerade:
+        return f"{rewritten}{reason}"
+    itself = [str(choice.backend) for choice in verdict.choices if choice.hairpin]
+    but = f"; but {rewritten} for {', '.join(itself)}: {_HAIRPIN}" if itself else ""
+    return f"kept{reason}{but}"
+
+
+_HAIRPIN = "the client reaches itself, and its reply has to come back through this node"
+
+
+def _affinity(verdict: Verdict) -> str:
+    if not verdict.choices or not verdict.affinity_seconds:
+        return ""
+    span = duration(verdict.affinity_seconds)
+    return f"a client keeps its endpoint until it made no new connection for {span}"
+
+
+def duration(seconds: int) -> str:
+    """Seconds as people say them."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _replies(verdict: Verdict) -> str:
+    match verdict.action:
+        case Action.FORWARD:
+            if all(choice.masquerade for choice in verdict.choices):
+                return (
+                    "go to this node, which restores both addresses: the client gets them from "
+                    "the address that it dialled"
+                )
+            return (
+                "go to the client's own address; this node, which they must pass, restores the "
+                "address that the client dialled"
+            )
+        case Action.LOCAL_PROXY:
+            return "go through the two connections of the proxy"
+        case Action.REJECT:
+            return "none: the client gets an error at once (connection refused)"
+        case Action.DROP:
+            return "none: the client waits until it times out"
+        case Action.PASS:
+            return "not touched either"
+        case _:
+            assert_never(verdict.action)
+
+
+def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
+    """What an operator should know although the verdict stands."""
+    found = [
+        f"{choice.backend} is the client itself, but its slice does not say that it is on this "
+        "node: the source is not rewritten then, and the connection hangs"
+        for choice in verdict.choices
+        if choice.backend.address == packet.source and not choice.masquerade
+    ]
+    if _replies_may_bypass(verdict, packet, node):
+        unless = "" if _is_surely_outside(verdict, node) else "unless the client is on this node, "
+        found.append(
+            f"{unless}replies of endpoints on other nodes do not pass this node: connections to "
+            "them fail"
+        )
+    return tuple(found)
+
+
+def _own(verdict: Verdict, packet: Packet, mode: Mode) -> tuple[str, ...]:
+    """What the address of a service means for programs of an ipvs node, which has it as well."""
+    frontend = verdict.frontend
+    if mode is not Mode.IPVS or verdict.source is not Source.HOST:
+        return ()
+    if frontend is None or frontend.address in {"", packet.source}:
+        return ()
+    note = (
+        f"a program of this node that chooses no source address sends from {frontend.address}, "
+        "which in ipvs mode is the node's own: explain that source for such programs"
+    )
+    return (note,)
+
+
+def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:
+    """Whether a remote endpoint would answer a client that may not be on this node directly."""
+    unmasqueraded = any(
+        not choice.masquerade
+        and not choice.backend.local
+        and choice.backend.address != packet.source
+        for choice in verdict.choices
+    )
+    match verdict.source:
+        case Source.HOST:
+            return False
+        case Source.OUTSIDE:
+            return unmasqueraded
+        case Source.POD:
+            # Only an address inside a range may be that of another node's pod. Traffic of such
+            # a pod to a cluster IP is handled on its own node and does not come here.
+            external = verdict.frontend is not None and verdict.frontend.kind.external
+            return unmasqueraded and external and not isinstance(node.detector, PodInterface)
+        case _:
+            assert_never(verdict.source)
+
+
+def _is_surely_outside(verdict: Verdict, node: Node) -> bool:
+    return verdict.source is Source.OUTSIDE and node.detector is not None
+
+
+def render(explanation: Explanation) -> str:
+    """The explanation as text, a fact a line."""
+    head = (
+        f"{explanation.source} ({explanation.source_class}) -> {explanation.destination}"
+        f"   on node {explanation.node}, {explanation.mode} mode"
+    )
+    rows: list[tuple[str, str]] = []
+    matched = explanation.matched
+    if matched is not None:
+        port = f", port {matched.port_name}" if matched.port_name else ""
+        service = f"Service {matched.namespace}/{matched.service}{port}"
+        where = join(matched.address, matched.port) if matched.address else f"{matched.port}"
+        text = f"{matched.frontend} {where}/{matched.protocol} of {service}"
+        rows.append(("frontend", text))
+    rows += [("client", explanation.client), ("verdict", explanation.summary)]
+    width = max((len(each.endpoint) for each in explanation.endpoints), default=0)
+    rows.extend(("", _candidate(each, width)) for each in explanation.endpoints)
+    for index, left_out in enumerate(explanation.not_chosen):
+        label = "not chosen" if index == 0 else ""
+        rows.append((label, f"{left_out.endpoint}: {left_out.reason}"))
+    rows += [
+        ("source", explanation.source_address),
+        ("affinity", explanation.affinity),
+        ("replies", explanation.replies),
+        *(("note", note) for note in explanation.notes),
+    ]
+    return "\n".join([head, *(f"  {label:<{INDENT - 2}}{text}" for label, text in rows if text)])
+
+
+def _candidate(candidate: Candidate, width: int) -> str:
+    if candidate.on_this_node:
+        place = "on this node"
+    elif candidate.node:
+        place = f"on node {candidate.node}"
+    else:
+        place = "on a node that its slice does not name"
+    return f"  {candidate.endpoint:<{width}}  {candidate.percent:g} %  {place}"

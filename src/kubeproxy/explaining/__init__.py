@@ -1,1 +1,0 @@
-"""Questions about packets in people's words, and the answers: what `explain` says, live or not."""

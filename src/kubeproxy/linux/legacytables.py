@@ -1,0 +1,81 @@
+"""The chains of iptables-legacy, asked of the kernel: its programs may not be installed.
+
+Needs CAP_NET_ADMIN. Tables that do not exist are not asked for: asking would make them.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+
+_NAMES: Final = {
+    Family.IPV4: Path("/proc/net/ip_tables_names"),
+    Family.IPV6: Path("/proc/net/ip6_tables_names"),
+}
+_SOCKET: Final = {
+    Family.IPV4: (socket.AF_INET, socket.IPPROTO_IP),
+    Family.IPV6: (socket.AF_INET6, socket.IPPROTO_IPV6),
+}
+_GET_INFO, _GET_ENTRIES = 64, 65  # of both families
+_INFO = struct.Struct("=32s13I")  # name, hooks, ten offsets, number and size of the entries
+_REQUEST = struct.Struct("=32sI4x")  # name and size; the entries follow
+# A chain begins with an entry whose target is ERROR, revision 0, with the name of the chain.
+_CHAIN = re.compile(rb"ERROR\0{25}([^\0]{1,29})\0")
+_END = b"ERROR"  # what the last entry of a table says instead
+_ATTEMPTS = 5
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def legacy_chains(family: Family) -> tuple[tuple[str, str], ...]:
+    """Table and name of all chains that are not built in."""
+    try:
+        tables = _NAMES[family].read_text().split()
+    except FileNotFoundError:
+        return ()  # this kernel does not have that kind, or has not loaded it
+    except OSError as error:
+        raise KernelError(f"cannot read {_NAMES[family]}: {error.strerror}") from error
+    kind, level = _SOCKET[family]
+    with socket.socket(kind, socket.SOCK_DGRAM) as asking:
+        found = {table: _entries(asking.fileno(), level, table) for table in tables}
+    return tuple(
+        (table, name.decode(errors="replace"))
+        for table, entries in found.items()
+        for name in _CHAIN.findall(entries)
+        if name != _END
+    )
+
+
+def _entries(descriptor: int, level: int, table: str) -> bytes:
+    """The entries of a table, as the kernel has them."""
+    name = table.encode()
+    for _ in range(_ATTEMPTS):
+        try:
+            *_, size = _INFO.unpack(
+                _ask(descriptor, level, _GET_INFO, _INFO.pack(name, *[0] * 13))
+            )
+            request = _REQUEST.pack(name, size) + bytes(size)
+            return _ask(descriptor, level, _GET_ENTRIES, request)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:  # which says that the table has another size by now
+                raise KernelError(
+                    f"cannot read the iptables-legacy table {table}: {error.strerror}"
+                ) from error
+    raise KernelError(f"cannot read the iptables-legacy table {table}: it changes all the time")
+
+
+def _ask(descriptor: int, level: int, option: int, request: bytes) -> bytes:
+    """Ask with getsockopt, whose answer has the size of the question; Python's takes none."""
+    answer = ctypes.create_string_buffer(request, len(request))
+    size = ctypes.c_uint32(len(request))
+    if _libc.getsockopt(descriptor, level, option, answer, ctypes.byref(size)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer.raw

@@ -1,0 +1,311 @@
+"""Virtual servers and the real servers behind them: the values, and their bytes (kernel's ip_vs).
+
+Numbers are in host byte order, ports and addresses in network order. Virtual servers of firewall
+marks have no address; they are not ours, and reading skips them.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple, assert_never
+
+import msgspec
+
+from kubeproxy.base.inet import Family, Protocol, family_of, join, pack, unpack
+from kubeproxy.linux.netlink.attribute import attribute, nested, text
+from kubeproxy.linux.netlink.generic import body, request
+from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_DUMP, Message, attributes
+
+FAMILY_NAME: Final = "IPVS"
+
+PERSISTENT: Final = 0x1
+SOURCE_PORT: Final = 0x10
+"""In the hash of the scheduler mh: the client's port counts, not only its address."""
+
+_HASHED: Final = 0x2  # the kernel's own: it has put the server into its table
+
+_NEW_SERVICE, _SET_SERVICE, _DEL_SERVICE, _GET_SERVICE = 1, 2, 3, 4
+_NEW_DEST, _SET_DEST, _DEL_DEST, _GET_DEST = 5, 6, 7, 8
+_SET_CONFIG = 12
+
+_SERVICE, _DEST = 1, 2
+_TIMEOUT_TCP, _TIMEOUT_TCP_FIN, _TIMEOUT_UDP = 4, 5, 6
+
+_SVC_FAMILY, _SVC_PROTOCOL, _SVC_ADDRESS, _SVC_PORT, _SVC_MARK = 1, 2, 3, 4, 5
+_SVC_SCHEDULER, _SVC_FLAGS, _SVC_TIMEOUT, _SVC_NETMASK = 6, 7, 8, 9
+
+_DEST_ADDRESS, _DEST_PORT, _DEST_FORWARDING, _DEST_WEIGHT = 1, 2, 3, 4
+_DEST_UPPER, _DEST_LOWER, _DEST_ACTIVE, _DEST_INACTIVE, _DEST_FAMILY = 5, 6, 7, 8, 11
+
+_SVC_STATISTICS = 12  # the 64-bit kind, of kernels since 4.1
+
+_U16 = struct.Struct("=H")
+_U32 = struct.Struct("=I")
+_FLAGS_AND_MASK = struct.Struct("=II")
+_EVERY_FLAG = 0xFFFFFFFF
+_AF = {Family.IPV4: 2, Family.IPV6: 10}
+_AF_INET6 = _U16.pack(_AF[Family.IPV6])
+_WHOLE_ADDRESS = {Family.IPV4: 0xFFFFFFFF, Family.IPV6: 128}
+_MASQUERADING = 0
+
+
+class ServerKey(NamedTuple):
+    """What a virtual server is found by."""
+
+    protocol: Protocol
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{join(self.address, self.port)}/{self.protocol.name}"
+
+
+class VirtualServer(msgspec.Struct, frozen=True, gc=False):
+    """What a virtual server is set to; `timeout` is that of the persistence, in seconds."""
+
+    scheduler: str = "rr"
+    flags: int = 0
+    timeout: int = 0
+
+
+class RealKey(NamedTuple):
+    """What a real server is found by, among those of its virtual server."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return join(self.address, self.port)
+
+
+class RealServer(msgspec.Struct, frozen=True, gc=False):
+    """A real server as the kernel tells it: its weight, and how many connections it has."""
+
+    weight: int = 1
+    active: int = 0
+    inactive: int = 0
+
+
+class Statistics(msgspec.Struct, frozen=True, gc=False):
+    """What a virtual or a real server has seen since it was made."""
+
+    connections: int = 0
+    packets_in: int = 0
+    packets_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class AddServer(msgspec.Struct, frozen=True, gc=False):
+    """Make a virtual server."""
+
+    key: ServerKey
+    server: VirtualServer
+
+
+class SetServer(msgspec.Struct, frozen=True, gc=False):
+    """Set a virtual server otherwise; its real servers and connections stay."""
+
+    key: ServerKey
+    server: VirtualServer
+
+
+class DeleteServer(msgspec.Struct, frozen=True, gc=False):
+    """Delete a virtual server with its real servers."""
+
+    key: ServerKey
+
+
+class AddReal(msgspec.Struct, frozen=True, gc=False):
+    """Put a real server behind a virtual one."""
+
+    key: ServerKey
+    real: RealKey
+    weight: int = 1
+
+
+class SetReal(msgspec.Struct, frozen=True, gc=False):
+    """Give a real server another weight; with 0 it gets no new connections."""
+
+    key: ServerKey
+    real: RealKey
+    weight: int = 1
+
+
+class DeleteReal(msgspec.Struct, frozen=True, gc=False):
+    """Take a real server away."""
+
+    key: ServerKey
+    real: RealKey
+
+
+Command = AddServer | SetServer | DeleteServer | AddReal | SetReal | DeleteReal
+
+_COMMANDS: dict[type[Command], tuple[int, str]] = {
+    AddServer: (_NEW_SERVICE, "add the virtual server"),
+    SetServer: (_SET_SERVICE, "change the virtual server"),
+    DeleteServer: (_DEL_SERVICE, "delete the virtual server"),
+    AddReal: (_NEW_DEST, "add the real server"),
+    SetReal: (_SET_DEST, "change the real server"),
+    DeleteReal: (_DEL_DEST, "delete the real server"),
+}
+
+
+def describe(command: Command) -> str:
+    """The command in words: what an error says could not be done."""
+    words = _COMMANDS[type(command)][1]
+    if isinstance(command, AddReal | SetReal | DeleteReal):
+        return f"{words} {command.real} of {command.key}"
+    return f"{words} {command.key}"
+
+
+def command_request(kind: int, command: Command) -> Message:
+    """The command as a message to the subsystem of that number. Without a refusal no answer."""
+    return request(kind, _COMMANDS[type(command)][0], _payload(command))
+
+
+def _payload(command: Command) -> bytes:
+    match command:
+        case AddReal() | SetReal():  # first, because most commands are these
+            return _named(command.key) + _real(command.real, command.weight)
+        case DeleteReal():
+            return _named(command.key) + _real(command.real, 0)
+        case AddServer() | SetServer():
+            return _server(command.key, command.server)
+        case DeleteServer():
+            return _named(command.key)
+        case _:
+            assert_never(command)
+
+
+def servers_request(kind: int) -> Message:
+    """Ask for all virtual servers."""
+    return request(kind, _GET_SERVICE, flags=NLM_F_DUMP)
+
+
+def server_request(kind: int, key: ServerKey) -> Message:
+    """Ask for one virtual server; ESRCH says that there is none."""
+    return request(kind, _GET_SERVICE, _named(key), NLM_F_ACK)
+
+
+def reals_request(kind: int, key: ServerKey) -> Message:
+    """Ask for the real servers of a virtual one; of one that is not there, none come."""
+    return request(kind, _GET_DEST, _named(key), NLM_F_DUMP)
+
+
+def timeouts_request(kind: int, tcp: int, tcp_fin: int, udp: int) -> Message:
+    """Set after how many idle seconds connections are forgotten; 0 leaves one as it is."""
+    payload = b"".join(
+        (
+            attribute(_TIMEOUT_TCP, _U32.pack(tcp)),
+            attribute(_TIMEOUT_TCP_FIN, _U32.pack(tcp_fin)),
+            attribute(_TIMEOUT_UDP, _U32.pack(udp)),
+        )
+    )
+    return request(kind, _SET_CONFIG, payload)
+
+
+@lru_cache(maxsize=1)  # a virtual server's real servers come one after another
+def _named(key: ServerKey) -> bytes:
+    """What names a virtual server."""
+    return nested(_SERVICE, _identity(key))
+
+
+def _identity(key: ServerKey) -> bytes:
+    return b"".join(
+        (
+            attribute(_SVC_FAMILY, _U16.pack(_AF[family_of(key.address)])),
+            attribute(_SVC_PROTOCOL, _U16.pack(key.protocol)),
+            attribute(_SVC_ADDRESS, pack(key.address)),
+            attribute(_SVC_PORT, key.port.to_bytes(2, "big")),
+        )
+    )
+
+
+def _server(key: ServerKey, server: VirtualServer) -> bytes:
+    return nested(
+        _SERVICE,
+        _identity(key),
+        text(_SVC_SCHEDULER, server.scheduler),
+        attribute(_SVC_FLAGS, _FLAGS_AND_MASK.pack(server.flags, _EVERY_FLAG)),
+        attribute(_SVC_TIMEOUT, _U32.pack(server.timeout)),
+        attribute(_SVC_NETMASK, _U32.pack(_WHOLE_ADDRESS[family_of(key.address)])),
+    )
+
+
+def _real(real: RealKey, weight: int) -> bytes:
+    """One pack for all attributes, because there are ten times as many of these as of all else."""
+    packed = pack(real.address)
+    layout, address_head = _REAL_LAYOUTS[len(packed)]
+    port = real.port.to_bytes(2, "big")
+    return layout.pack(*address_head, packed, *_PORT_HEAD, port, *_WEIGHT_HEAD, weight, *_TAIL)
+
+
+def _real_layout(width: int) -> tuple[struct.Struct, tuple[int, ...]]:
+    """How a real server is laid out whose address has so many bytes, and how that begins."""
+    layout = struct.Struct(f"=HHHH{width}sHH2s2xHHIHHIHHIHHI")
+    return layout, (layout.size, _DEST, 4 + width, _DEST_ADDRESS)
+
+
+_REAL_LAYOUTS = {width: _real_layout(width) for width in (4, 16)}
+_PORT_HEAD = (6, _DEST_PORT)
+_WEIGHT_HEAD = (8, _DEST_FORWARDING, _MASQUERADING, 8, _DEST_WEIGHT)
+_TAIL = (8, _DEST_UPPER, 0, 8, _DEST_LOWER, 0)
+
+
+def server_in(message: Message) -> tuple[ServerKey, VirtualServer] | None:
+    """The virtual server that a message tells of; None when it is one of a firewall mark."""
+    found = attributes(body(message)[_SERVICE])
+    key = _key_in(found)
+    if key is None:
+        return None
+    flags, _ = _FLAGS_AND_MASK.unpack(found[_SVC_FLAGS])
+    scheduler = found[_SVC_SCHEDULER].rstrip(b"\0").decode()
+    return key, VirtualServer(scheduler, flags & ~_HASHED, _number(found[_SVC_TIMEOUT]))
+
+
+def server_statistics_in(message: Message) -> tuple[ServerKey, Statistics] | None:
+    """What the virtual server has seen that a message tells of; None as in `server_in`."""
+    found = attributes(body(message)[_SERVICE])
+    key = _key_in(found)
+    return None if key is None else (key, _statistics(found))
+
+
+def real_in(message: Message, family: Family) -> tuple[RealKey, RealServer]:
+    """The real server that a message tells of; `family` is that of its virtual server."""
+    found = attributes(body(message)[_DEST])
+    server = RealServer(
+        _number(found[_DEST_WEIGHT]),
+        _number(found[_DEST_ACTIVE]),
+        _number(found[_DEST_INACTIVE]),
+    )
+    return _real_key_in(found, family), server
+
+
+def _key_in(found: dict[int, bytes]) -> ServerKey | None:
+    if _SVC_MARK in found:
+        return None
+    protocol = Protocol(_number(found[_SVC_PROTOCOL]))
+    address = _address(found[_SVC_ADDRESS], is_ipv6=found[_SVC_FAMILY] == _AF_INET6)
+    return ServerKey(protocol, address, int.from_bytes(found[_SVC_PORT], "big"))
+
+
+def _real_key_in(found: dict[int, bytes], family: Family) -> RealKey:
+    # Through a tunnel, a real server may be of the other family; older kernels know no tunnels.
+    told = found.get(_DEST_FAMILY)
+    is_ipv6 = family is Family.IPV6 if told is None else told == _AF_INET6
+    address = _address(found[_DEST_ADDRESS], is_ipv6=is_ipv6)
+    return RealKey(address, int.from_bytes(found[_DEST_PORT], "big"))
+
+
+def _address(packed: bytes, *, is_ipv6: bool) -> str:
+    """The kernel always sends 16 bytes, of which an IPv4 address takes the first four."""
+    return unpack(packed if is_ipv6 else packed[:4])
+
+
+def _statistics(found: dict[int, bytes]) -> Statistics:
+    counters = attributes(found[_SVC_STATISTICS])
+    return Statistics(*(_number(counters[kind]) for kind in range(1, 6)))
+
+
+def _number(packed: bytes) -> int:
+    return int.from_bytes(packed, "little")

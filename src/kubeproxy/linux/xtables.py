@@ -1,0 +1,246 @@
+"""The iptables programs of one IP family: chains, rules, and whole tables as text.
+
+Whatever `iptables` the system has is used, as upstream does: it may speak to either of the two
+backends. Where only the long names are installed, they serve.
+"""
+
+import contextlib
+import math
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.tools import find, version_in
+
+_STEMS = {
+    Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
+    Family.IPV6: ("ip6tables", "ip6tables-nft", "ip6tables-legacy"),
+}
+_OLDEST = (1, 6, 2)
+_WAIT = ("-w", "5")  # seconds that a program waits for another to let go of the lock
+_SECONDS = 60.0
+_BYTES_A_SECOND = 25_000  # of rules, on a busy machine
+_MOST_SECONDS = 900.0  # hundreds of thousands of rules
+_PATIENCE = 10.0  # seconds
+_REMEMBERED = 10.0  # seconds after which all that a process did has been heard of
+_LINE = re.compile(r"\bline:? (\d+)")
+_MOST_LINES = 5
+
+_IS_NOT_THERE = 1
+_NO_LOCK_OR_REFUSED = 4
+_WHAT_TO_DO = {
+    3: "the program and the kernel do not fit, or CAP_NET_ADMIN or, for iptables-legacy,"
+    " CAP_NET_RAW is missing",
+    _NO_LOCK_OR_REFUSED: "another program holds the lock of iptables, or the kernel refuses it:"
+    " without CAP_NET_ADMIN it does",
+}
+
+
+class XtablesFailed(KernelError):
+    """A program failed. `code` is its exit code; None when it did not run to its end.
+
+    `lines` are those of the text that it complains about, as far as it names any.
+    """
+
+    def __init__(self, text: str, code: int | None = None, lines: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.code = code
+        self.lines = lines
+
+
+class _Courtesy:
+    """The families' programs take turns, because those of the legacy kind have one lock.
+
+    A large table holds it for longer than the programs wait. But one that hangs must not keep the
+    other family waiting: nobody waits longer than `_PATIENCE` for the same program. The program's
+    own wait for the lock then says whether it can go on.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._since = 0.0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        patience = max(0.0, self._since + _PATIENCE - time.monotonic())
+        is_taken = self._turn.acquire(timeout=patience)
+        if is_taken:
+            self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            if is_taken:
+                self._turn.release()
+
+
+_COURTESY = _Courtesy()
+
+
+class Xtables:
+    """The programs of one family. They are looked for at each use: they may come and go."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.restore_failures = 0
+        self._turn = threading.Lock()
+        self._beginning = threading.Lock()
+        self._own: dict[int, float] = {}  # processes, and when they ended
+
+    def is_nft(self) -> bool:
+        """Whether the programs write nftables rules, of whose changes the kernel tells."""
+        return "nf_tables" in self._run("", ["--version"], wait=False)
+
+    def is_own(self, port: int) -> bool:
+        """Whether a change that came through a netlink socket with that port was made here.
+
+        The kernel names a socket after the process that opens it, and gives no two of them one
+        name at a time: where the name is taken, by a process of another container, a change of
+        ours counts as one of others. What the kernel tells of the process itself cannot be used:
+        it is the number that the process has outside of our container.
+        """
+        with self._beginning:
+            return port in self._own
+
+    def check(self) -> None:
+        """Raise `XtablesFailed` unless the programs are new enough and work with this kernel."""
+        why = unfit(self._run("", ["--version"], wait=False).strip())
+        if why:
+            raise XtablesFailed(f"{why}: install a newer one, or use another proxy mode")
+        self._run("", ["-S", "POSTROUTING", "-t", "nat"])
+
+    def ensure_chain(self, table: str, chain: str) -> None:
+        """Make a chain; it may be there."""
+        try:
+            self._run("", ["-N", chain, "-t", table])
+        except XtablesFailed as error:
+            if error.code != _IS_NOT_THERE:  # which here means that it exists
+                raise
+
+    def has_chain(self, table: str, chain: str) -> bool:
+        """Whether a chain is there."""
+        return self._is_there(["-S", chain, "-t", table])
+
+    def ensure_rule(self, table: str, chain: str, words: Sequence[str]) -> bool:
+        """Put a rule first in a chain unless it is anywhere in it; whether that was needed."""
+        if self._is_there(["-C", chain, "-t", table, *words]):
+            return False
+        self._run("", ["-I", chain, "-t", table, *words])
+        return True
+
+    def save(self, table: str) -> str:
+        """A table as text."""
+        return self._run("-save", ["-t", table], wait=False)
+
+    def restore(self, text: str) -> None:
+        """Write the tables of the text, each as a whole or not at all."""
+        try:
+            self._run("-restore", ["--noflush", "--counters"], text)
+        except XtablesFailed:
+            self.restore_failures += 1
+            raise
+
+    def _is_there(self, arguments: Sequence[str]) -> bool:
+        try:
+            self._run("", arguments)
+        except XtablesFailed as error:
+            if error.code == _IS_NOT_THERE:
+                return False
+            raise
+        return True
+
+    def _run(
+        self, verb: str, arguments: Sequence[str], text: str = "", *, wait: bool = True
+    ) -> str:
+        command = [self._program(verb), *(_WAIT if wait else ()), *arguments]
+        shown = " ".join(command)
+        limit = min(_SECONDS + len(text) / _BYTES_A_SECOND, _MOST_SECONDS)
+        try:
+            with self._turn, _COURTESY.taken(), self._begun(command) as process:
+                output, errors = process.communicate(text.encode(), limit)
+        except subprocess.TimeoutExpired as error:
+            raise XtablesFailed(f"{shown}: did not end within {limit:.3g} seconds") from error
+        except OSError as error:
+            raise XtablesFailed(f"{shown}: {error.strerror}") from error
+        if process.returncode:
+            said = " ".join(errors.decode(errors="replace").split())
+            named = lines_named(said, text)
+            ending = _ending(process.returncode)
+            raise XtablesFailed(
+                f"{shown}: {ending}{f': {said}' if said else ''}{quoted(named)}",
+                process.returncode,
+                tuple(named.values()),
+            )
+        return output.decode(errors="surrogateescape")
+
+    @contextlib.contextmanager
+    def _begun(self, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is known as ours before anybody can hear of what it does."""
+        pipe = subprocess.PIPE
+        with self._beginning:
+            process = subprocess.Popen(  # noqa: S603  # no shell; a service's text is in no argument
+                command, stdin=pipe, stdout=pipe, stderr=pipe
+            )
+            oldest = time.monotonic() - _REMEMBERED
+            self._own = {pid: end for pid, end in self._own.items() if end > oldest}
+            self._own[process.pid] = math.inf
+        try:
+            with process:
+                try:
+                    yield process
+                except BaseException:
+                    process.kill()
+                    raise
+        finally:
+            self._own[process.pid] = time.monotonic()
+
+    def _program(self, verb: str) -> str:
+        program = find_program(self.family, verb)
+        if program is not None:
+            return program
+        raise XtablesFailed(
+            f"{_STEMS[self.family][0]}{verb} is not installed, or not in PATH: install iptables,"
+            " or use another proxy mode"
+        )
+
+
+def find_program(family: Family, verb: str = "") -> str | None:
+    """Where `iptables` is, or with a verb `iptables-save`; None when it is not installed."""
+    found = (find(stem + verb) for stem in _STEMS[family])
+    return next((program for program in found if program is not None), None)
+
+
+def unfit(said: str) -> str:
+    """Why programs that say this of themselves will not do; "" when they may.
+
+    Those that name no version may: whether they work is seen when they are used.
+    """
+    found = version_in(said)
+    if found is None or found >= _OLDEST:
+        return ""
+    return f"{said} is too old, 1.6.2 or later is needed: its restore waits for the lock"
+
+
+def lines_named(said: str, text: str) -> dict[int, str]:
+    """The lines of the text that a program complains about by their numbers."""
+    lines = text.split("\n")
+    numbers = dict.fromkeys(int(number) for number in _LINE.findall(said))
+    return {number: lines[number - 1] for number in numbers if 0 < number <= len(lines)}
+
+
+def quoted(named: Mapping[int, str]) -> str:
+    """The first few of these lines, as they stand in an error."""
+    shown = islice(named.items(), _MOST_LINES)
+    return "".join(f"; line {number} is: {line}" for number, line in shown)
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    advice = _WHAT_TO_DO.get(code)
+    return f"exit code {code} ({advice})" if advice else f"exit code {code}"

@@ -1,0 +1,1 @@
+"""What the daemon shows: health, metrics, status, and events for the cluster."""

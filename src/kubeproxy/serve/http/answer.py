@@ -1,0 +1,103 @@
+"""An answer as a value -> bytes, with the headers that Go's server would send. No I/O."""
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import msgspec
+
+from kubeproxy.serve.http.request import BadRequest, Head, Request
+
+PLAIN_TEXT = (
+    ("Content-Type", "text/plain; charset=utf-8"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a client gets: a body that is there, or one that comes in pieces.
+
+    Date, length and framing are added on the way out; `headers` are sent in their order.
+    """
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = PLAIN_TEXT
+    body: bytes | AsyncIterable[bytes] = b""
+
+
+Page = Callable[[Request], Answer | Awaitable[Answer]]
+"""What answers: at once, or after a while. It is called in the event loop, so it is quick."""
+
+
+def text(body: str, status: int = 200) -> Answer:
+    """Plain text."""
+    return Answer(status, body=body.encode())
+
+
+def not_found(_: Request) -> Answer:
+    """What Go's server says of a path that nobody answers."""
+    return text("404 page not found\n", 404)
+
+
+def by_path(pages: Mapping[str, Page]) -> Page:
+    """The page of a request's exact path."""
+
+    def page(request: Request) -> Answer | Awaitable[Answer]:
+        return pages.get(request.path, not_found)(request)
+
+    return page
+
+
+def encode_head(answer: Answer, head: Head, now: float) -> bytes:
+    """Status line and headers of the answer to a request, blank line included."""
+    lines = [_status_line(answer.status, http11=head.http11)]
+    lines += [f"{name}: {value}" for name, value in answer.headers]
+    lines.append(f"Date: {http_date(now)}")
+    if isinstance(answer.body, bytes):
+        lines.append(f"Content-Length: {len(answer.body)}")
+    if keeps_open(answer, head):
+        if not head.http11:
+            lines.append("Connection: keep-alive")
+    elif head.http11:
+        lines.append("Connection: close")
+    if is_chunked(answer, head):
+        lines.append("Transfer-Encoding: chunked")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def is_chunked(answer: Answer, head: Head) -> bool:
+    """Whether the body is sent in chunks; HTTP/1.0 knows none and is told the end by the end."""
+    return head.http11 and not isinstance(answer.body, bytes)
+
+
+def keeps_open(answer: Answer, head: Head) -> bool:
+    """Whether the connection serves another request after this one."""
+    return head.keep_alive and (head.http11 or isinstance(answer.body, bytes))
+
+
+def chunk(piece: bytes) -> bytes:
+    """One chunk of a body; an empty one would be the last."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def refusal(error: BadRequest) -> bytes:
+    """All that a client gets for what is no request; the connection ends with it."""
+    line = f"{error.status} {HTTPStatus(error.status).phrase}"
+    body = f"{line}: {error}" if str(error) else line
+    head = f"HTTP/1.1 {line}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"
+    return f"{head}\r\n\r\n{body}".encode("latin-1")
+
+
+def http_date(now: float) -> str:
+    """A time such as `Mon, 02 Jan 2006 15:04:05 GMT`; names are English whatever the locale."""
+    at = datetime.fromtimestamp(now, UTC)
+    day = f"{_DAYS[at.weekday()]}, {at.day:02d} {_MONTHS[at.month - 1]} {at.year}"
+    return f"{day} {at:%H:%M:%S} GMT"
+
+
+def _status_line(status: int, *, http11: bool) -> str:
+    return f"HTTP/1.{int(http11)} {status} {HTTPStatus(status).phrase}"

@@ -1,0 +1,210 @@
+"""One client's connection, as a task: read a request, answer it, and again.
+
+Nothing is read while an answer is being written, and an answer is written piece by piece, so a
+client that sends without reading or reads without haste holds one request and one answer, for a
+limited time.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import socket
+import time
+from collections.abc import AsyncIterable
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.serve.http.access import SOCKET_PEER
+from kubeproxy.serve.http.answer import (
+    LAST_CHUNK,
+    Answer,
+    Page,
+    chunk,
+    encode_head,
+    is_chunked,
+    keeps_open,
+    refusal,
+    text,
+)
+from kubeproxy.serve.http.caller import Caller
+from kubeproxy.serve.http.places import Stage
+from kubeproxy.serve.http.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
+from kubeproxy.serve.http.room import Room
+
+_READ = 8192
+_PIECE = 1 << 16
+_PARTING_BYTES = 1 << 18
+_PARTING_SECONDS = 0.5
+
+
+class Conversation:
+    """What goes on with one client, whose socket is the caller's to close."""
+
+    def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
+        self._client = client
+        self._caller = caller
+        self._page = page
+        self._room = room
+        self._limits = room.limits
+        self._loop = asyncio.get_running_loop()
+        self._deadline = asyncio.timeout(None)
+        self._read = bytearray()
+        self._stage = Stage.FIRST
+        self._ends = _ends(client)
+        self._peer = _peer(client, self._ends)
+
+    async def run(self) -> None:
+        """Talk until one of the two has had enough.
+
+        What goes wrong ends this conversation and nothing else: its task is one of the daemon's.
+        """
+        try:
+            await self._talk()
+        except OSError:  # a client that is gone, or out of time: its own loss
+            pass
+        except Exception as error:  # noqa: BLE001  # no request may end the proxying
+            klog.error("Hung up on a client", err=repr(error), peer=self._peer)
+
+    async def _talk(self) -> None:
+        async with self._deadline:
+            self._allow(self._limits.request_seconds)
+            while await self._exchange():
+                waits = self._limits.request_seconds if self._read else self._limits.idle_seconds
+                self._allow(waits)
+
+    async def _exchange(self) -> bool:
+        """One request and its answer; whether there may be another."""
+        self._note(Stage.WAITING)
+        try:
+            head = await self._receive_head()
+            if head is None:
+                return False
+            request = await self._receive_body(head)
+        except BadRequest as error:
+            await self._send(refusal(error))
+            await self._part()
+            return False
+        self._deadline.reschedule(None)
+        self._note(self._stage)
+        await self._wait_turn()
+        answer = await self._answer(request)
+        await self._write(answer, head)
+        self._stage = Stage.AGAIN
+        return keeps_open(answer, head)
+
+    async def _receive_head(self) -> Head | None:
+        """The next request's head; None when the client has no more to ask."""
+        limits = self._limits
+        end = end_of_head(self._read, 0)
+        while end is None:
+            searched = len(self._read)
+            if searched > limits.head_bytes:
+                raise BadRequest(431)
+            if not await self._receive():
+                return None
+            if not searched:
+                self._allow(limits.request_seconds)
+            end = end_of_head(self._read, searched)
+            if end is None:
+                await self._wait_turn()  # reading crumbs is work, too
+        head = parse_head(bytes(self._read[:end]))
+        del self._read[:end]
+        return head
+
+    async def _receive_body(self, head: Head) -> Request:
+        if not head.length:
+            return head.request
+        if head.length > self._limits.body_bytes:
+            raise BadRequest(413)
+        if head.expects_continue:
+            await self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while len(self._read) < head.length:
+            if not await self._receive():
+                raise BadRequest(400)
+            await self._wait_turn()
+        body = bytes(self._read[: head.length])
+        del self._read[: head.length]
+        return msgspec.structs.replace(head.request, body=body)
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            named = msgspec.structs.replace(request, peer=self._peer, ends=self._ends)
+            answer = self._page(named)
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # noqa: BLE001  # a page that fails must not end the proxying
+            klog.error("Failed to answer a request", err=repr(error), path=request.path)
+            return text("500 internal server error\n", 500)
+
+    async def _write(self, answer: Answer, head: Head) -> None:
+        out = encode_head(answer, head, time.time())
+        if head.request.method == "HEAD":
+            await self._send(out)
+        elif isinstance(answer.body, bytes):
+            # One packet for most; a large body is not copied for each who reads it.
+            first = answer.body[:_PIECE]
+            await self._send(out + first)
+            await self._send(answer.body, len(first))
+        else:
+            await self._send(out)
+            await self._stream(answer.body, in_chunks=is_chunked(answer, head))
+
+    async def _stream(self, body: AsyncIterable[bytes], *, in_chunks: bool) -> None:
+        async for piece in body:
+            if piece:
+                await self._send(chunk(piece) if in_chunks else piece)
+                self._deadline.reschedule(None)
+                self._stage = Stage.AGAIN
+                self._note(self._stage)
+            await self._wait_turn()  # a piece is work, as an answer is
+        if in_chunks:
+            await self._send(LAST_CHUNK)
+
+    async def _receive(self) -> bool:
+        """Read some more; False at the end."""
+        got = await self._loop.sock_recv(self._client, _READ)
+        self._read += got
+        return bool(got)
+
+    async def _send(self, data: bytes, begin: int = 0) -> None:
+        view = memoryview(data)
+        for start in range(begin, len(data), _PIECE):
+            self._allow(self._limits.piece_seconds)
+            self._note(Stage.WAITING)
+            await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
+
+    async def _part(self) -> None:
+        """Let the client read our last words: closing on unread bytes would take them back."""
+        self._allow(_PARTING_SECONDS)
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_WR)
+            left = _PARTING_BYTES
+            while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
+                left -= len(got)
+
+    def _note(self, stage: Stage) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._room.note(task, self._caller, stage)
+
+    async def _wait_turn(self) -> None:
+        await self._room.wait_turn(self._caller, self._stage)
+
+    def _allow(self, seconds: float) -> None:
+        self._deadline.reschedule(self._loop.time() + seconds)
+
+
+def _peer(client: socket.socket, ends: Ends | None) -> str:
+    if client.family == socket.AF_UNIX:
+        return SOCKET_PEER
+    return ends.client[0] if ends else ""
+
+
+def _ends(client: socket.socket) -> Ends | None:
+    """The two ends of a TCP connection; None of any other, and when the client is gone."""
+    if client.family == socket.AF_UNIX:
+        return None
+    try:
+        return Ends(client.getpeername()[:2], client.getsockname()[:2])
+    except OSError:
+        return None

@@ -1,0 +1,73 @@
+"""Listening sockets, bound as Go's `net.Listen` binds them, and refusals in its words."""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from enum import Enum
+
+from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.inet import Family, family_of, join, pack
+from kubeproxy.linux.descriptors import leave_the_last
+
+_BACKLOG = 4096
+_NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
+_AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
+
+
+class Network(Enum):
+    """Go's name for what may be heard on a socket: both families, or one."""
+
+    TCP = "tcp"
+    TCP4 = "tcp4"
+    TCP6 = "tcp6"
+
+
+class ListenError(OperatorError):
+    """A port cannot be listened on: somebody else has it, or the address is not ours."""
+
+
+def listen(address: str, port: int, network: Network = Network.TCP) -> socket.socket:
+    """A socket that listens, on one address or on all.
+
+    An unspecified address of the network `tcp` hears both families, whichever one spells it;
+    where there is no IPv6, it hears IPv4.
+    """
+    with _saying(network, join(address, port)):
+        if network is not Network.TCP or any(pack(address)):
+            return _bound(_AF[family_of(address)], address, port)
+        try:
+            return _bound(socket.AF_INET6, "::", port, both=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+        return _bound(socket.AF_INET, "0.0.0.0", port)  # noqa: S104  # what was asked for
+
+
+def _bound(
+    family: socket.AddressFamily, address: str, port: int, *, both: bool = False
+) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        leave_the_last(made)
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both))
+        made.bind((address, port))
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+@contextlib.contextmanager
+def _saying(network: Network, where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        reason = reason[:1].lower() + reason[1:]
+        raise ListenError(f"listen {network.value} {where}: bind: {reason}") from error

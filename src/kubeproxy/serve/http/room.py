@@ -1,0 +1,89 @@
+"""How much of us clients may have: the number of connections, their time, and their turn."""
+
+import asyncio
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.bursts import Bursts
+from kubeproxy.linux.descriptors import share
+from kubeproxy.serve.http.caller import Caller
+from kubeproxy.serve.http.places import Places, Stage
+from kubeproxy.serve.http.turns import Turns
+
+Task = asyncio.Task[None]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What clients may take of us.
+
+    `connections` are for clients of this node, and as many for all others; where descriptors are
+    few, there are fewer. `request_seconds` is for a request to arrive whole, `idle_seconds` for
+    the next one to begin, and `piece_seconds` for each 64 KiB of an answer to be taken. Upstream
+    has no such limits.
+    """
+
+    connections: int = 1024
+    head_bytes: int = 16 << 10
+    body_bytes: int = 64 << 10
+    request_seconds: float = 10.0
+    idle_seconds: float = 120.0
+    piece_seconds: float = 30.0
+
+
+class Room:
+    """Where the connections of one or many ports are.
+
+    Clients of this node have places and turns that others cannot take: the kubelet ends a proxy
+    that does not answer. So have first requests of connections, as most probes are: who has had
+    an answer cannot keep out who has not. How the rest is shared is told in `places` and `turns`.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._turns = {(own, first): Turns() for own in (False, True) for first in (False, True)}
+        count = min(self.limits.connections, share())
+        self._own = Places[Task](count)
+        self._others = Places[Task](count)
+        self._bursts = Bursts()
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._own) + len(self._others)
+
+    def make_room(self, caller: Caller) -> bool:
+        """See to it that one more finds room; False when nobody should go for it."""
+        places = self._places(caller)
+        if not places.full:
+            return True
+        giver = places.giver(caller)
+        if self._bursts.begins(asyncio.get_running_loop().time()):
+            most = places.caller(giver) if giver else caller
+            klog.warning(
+                "Too many connections, the client with most of them loses some",
+                port=most.port,
+                client=most.client,
+            )
+        if giver is None:
+            return False
+        places.leave(giver)
+        giver.cancel()
+        return True
+
+    def enter(self, task: Task, caller: Caller) -> None:
+        """The task has a connection; it counts until the task is done."""
+        places = self._places(caller)
+        places.enter(task, caller)
+        task.add_done_callback(places.leave)
+
+    def note(self, task: Task, caller: Caller, stage: Stage) -> None:
+        """The task made progress, to that stage."""
+        self._places(caller).note(task, stage)
+
+    async def wait_turn(self, caller: Caller, stage: Stage) -> None:
+        """Wait until it is the caller's turn."""
+        await self._turns[caller.own, stage is Stage.FIRST].wait(caller)
+
+    def _places(self, caller: Caller) -> Places[Task]:
+        return self._own if caller.own else self._others

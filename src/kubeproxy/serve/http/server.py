@@ -1,0 +1,149 @@
+"""Ports that answer: opening, accepting and closing.
+
+Every connection is a task of the group that the port was opened in. Where many ports share a
+`Room`, they share its limits.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+
+from kubeproxy.base import klog
+from kubeproxy.base.bursts import Bursts
+from kubeproxy.base.inet import join, parse_address
+from kubeproxy.linux.descriptors import leave_the_last
+from kubeproxy.serve.http.access import SOCKET_PEER
+from kubeproxy.serve.http.answer import Page
+from kubeproxy.serve.http.caller import Caller, caller_of
+from kubeproxy.serve.http.connection import Conversation
+from kubeproxy.serve.http.listening import ListenError, listen
+from kubeproxy.serve.http.room import Room, Task
+
+RETRY_SECONDS = 5.0
+_ACCEPTS_AT_ONCE = 8
+_REST_SECONDS = 1.0
+
+
+def everybody(_: socket.socket) -> bool:
+    """Admits whoever comes."""
+    return True
+
+
+class Port:
+    """Listening sockets that answer with one page, from their opening until they are closed.
+
+    Clients that `admits` does not want are hung up on.
+    """
+
+    def __init__(
+        self,
+        sockets: Iterable[socket.socket],
+        page: Page,
+        room: Room,
+        tasks: asyncio.TaskGroup,
+        admits: Callable[[socket.socket], bool] = everybody,
+    ) -> None:
+        self._sockets = tuple(sockets)
+        self._page = page
+        self._room = room
+        self._tasks = tasks
+        self._admits = admits
+        self._loop = asyncio.get_running_loop()
+        self._connections: set[Task] = set()
+        self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._bursts = Bursts()
+        for each in self._sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        """Free the addresses at once, and drop the connections."""
+        sockets, self._sockets = self._sockets, ()
+        for each in sockets:
+            if each in self._rests:
+                self._rests.pop(each).cancel()
+            self._loop.remove_reader(each)
+            each.close()
+        for task in self._connections:
+            task.cancel()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                client, _ = listening.accept()
+                leave_the_last(client)
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(listening, error)
+                return
+            caller = _caller(client)
+            if self._admits(client) and self._room.make_room(caller):
+                self._begin(client, caller)
+            else:
+                client.close()
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
+        if self._bursts.begins(self._loop.time()):
+            klog.error("Cannot accept a connection", err=error, address=_name(listening))
+        self._loop.remove_reader(listening)
+        self._rests[listening] = self._loop.call_later(_REST_SECONDS, self._wake, listening)
+
+    def _wake(self, listening: socket.socket) -> None:
+        del self._rests[listening]
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _begin(self, client: socket.socket, caller: Caller) -> None:
+        client.setblocking(False)
+        if client.family != socket.AF_UNIX:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        talk = Conversation(client, caller, self._page, self._room)
+        task = self._tasks.create_task(talk.run(), name="http connection")
+        self._room.enter(task, caller)
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        # Here and not in the task, which may be cancelled before its first step.
+        task.add_done_callback(lambda _: client.close())
+
+
+def _caller(client: socket.socket) -> Caller:
+    if client.family == socket.AF_UNIX:
+        return Caller(0, SOCKET_PEER)
+    local, port = client.getsockname()[:2]
+    try:
+        peer = client.getpeername()[0]
+    except OSError:  # it is gone already
+        peer = ""
+    return caller_of(port, peer, local)
+
+
+def _name(listening: socket.socket) -> str:
+    """What people call the address of a socket."""
+    address = listening.getsockname()
+    return address if isinstance(address, str) else join(*address[:2])
+
+
+async def serve(
+    address: str, page: Page, refused: Callable[[ListenError], None], room: Room | None = None
+) -> None:
+    """Answer on `host:port` until cancelled.
+
+    Each time that the port cannot be had, `refused` hears why; unless it raises, the next try is
+    5 s later.
+    """
+    host, _, port = address.rpartition(":")
+    ip = parse_address(host.strip("[]")) or host
+    while True:
+        try:
+            listening = listen(ip, int(port))
+            break
+        except ListenError as error:
+            refused(error)
+        await asyncio.sleep(RETRY_SECONDS)
+    klog.info("Serving HTTP", v=3, address=address)
+    async with asyncio.TaskGroup() as tasks:
+        opened = Port((listening,), page, room or Room(), tasks)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            opened.close()

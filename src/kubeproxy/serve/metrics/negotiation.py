@@ -1,0 +1,90 @@
+"""/statusz and /flagz: one object, as text, JSON or YAML, as the client accepts.
+
+Upstream's rules: text unless a versioned object is asked for by group, version and kind.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from kubeproxy.serve.http.answer import Answer
+
+_GROUP = "config.k8s.io"
+_VERSIONS = {"v1beta1": False, "v1alpha1": True}
+"""Whether a version is deprecated."""
+_TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+_TEXT_RANGES = ("*/*", "text/*", "text/plain")
+
+Value = str | int | Sequence[str] | Mapping[str, str]
+Object = Mapping[str, Value]
+
+
+def negotiate(accept: str, kind: str, text: str, fields: Object) -> Answer:
+    """The answer that fits what the client accepts; 406 when none does."""
+    for name, parameters in _preferences(accept):
+        if name in _TEXT_RANGES and not parameters:
+            return Answer(200, _TEXT, text.encode())
+        version = parameters.get("v", "")
+        asked = (parameters.get("g"), parameters.get("as"))
+        if name in _WRITERS and asked == (_GROUP, kind) and version in _VERSIONS:
+            return _object(name, version, kind, fields)
+    return _not_acceptable()
+
+
+def _preferences(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Media ranges with their parameters, the most wanted first."""
+    found: list[tuple[float, str, dict[str, str]]] = []
+    for part in (accept or "*/*").split(","):
+        name, *rest = (word.strip() for word in part.split(";"))
+        parameters = dict(word.split("=", 1) for word in rest if "=" in word)
+        found.append((_quality(parameters.pop("q", "1")), name.lower(), parameters))
+    found.sort(key=lambda each: -each[0])
+    return [(name, parameters) for quality, name, parameters in found if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _object(media: str, version: str, kind: str, fields: Object) -> Answer:
+    headers = [("Content-Type", f"{media};g={_GROUP};v={version};as={kind}")]
+    if _VERSIONS[version]:
+        old = f"This version of the {kind.lower()} endpoint is deprecated."
+        headers.append(("Warning", f'299 - "{old} Please use a newer version."'))
+    document = {
+        "kind": kind,
+        "apiVersion": f"{_GROUP}/{version}",
+        "metadata": {"name": "kube-proxy"},
+        **fields,
+    }
+    return Answer(200, tuple(headers), _WRITERS[media](document).encode())
+
+
+def _json(document: Mapping[str, object]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _yaml(document: Mapping[str, object]) -> str:
+    import yaml  # noqa: PLC0415  # hardly ever asked for
+
+    text: str = yaml.safe_dump(document, allow_unicode=True, default_flow_style=False)
+    return text
+
+
+_WRITERS = {"application/json": _json, "application/yaml": _yaml}
+
+
+def _not_acceptable() -> Answer:
+    accepted = ", ".join((*_WRITERS, "text/plain"))
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"only the following media types are accepted: {accepted}",
+        "reason": "NotAcceptable",
+        "code": 406,
+    }
+    return Answer(406, (("Content-Type", "application/json"),), _json(status).encode())

@@ -1,0 +1,298 @@
+"""The kubeproxy_* families: names, labels and buckets are upstream's, which dashboards know.
+
+A listener of happenings. Which families there are depends on the mode; docs/metrics.md has the
+list, and tells where a figure means something else than upstream's.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import assert_never
+
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.engine.observer import (
+    FlowsCleaned,
+    Happening,
+    LoopStarted,
+    ObjectTold,
+    SyncBegan,
+    SyncEnded,
+    SyncWanted,
+)
+from kubeproxy.engine.schedule import Outcome
+from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram
+from kubeproxy.serve.metrics.families import Family as Metric
+from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.node import Mode
+
+EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
+PROGRAMMING = (
+    *(0, 0.25, 0.5),
+    *range(1, 60),
+    *range(60, 120, 5),
+    *range(120, 301, 30),
+)
+
+_FAMILY = ("ip_family",)
+_ALPHA = "[ALPHA] "
+_PREFIX = "kubeproxy_sync_proxy_rules_"
+
+
+def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -> Histogram:
+    return Histogram(name, _ALPHA + help_, bounds, _FAMILY)
+
+
+class ProxyMetrics:
+    """Keeps the families of one run; `take` is the listener.
+
+    `clock` tells Unix time, and what it tells now is when the process started.
+    """
+
+    def __init__(
+        self, mode: Mode, families: tuple[Family, ...], clock: Callable[[], float]
+    ) -> None:
+        self._mode = mode
+        self._clock = clock
+        self._started = clock()
+        self._durations = _histogram(f"{_PREFIX}duration_seconds", "Seconds that a sync took")
+        self._full = _histogram(
+            "kubeproxy_sync_full_proxy_rules_duration_seconds", "Seconds that a full sync took"
+        )
+        self._partial = _histogram(
+            "kubeproxy_sync_partial_proxy_rules_duration_seconds",
+            "Seconds that a sync of changes took",
+        )
+        self._ended = Gauge(
+            f"{_PREFIX}last_timestamp_seconds",
+            _ALPHA + "When a sync last succeeded, 0 before the first",
+            _FAMILY,
+        )
+        for family in families:
+            # Upstream's is not there yet, and alerts hear nothing of a node that never synced.
+            self._ended.set(0.0, family.value)
+        self._queued = Gauge(
+            f"{_PREFIX}last_queued_timestamp_seconds",
+            _ALPHA + "When a sync was last asked for",
+            _FAMILY,
+        )
+        self._changes = _ChangeMetrics(families)
+        self._programming = _Programming(families, self._started)
+        self._unserved = _Unserved(families)
+        self._failed = Gauge(
+            "kubeproxy_service_ports_failed",
+            "Service ports that the kernel refused and that are tried again",
+            _FAMILY,
+        )
+        self._rules = Gauge(
+            f"{_PREFIX}iptables_total",
+            _ALPHA + "Rules that are ours",
+            ("table", *_FAMILY),
+        )
+        self._written = Gauge(
+            f"{_PREFIX}iptables_last",
+            _ALPHA + "Rules that the last sync that wrote any has written",
+            ("table", *_FAMILY),
+        )
+        self._flows_seconds = _histogram(
+            "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+            "Seconds that a search for stale UDP flows took",
+        )
+        self._flows_deleted = Counter(
+            "kubeproxy_conntrack_reconciler_deleted_entries_total",
+            _ALPHA + "Stale UDP flows that were deleted",
+            _FAMILY,
+        )
+
+    def families(self) -> list[Metric]:
+        """Those that the mode has."""
+        found: list[Metric] = [
+            self._durations,
+            self._ended,
+            self._queued,
+            *self._changes.families(),
+            self._programming.latency,
+            self._unserved.gauge,
+            self._failed,
+            self._flows_seconds,
+            self._flows_deleted,
+        ]
+        if self._mode is not Mode.IPVS:
+            found += (self._full, self._partial)
+        if self._mode is Mode.IPTABLES:
+            found += (self._rules, self._written)
+        return found
+
+    def take(self, happening: Happening) -> None:
+        """Take note of a happening."""
+        match happening:
+            case ObjectTold():
+                if happening.kind is Kind.ENDPOINT_SLICE:
+                    self._changes.slice_told(happening)
+                    self._programming.told(happening)
+                elif happening.kind is Kind.SERVICE:
+                    self._changes.service_told(happening)
+            case SyncWanted() | LoopStarted():
+                self._queued.set(self._clock(), happening.family.value)
+            case SyncBegan():
+                self._changes.began(happening.family)
+                self._programming.began(happening.family)
+            case SyncEnded():
+                self._sync_ended(happening)
+            case FlowsCleaned():
+                family = happening.family.value
+                self._flows_seconds.observe(happening.seconds, family)
+                self._flows_deleted.add(family, by=happening.deleted)
+            case _:
+                assert_never(happening)
+
+    def _sync_ended(self, ended: SyncEnded) -> None:
+        family = ended.family.value
+        self._durations.observe(ended.seconds, family)
+        (self._full if ended.full else self._partial).observe(ended.seconds, family)
+        self._unserved.changed(ended.family, ended.changes)
+        if ended.outcome is Outcome.FAILED or ended.report is None:
+            return
+        now = self._clock()
+        self._ended.set(now, family)
+        self._programming.succeeded(ended.family, now)
+        self._unserved.show(ended.family, self._mode)
+        self._failed.set(len(ended.report.failed), family)
+        for table, rules in ended.report.rules.items():
+            self._rules.set(rules.owned, table, family)
+            self._written.set(rules.written, table, family)
+
+
+class _ChangeMetrics:
+    """What was told since the start, and what of it waits for a sync."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._slices = Counter(
+            f"{_PREFIX}endpoint_changes_total", _ALPHA + "EndpointSlices that were told of"
+        )
+        self._slices_pending = Gauge(
+            f"{_PREFIX}endpoint_changes_pending",
+            _ALPHA + "EndpointSlices that changed since the last sync began",
+        )
+        self._services = Counter(
+            f"{_PREFIX}service_changes_total",
+            _ALPHA + "Services that were told of, once for each IP family",
+        )
+        self._services_pending = Gauge(
+            f"{_PREFIX}service_changes_pending",
+            _ALPHA + "Services that changed since the last sync began",
+        )
+        self._waiting: dict[Family, set[ObjectKey]] = {family: set() for family in families}
+
+    def families(self) -> tuple[Metric, ...]:
+        return (self._slices, self._slices_pending, self._services, self._services_pending)
+
+    def slice_told(self, told: ObjectTold) -> None:
+        self._slices.add()
+        if not self._waiting.keys().isdisjoint(told.families):
+            self._slices_pending.add()
+
+    def service_told(self, told: ObjectTold) -> None:
+        self._services.add(by=len(self._waiting))
+        for family in told.families:
+            waiting = self._waiting.get(family)
+            if waiting is not None:
+                waiting.add(told.key)
+                self._services_pending.set(len(waiting))
+
+    def began(self, family: Family) -> None:
+        self._waiting[family].clear()
+        self._services_pending.set(0)
+        self._slices_pending.set(0)
+
+
+class _Programming:
+    """How long it took from a change of a slice until the kernel knew.
+
+    A change that a failed sync took up waits for the next one that succeeds, so that the time of
+    the failure counts.
+    """
+
+    def __init__(self, families: Iterable[Family], since: float) -> None:
+        self.latency = _histogram(
+            "kubeproxy_network_programming_duration_seconds",
+            "Seconds from a change of endpoints until it is in force here",
+            PROGRAMMING,
+        )
+        self._since = since
+        self._told: dict[Family, dict[ObjectKey, list[float]]] = {f: {} for f in families}
+        self._underway: dict[Family, list[float]] = {family: [] for family in families}
+
+    def told(self, told: ObjectTold) -> None:
+        if told.gone:
+            for waiting in self._told.values():
+                waiting.pop(told.key, None)
+            return
+        if not told.trigger or not told.families:
+            return
+        moment = parse_moment(told.trigger)
+        if moment is None or moment < self._since:
+            return
+        for family in told.families:
+            if family in self._told:  # on a node of one family, objects may speak of both
+                self._told[family].setdefault(told.key, []).append(moment)
+
+    def began(self, family: Family) -> None:
+        told = self._told[family]
+        for moments in told.values():
+            self._underway[family] += moments
+        told.clear()
+
+    def succeeded(self, family: Family, now: float) -> None:
+        for moment in self._underway[family]:
+            self.latency.observe(now - moment, family.value)
+        self._underway[family].clear()
+
+
+def parse_moment(text: str) -> float | None:
+    """The Unix time of an RFC 3339 text with a zone; None when it is something else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None else None
+
+
+class _Unserved:
+    """Service ports whose policy is Local, that are served elsewhere but not on this node.
+
+    Kept from sync to sync, so that a sync costs what it changes. ipvs mode counts Services.
+    """
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self.gauge = Gauge(
+            f"{_PREFIX}no_local_endpoints_total",
+            _ALPHA + "Service ports of policy Local without an endpoint on this node",
+            ("traffic_policy", *_FAMILY),
+        )
+        self._names: dict[tuple[Family, str], set[ServicePortName]] = {
+            (family, policy): set() for family in families for policy in ("internal", "external")
+        }
+
+    def changed(self, family: Family, changes: Changes) -> None:
+        internal, external = self._names[family, "internal"], self._names[family, "external"]
+        for entry in changes.removed:
+            internal.discard(entry.name)
+            external.discard(entry.name)
+        for entry in (*changes.added, *(after for _, after in changes.changed)):
+            unserved = entry.any and not entry.local
+            _keep(internal, entry.name, kept=unserved and entry.internal_local)
+            _keep(external, entry.name, kept=unserved and entry.external_local)
+
+    def show(self, family: Family, mode: Mode) -> None:
+        for (of, policy), names in self._names.items():
+            if of is family:
+                count = len({name[:2] for name in names} if mode is Mode.IPVS else names)
+                self.gauge.set(count, policy, family.value)
+
+
+def _keep(names: set[ServicePortName], name: ServicePortName, *, kept: bool) -> None:
+    if kept:
+        names.add(name)
+    else:
+        names.discard(name)

@@ -1,0 +1,82 @@
+"""The latest syncs of each family, and how many there were. All that is kept while nobody asks."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from kubeproxy.base.inet import Family
+from kubeproxy.engine.observer import Happening, SyncBegan, SyncEnded
+from kubeproxy.engine.schedule import Outcome
+
+LATEST = 100
+
+
+class Past(msgspec.Struct, frozen=True, gc=False):
+    """A sync that has ended; `at` is seconds of the wall clock. Numbers only: it is kept long."""
+
+    at: float
+    seconds: float
+    full: bool
+    outcome: Outcome
+    added: int
+    changed: int
+    removed: int
+    written: int
+
+
+class FamilyHistory:
+    """What one family's syncs did. `running` says that one has begun and not ended."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.latest: deque[Past] = deque(maxlen=LATEST)
+        self.last_full: Past | None = None
+        self.count = 0
+        self.failures = 0
+
+    def add(self, past: Past) -> None:
+        """One more sync has ended."""
+        self.running = False
+        self.latest.append(past)
+        self.count += 1
+        self.failures += past.outcome is Outcome.FAILED
+        if past.full:
+            self.last_full = past
+
+
+class History:
+    """Listens to the syncs of all families."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._families: dict[Family, FamilyHistory] = {}
+        self._clock = clock
+
+    def of(self, family: Family) -> FamilyHistory:
+        """The history of a family, which may be empty."""
+        return self._families.setdefault(family, FamilyHistory())
+
+    def hear(self, happening: Happening) -> None:
+        """Take note of syncs that begin and end."""
+        match happening:
+            case SyncBegan(family):
+                self.of(family).running = True
+            case SyncEnded(family):
+                self.of(family).add(_past(happening, self._clock()))
+            case _:
+                pass
+
+
+def _past(ended: SyncEnded, now: float) -> Past:
+    changes, report = ended.changes, ended.report
+    return Past(
+        at=now,
+        seconds=ended.seconds,
+        full=ended.full,
+        outcome=ended.outcome,
+        added=len(changes.added),
+        changed=len(changes.changed),
+        removed=len(changes.removed),
+        written=report.written if report else 0,
+    )

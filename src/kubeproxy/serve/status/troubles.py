@@ -1,0 +1,125 @@
+"""What is wrong with a daemon, the worst first, and what somebody can do about it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from kubeproxy.serve.status.figures import plural, span
+from kubeproxy.serve.status.wire import FamilyStatus, Gap, Status
+
+PATIENCE: Final = 15.0
+"""Seconds that a change may wait for its sync before that is worth a word."""
+_LOG: Final = "The daemon's log says why, and it is tried again by itself."
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is wrong. `cases` names each of what it concerns, with the reason."""
+
+    what: str
+    advice: str
+    cases: tuple[tuple[str, str], ...] = ()
+    severe: bool = True
+
+
+def troubles(status: Status) -> list[Trouble]:
+    """All that is wrong; what keeps traffic from flowing comes first."""
+    found = [trouble for family in status.families for trouble in _of_family(family, status)]
+    found += [*_of_other_modes(status), *_of_source(status), *_of_node(status)]
+    return sorted(found, key=lambda trouble: not trouble.severe)
+
+
+def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
+    name = family.ip_family
+    if family.last_sync is None:
+        yield Trouble(
+            f"{name}: nothing is programmed yet by this process",
+            f"It waits until it knows the cluster from {status.source or 'its source'}."
+            " Rules that an earlier process left stay in force.",
+        )
+    elif family.last_sync.outcome == "failed":
+        yield Trouble(
+            f"{name}: the last sync failed",
+            "It is tried again by itself; change what the reason names if it stays. What was"
+            " programmed stays.",
+            (("reason", family.failure or "the daemon's log says it"),),
+        )
+    if not family.healthy:
+        yield Trouble(
+            f"{name}: not healthy",
+            "Its syncs do not keep up. Load balancers are told to leave this node out. " + _LOG,
+        )
+    if family.waiting_seconds is not None and family.waiting_seconds > PATIENCE:
+        yield Trouble(
+            f"{name}: changes have waited {span(family.waiting_seconds)} to be programmed",
+            "A sync takes longer than it should, or keeps failing: see the syncs below.",
+            severe=False,
+        )
+    yield from _of_services(family)
+
+
+def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
+    name = family.ip_family
+    refused, conflicts = family.not_programmed, family.conflicts
+    if refused:
+        yield Trouble(
+            f"{name}: the kernel does not have {plural(len(refused), 'service port')}",
+            "Others are not affected. Each is tried again by itself; change what the reason names"
+            " if it stays.",
+            tuple((f"{each.service_port} {each.protocol}", each.reason) for each in refused),
+        )
+    if conflicts:
+        claimed = plural(len(conflicts), "address is", "addresses are")
+        yield Trouble(
+            f"{name}: {claimed} claimed twice",
+            "Give one of the two Services another address or node port.",
+            tuple(
+                (each.address, f"served by {each.served_by}, and not by {each.not_served}")
+                for each in conflicts
+            ),
+            severe=False,
+        )
+
+
+def _of_other_modes(status: Status) -> Iterator[Trouble]:
+    if status.remains:
+        yield Trouble(
+            "Rules of another mode remain in the kernel",
+            "Packets may follow them to endpoints that are gone. Do what the reason says and start"
+            " kube-proxy anew, or restart the node.",
+            tuple(("reason", reason) for reason in status.remains),
+        )
+
+
+def _of_source(status: Status) -> Iterator[Trouble]:
+    if status.gaps:
+        yield Trouble(
+            f"What is programmed may be old: {status.source or 'the source'} does not tell all",
+            "It is asked again by itself; until it answers, what was known of it stays.",
+            tuple((_gap(gap), gap.reason) for gap in status.gaps),
+            severe=any((gap.seconds or 0.0) > PATIENCE for gap in status.gaps),
+        )
+    if status.ignored:
+        yield Trouble(
+            plural(len(status.ignored), "part of an object is ignored", "parts are ignored"),
+            "The rest of each object is served. Correct the object where it is not meant so.",
+            tuple((each.object, each.reason) for each in status.ignored),
+            severe=False,
+        )
+
+
+def _gap(gap: Gap) -> str:
+    return gap.what if gap.seconds is None else f"{gap.what}, for {span(gap.seconds)}"
+
+
+def _of_node(status: Status) -> Iterator[Trouble]:
+    if status.node_eligible:
+        return
+    if any(family.last_sync for family in status.families):
+        advice = (
+            "There is no Node of that name (--hostname-override names it), or it is being deleted,"
+            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is wanted."
+        )
+    else:
+        advice = "Its Node is not known yet."
+    yield Trouble(f"Load balancers are told to leave out node {status.node}", advice, severe=False)

@@ -1,0 +1,74 @@
+"""The families of metrics, for the registry: `registry.add(*families(...), in_thread=True)`."""
+
+from collections.abc import Callable, Iterator
+
+from kubeproxy.serve.metrics.families import About, Kind, Sample
+from kubeproxy.serve.metrics.text import label_text
+from kubeproxy.serve.traffic.series import (
+    ENDPOINT_LABELS,
+    FRONTEND_LABELS,
+    Detail,
+    Limits,
+    Shares,
+    endpoint_samples,
+    endpoint_shares,
+    service_samples,
+    service_shares,
+)
+from kubeproxy.serve.traffic.traffic import Traffic, gently
+
+SERVICE = About(
+    "kubeproxy_service_connections_total",
+    Kind.COUNTER,
+    "[ALPHA] New connections to a frontend of a service, as counted by the kernel",
+    FRONTEND_LABELS,
+)
+ENDPOINT = About(
+    "kubeproxy_endpoint_connections_total",
+    Kind.COUNTER,
+    "[ALPHA] New connections sent to an endpoint of a service, as counted by the kernel",
+    ENDPOINT_LABELS,
+)
+SERIES = About(
+    "kubeproxy_connections_series",
+    Kind.GAUGE,
+    "[ALPHA] Series of the connection metrics: shown, merged with their service, or left out",
+    ("metric", "state"),
+)
+
+
+class Connections:
+    """A family whose samples are made of the newest totals."""
+
+    def __init__(self, about: About, samples: Callable[[], Iterator[Sample]]) -> None:
+        self.about = about
+        self._samples = samples
+
+    def samples(self) -> Iterator[Sample]:
+        """Its samples now, made without haste."""
+        return gently(self._samples())
+
+
+def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Connections]:
+    """The families to show; `endpoints` where those count too. None when nothing is wanted."""
+    if limits.detail is Detail.NONE:
+        return []
+
+    def shares() -> Iterator[Sample]:
+        totals = traffic.totals()
+        yield from _shares("service", service_shares(totals, limits))
+        if endpoints:
+            yield from _shares("endpoint", endpoint_shares(totals, limits))
+
+    found = [
+        Connections(SERVICE, lambda: service_samples(traffic.totals(), limits)),
+        Connections(SERIES, shares),
+    ]
+    if endpoints:
+        found.append(Connections(ENDPOINT, lambda: endpoint_samples(traffic.totals(), limits)))
+    return found
+
+
+def _shares(metric: str, shares: Shares) -> Iterator[Sample]:
+    for state in ("shown", "merged", "dropped"):
+        yield Sample(label_text(SERIES.labels, (metric, state)), getattr(shares, state))

@@ -1,0 +1,1 @@
+"""The subcommands beside the daemon: command, logic and view of each together."""

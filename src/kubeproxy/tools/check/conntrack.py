@@ -1,0 +1,27 @@
+"""The trial of connection tracking, which every mode needs."""
+
+from collections.abc import Iterable
+
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.conntrack import udp_flows
+from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+
+
+def listed(families: Iterable[Family]) -> list[Finding]:
+    """List the UDP flows of each family. For a scratch namespace, which has none."""
+    what = "conntrack"
+    try:
+        for family in families:
+            list(udp_flows(family))
+    except KernelError as error:
+        return [
+            lacking(
+                Topic.NODE,
+                what,
+                f"flows to endpoints that are gone cannot be forgotten: {error}",
+                "modprobe nf_conntrack_netlink",
+                State.WARNING,
+            )
+        ]
+    return [ok(Topic.NODE, what, "flows can be listed, and stale ones forgotten")]

@@ -1,0 +1,179 @@
+"""Reads the node: rights, settings, programs, modules, listeners. Changes nothing."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.sysctl import is_fixed, read_sysctl
+from kubeproxy.linux.tools import ToolFailed, run
+from kubeproxy.linux.xtables import find_program, unfit
+from kubeproxy.tools.check.finding import Finding, Topic, lacking, ok
+from kubeproxy.tools.check.judge import one_will_do
+from kubeproxy.tools.check.modules import BRIDGE, modules_in
+from kubeproxy.tools.check.ports import Listener, listeners_in
+from kubeproxy.tools.check.rights import NET_ADMIN, Rights, effective
+from kubeproxy.tools.check.sysctls import Reading
+
+_STATUS = Path("/proc/self/status")
+_SYSCTLS = Path("/proc/sys")
+_MODULES = Path("/lib/modules")
+_LOADED = Path("/sys/module")
+_KERNEL_HAS_MODULES = Path("/proc/modules")
+_BRIDGE_SYSCTLS = Path("/proc/sys/net/bridge")
+_SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_SECONDS = 5.0
+
+
+def own_rights() -> Rights:
+    """What this process may do."""
+    capabilities = effective(_STATUS.read_text())
+    return Rights(os.geteuid(), capabilities, administers=_administers(capabilities))
+
+
+def _administers(capabilities: int) -> bool:
+    """Whether the kernel takes our word about rules; a capability may be that of a container."""
+    try:
+        with Nfnetlink() as netfilter:
+            netfilter.generation()
+    except Refused as error:
+        if error.errno == errno.EPERM:
+            return False
+        return bool(capabilities >> NET_ADMIN & 1)
+    return True
+
+
+def readings(names: Iterable[str]) -> dict[str, Reading]:
+    """Settings as they are, and who may set them."""
+    return {name: _reading(name) for name in names}
+
+
+def _reading(name: str) -> Reading:
+    try:
+        value = read_sysctl(name)
+    except KernelError:
+        value = None
+    path = _SYSCTLS.joinpath(*name.split("."))
+    return Reading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
+
+
+def available_modules(release: str, root: Path = _MODULES) -> frozenset[str] | None:
+    """The modules that could be loaded; None where their list is not.
+
+    A kernel that has no list of what is loaded was built without modules.
+    """
+    if not _KERNEL_HAS_MODULES.exists():
+        return frozenset()
+    try:
+        listing = (root / release / "modules.dep").read_text()
+    except OSError:
+        return None
+    return modules_in(listing)
+
+
+def present_modules(release: str, root: Path = _MODULES) -> frozenset[str]:
+    """The modules that are loaded, and those that are built in."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        found |= modules_in((root / release / "modules.builtin").read_text())
+    with contextlib.suppress(OSError):
+        found |= {module.name for module in _LOADED.iterdir()}
+    if _BRIDGE_SYSCTLS.exists():
+        found.add(BRIDGE)  # which is not told of otherwise, when it is built in
+    return frozenset(found)
+
+
+# --- the iptables programs --------------------------------------------------------------------
+
+
+class Programs(msgspec.Struct, frozen=True):
+    """What there is of iptables: `kind` is nft or legacy, "" where there is none."""
+
+    kind: str
+    findings: tuple[Finding, ...]
+
+
+def programs(families: Iterable[Family]) -> Programs:
+    """Which iptables programs there are."""
+    versions = {family: _version(family) for family in families}
+    said = next((version for version in versions.values() if version), "")
+    kind = ("nft" if "nf_tables" in said else "legacy") if said else ""
+    findings = [_program_finding(family, version) for family, version in versions.items()]
+    return Programs(kind, one_will_do(findings, "the family is not served"))
+
+
+def _version(family: Family) -> str:
+    program = find_program(family)
+    try:
+        return run([program, "--version"], seconds=_SECONDS).strip() if program else ""
+    except ToolFailed:
+        return ""
+
+
+def _program_finding(family: Family, version: str) -> Finding:
+    what = "iptables" if family is Family.IPV4 else "ip6tables"
+    missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
+    why = unfit(version)
+    if not missing and why:
+        return lacking(Topic.PROGRAMS, what, why, "install a newer one, or choose nftables")
+    if not missing and version:
+        return ok(Topic.PROGRAMS, what, version)
+    verb = "is" if len(missing) == 1 else "are"
+    detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
+    if not missing:
+        detail = f"{what} --version fails"
+    return lacking(Topic.PROGRAMS, what, detail, "install iptables, or choose nftables")
+
+
+# --- who listens ------------------------------------------------------------------------------
+
+
+def listeners() -> list[Listener]:
+    """Every TCP socket that listens in this network namespace."""
+    found: list[Listener] = []
+    for path in _SOCKETS:
+        try:
+            found += listeners_in(path.read_text())
+        except OSError:
+            continue  # a kernel without that family
+    return found
+
+
+def owners(inodes: Collection[int], proc: Path = Path("/proc")) -> dict[int, str]:
+    """The processes that have these sockets, as far as this process may see them."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    found: dict[int, str] = {}
+    if not wanted:
+        return found
+    for process in proc.glob("[0-9]*"):
+        for link in _links(process / "fd"):
+            if link in wanted:
+                found[wanted[link]] = f"{_name(process)} (pid {process.name})"
+    return found
+
+
+def _links(directory: Path) -> Iterator[str]:
+    try:
+        entries = list(directory.iterdir())
+    except OSError:
+        return  # it ended, or is none of our business
+    for entry in entries:
+        try:
+            yield str(entry.readlink())
+        except OSError:
+            continue
+
+
+def _name(process: Path) -> str:
+    """The program, and what it interprets: of Python, that is what tells."""
+    try:
+        words = (process / "cmdline").read_text(errors="replace").split("\0")[:2]
+    except OSError:
+        return "a process"
+    return " ".join(Path(word).name for word in words if word and word[0] != "-") or "a process"

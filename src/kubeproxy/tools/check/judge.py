@@ -1,0 +1,84 @@
+"""Findings -> whether a mode would work on this node, in one line."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a mode would work, and why not."""
+
+    mode: Mode
+    ready: bool
+    conclusion: str
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that was found, and what follows from it.
+
+    `checked_as` is who looked, because not everybody sees everything.
+    """
+
+    node: str
+    kernel: str
+    checked_as: str
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether any of the modes that were asked for would work."""
+        return any(verdict.ready for verdict in self.verdicts)
+
+
+def concerning(findings: Iterable[Finding], modes: Collection[Mode]) -> tuple[Finding, ...]:
+    """What matters for these modes, and for them only."""
+    narrowed = (
+        replace(finding, modes=tuple(mode for mode in finding.modes if mode in modes))
+        for finding in findings
+    )
+    return tuple(finding for finding in narrowed if finding.modes)
+
+
+def judge(mode: Mode, findings: Iterable[Finding]) -> Verdict:
+    """Whether the mode would work, as far as these findings say."""
+    by_state: dict[State, list[Finding]] = {state: [] for state in State}
+    for finding in findings:
+        if mode in finding.modes:
+            by_state[finding.state].append(finding)
+    missing = by_state[State.MISSING]
+    if missing:
+        return Verdict(mode, False, f"not possible: {_reason(missing)}")
+    unknown, warnings = len(by_state[State.UNKNOWN]), len(by_state[State.WARNING])
+    conclusion = "ready"
+    if unknown:
+        conclusion += f" as far as can be seen ({_counted(unknown, 'thing')} could not be)"
+    if warnings:
+        conclusion += f", {_counted(warnings, 'warning')}"
+    return Verdict(mode, True, conclusion)
+
+
+def one_will_do(findings: Sequence[Finding], consequence: str) -> tuple[Finding, ...]:
+    """Of these, one that is right is enough: what the others lack is then a warning."""
+    if all(finding.state is State.MISSING for finding in findings):
+        return tuple(findings)
+    return tuple(
+        replace(finding, state=State.WARNING, detail=f"{consequence}: {finding.detail}")
+        if finding.state is State.MISSING
+        else finding
+        for finding in findings
+    )
+
+
+def _reason(missing: Sequence[Finding]) -> str:
+    first = missing[0]
+    said = ": ".join(part for part in (first.detail or first.what, first.remedy) if part)
+    return f"{said} (and {len(missing) - 1} more)" if len(missing) > 1 else said
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

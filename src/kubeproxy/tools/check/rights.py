@@ -1,0 +1,86 @@
+"""What this process may do -> what the proxy may, or would need."""
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+
+NET_ADMIN = 12
+NET_RAW = 13
+SYS_MODULE = 16
+
+_EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """Who this process is. `administers` says that it may change this network namespace."""
+
+    uid: int
+    capabilities: int
+    administers: bool
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is root, with or without capabilities."""
+        return self.uid == 0
+
+    def has(self, capability: int) -> bool:
+        """Whether it has a capability."""
+        return bool(self.capabilities >> capability & 1)
+
+    @property
+    def may_load_modules(self) -> bool:
+        """Whether a proxy in its place may. Who is not root says nothing about that one."""
+        return self.has(SYS_MODULE) or not self.is_root
+
+    def __str__(self) -> str:
+        who = "root" if self.is_root else f"user {self.uid}"
+        return who if self.administers else f"{who} without CAP_NET_ADMIN here"
+
+
+def effective(status: str) -> int:
+    """The effective capabilities that /proc/self/status tells."""
+    found = _EFFECTIVE.search(status)
+    return int(found[1], 16) if found else 0
+
+
+def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
+    """The rights that modes need; `legacy` is the kind of the iptables programs."""
+    if not rights.administers and not rights.is_root:
+        return [
+            lacking(
+                Topic.NODE,
+                "rights",
+                f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
+                " CAP_NET_ADMIN",
+                "run this check as root too",
+                State.UNKNOWN,
+            )
+        ]
+    return [_net_admin(rights), _net_raw(rights, legacy=legacy)]
+
+
+def _net_admin(rights: Rights) -> Finding:
+    what = "CAP_NET_ADMIN"
+    if rights.administers:
+        return ok(Topic.NODE, what, "this process may change rules here; so may a proxy like it")
+    return lacking(
+        Topic.NODE,
+        what,
+        "this process may not change rules in this network namespace",
+        "in a pod: hostNetwork: true, and securityContext.capabilities.add: [NET_ADMIN]",
+    )
+
+
+def _net_raw(rights: Rights, *, legacy: bool) -> Finding:
+    what = "CAP_NET_RAW"
+    needed = "rules that look into sets need it" + (", and iptables-legacy does" * legacy)
+    finding = ok(Topic.NODE, what, needed)
+    if not rights.has(NET_RAW):
+        remedy = "in a pod: securityContext.capabilities.add: [NET_RAW]"
+        finding = lacking(Topic.NODE, what, f"is missing: {needed}", remedy)
+    modes = (Mode.IPTABLES, Mode.IPVS) if legacy else (Mode.IPVS,)
+    return replace(finding, modes=modes)

@@ -1,0 +1,182 @@
+"""Kernel settings as they are -> which the proxy will set, which it cannot, which you should."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from kubeproxy.base.inet import Family
+from kubeproxy.engine.settings import Setting
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+
+FORWARD_IPV4 = "net.ipv4.ip_forward"
+FORWARD_IPV6 = "net.ipv6.conf.all.forwarding"
+RP_FILTER = "net.ipv4.conf.all.rp_filter"
+BRIDGE_IPV4 = "net.bridge.bridge-nf-call-iptables"
+BRIDGE_IPV6 = "net.bridge.bridge-nf-call-ip6tables"
+OPERATORS = {
+    Family.IPV4: (FORWARD_IPV4, RP_FILTER, BRIDGE_IPV4),
+    Family.IPV6: (FORWARD_IPV6, BRIDGE_IPV6),
+}
+
+# Bridges of pods, as network plugins call them.
+_POD_BRIDGES = frozenset({"cni0", "cbr0", "kube-bridge"})
+
+# Neither of these modes sets it.
+_NOT_IPVS = (Mode.NFTABLES, Mode.IPTABLES)
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A setting as it is: None where this kernel has none of that name.
+
+    `writable` says that this process may set it, and `fixed` that nobody may from this network
+    namespace.
+    """
+
+    value: int | None = None
+    writable: bool = False
+    fixed: bool = False
+
+
+Readings = Mapping[str, Reading]
+
+
+def proxy_findings(
+    topic: Topic, what: str, wanted: Iterable[Setting], readings: Readings, *, root: bool
+) -> list[Finding]:
+    """Settings that the proxy makes at its start, and ends without: one finding if all is well."""
+    fine: list[str] = []
+    unsure: list[str] = []
+    findings: list[Finding] = []
+    for setting in wanted:
+        reading = readings.get(setting.name, Reading())
+        if setting.is_met(reading.value):
+            fine.append(f"{_short(setting)} is {reading.value}")
+        elif reading.value is None:
+            findings.append(_absent(topic, setting))
+        elif reading.writable:
+            fine.append(f"{_short(setting)} is {reading.value} and will be {setting.value}")
+        elif reading.fixed and reading.value > setting.value:
+            fine.append(f"{_short(setting)} stays {reading.value}, as the machine has it")
+        elif root or reading.fixed:
+            findings.append(_not_settable(topic, setting, reading))
+        else:
+            unsure.append(f"{_short(setting)} is {reading.value} and should be {setting.value}")
+    if unsure:
+        detail = f"{', '.join(unsure)}: whether that can be set, only root sees"
+        findings.insert(0, lacking(topic, what, detail, "run this check as root", State.UNKNOWN))
+    if fine:
+        findings.insert(0, ok(topic, what, ", ".join(fine)))
+    return findings
+
+
+def localhost_findings(
+    wanted: Iterable[Setting], readings: Readings, *, root: bool
+) -> list[Finding]:
+    """What node ports on 127.0.0.1 need in iptables mode; without it all else works."""
+    what = "node ports on 127.0.0.1"
+    found = proxy_findings(Topic.IPTABLES, what, wanted, readings, root=root)
+    return [
+        replace(finding, state=State.WARNING, detail=f"they are not served: {finding.detail}")
+        if finding.state is State.MISSING
+        else finding
+        for finding in found
+    ]
+
+
+def _absent(topic: Topic, setting: Setting) -> Finding:
+    return lacking(
+        topic,
+        setting.name,
+        f"should be {setting.value}, and this kernel has no such setting",
+        f"load the kernel module that has it: modprobe nf_conntrack{_or_leave(setting)}",
+    )
+
+
+def _not_settable(topic: Topic, setting: Setting, reading: Reading) -> Finding:
+    name, value = setting.name, setting.value
+    detail = f"is {reading.value} and should be {value}"
+    on_the_host = f"run `sysctl -w {name}={value}` on the host"
+    if reading.fixed:
+        detail += "; it belongs to the machine, not to this network namespace, and stays"
+        return lacking(topic, name, detail, on_the_host, State.WARNING)
+    return lacking(
+        topic,
+        name,
+        f"{detail}, and cannot be set from here",
+        f"{on_the_host}, or in a pod have a privileged init container run --init-only"
+        f"{_or_leave(setting)}",
+    )
+
+
+def _or_leave(setting: Setting) -> str:
+    return f", or leave it alone with {setting.leave}" if setting.leave else ""
+
+
+def _short(setting: Setting) -> str:
+    return setting.name.rpartition(".")[2].removeprefix("nf_conntrack_")
+
+
+def operator_findings(readings: Readings, devices: Iterable[str]) -> list[Finding]:
+    """Settings that no proxy makes, or not in each mode, and that services depend on."""
+    return [
+        *_forwarding(Family.IPV4, readings, _NOT_IPVS),
+        *_forwarding(Family.IPV6, readings, tuple(Mode)),
+        *_rp_filter(readings),
+        *_bridges(readings, _POD_BRIDGES.intersection(devices)),
+    ]
+
+
+def _forwarding(family: Family, readings: Readings, modes: tuple[Mode, ...]) -> Iterable[Finding]:
+    name = FORWARD_IPV4 if family is Family.IPV4 else FORWARD_IPV6
+    value = readings.get(name, Reading()).value
+    if value is None:
+        return
+    finding = ok(Topic.NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
+    if not value:
+        remedy = f"sysctl -w {name}=1, and in /etc/sysctl.d; many network plugins do it"
+        if family is Family.IPV6:
+            # With accept_ra=1, a node that forwards drops the default routes that routers told it.
+            remedy = f"if pods have IPv6: {remedy}; first accept_ra=2, where routers tell routes"
+        finding = lacking(
+            Topic.NODE,
+            name,
+            f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded",
+            remedy,
+            State.WARNING,
+        )
+    yield replace(finding, modes=modes)
+
+
+def _rp_filter(readings: Readings) -> Iterable[Finding]:
+    if readings.get(RP_FILTER, Reading()).value == 1:
+        yield lacking(
+            Topic.NODE,
+            RP_FILTER,
+            "is 1 (strict): on a node with several networks, packets of clients that are not"
+            " answered through the interface they came by are dropped",
+            f"sysctl -w {RP_FILTER}=2 on such nodes",
+            State.WARNING,
+        )
+
+
+def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
+    """Pods of one bridge reach each other without the node's rules, unless these say otherwise."""
+    names = (BRIDGE_IPV4, BRIDGE_IPV6)
+    off = [name for name in names if readings.get(name, Reading()).value == 0]
+    what = "a pod that dials a Service and gets a pod of the same bridge waits in vain"
+    for name in off:
+        remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
+        yield lacking(Topic.NODE, name, f"is 0: {what}", remedy, State.WARNING)
+    loaded = any(readings.get(name, Reading()).value is not None for name in names)
+    if loaded and not off:
+        yield ok(Topic.NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
+    if not loaded and bridges:
+        yield lacking(
+            Topic.NODE,
+            "br_netfilter",
+            f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}",
+            "modprobe br_netfilter, and in /etc/modules-load.d",
+            State.WARNING,
+        )

@@ -1,0 +1,87 @@
+"""What a check found, as lines for people."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kubeproxy.tools.check.finding import Finding, State, Topic
+from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.terminal import GAP, Line, Span, Style, line, prose
+
+_MARK: Final = {
+    State.OK: Span("ok", Style.GREEN),
+    State.WARNING: Span("! ", Style.YELLOW),
+    State.MISSING: Span("!!", Style.RED),
+    State.UNKNOWN: Span("--", Style.CYAN),
+}
+_HEADING: Final = {
+    Topic.NODE: "this node",
+    Topic.NFTABLES: "nftables mode",
+    Topic.PROGRAMS: "programs of iptables and ipvs mode",
+    Topic.IPTABLES: "iptables mode",
+    Topic.IPVS: "ipvs mode",
+    Topic.RIVALS: "other proxies",
+    Topic.PORTS: "ports",
+}
+_HOW: Final = "Rules and devices are tried in scratch network namespaces: nothing here is changed."
+_ARROW: Final = "-> "
+_WIDTH: Final = 100
+_WIDEST_NAME: Final = 30
+_ROOM_BESIDE: Final = 36
+_NARROWEST_TEXT: Final = 8
+
+
+def screen(report: Report, width: int | None) -> Iterator[Line]:
+    """Topics with their findings, and the verdicts last; piped, in lines that people can read."""
+    width = width or _WIDTH
+    yield from prose(
+        f"{report.node}, Linux {report.kernel}, checked as {report.checked_as}", width
+    )
+    yield from prose(_HOW, width)
+    for topic in Topic:
+        findings = [finding for finding in report.findings if finding.topic is topic]
+        if not findings:
+            continue
+        yield line()
+        yield line(Span(_HEADING[topic], Style.BOLD))
+        column = _column(findings, width)
+        for finding in findings:
+            yield from _finding(finding, column, width)
+    yield line()
+    column = max((len(verdict.mode.value) for verdict in report.verdicts), default=0)
+    for verdict in report.verdicts:
+        yield from _verdict(verdict, column, width)
+
+
+def _column(findings: Iterable[Finding], width: int) -> int:
+    """How wide names are; nought has texts stand below them, where there is no room beside."""
+    widest = min(max(len(finding.what) for finding in findings), _WIDEST_NAME)
+    return widest if width - widest >= _ROOM_BESIDE else 0
+
+
+def _finding(finding: Finding, column: int, width: int) -> Iterator[Line]:
+    indent = len(GAP) * 3 + len(_MARK[finding.state].text) + column
+    room = width - indent
+    said = _wrapped(finding.detail, room)
+    if finding.remedy:
+        first, *more = _wrapped(finding.remedy, room - len(_ARROW))
+        said += [f"{_ARROW}{first}", *(f"{' ' * len(_ARROW)}{text}" for text in more)]
+    head = line(GAP, _MARK[finding.state], f"{GAP}{finding.what:{column}}")
+    if said and len(finding.what) <= column:
+        head = line(*head, f"{GAP}{said.pop(0)}")
+    yield head
+    yield from (line(" " * indent, text) for text in said)
+
+
+def _verdict(verdict: Verdict, column: int, width: int) -> Iterator[Line]:
+    name = f"{verdict.mode.value}:"
+    style = Style.GREEN if verdict.ready else Style.RED
+    gap = " " * (column + len(GAP))
+    first, *more = _wrapped(verdict.conclusion, width - len(gap))
+    yield line(Span(name, style), gap[len(name) :], first)
+    yield from (line(gap, text) for text in more)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    room = max(room, _NARROWEST_TEXT)
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,139 @@
+"""`kube-proxy diff`: what in the kernel is not as the running proxy means it to be."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kubeproxy.base.errors import KubeProxyError
+from kubeproxy.base.inet import Family
+from kubeproxy.config.errors import UsageError
+from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.kinds import INT32, STRING
+from kubeproxy.dataplane.difference import Difference
+from kubeproxy.serve.status.tablewire import Desired, read_table
+from kubeproxy.serve.status.wire import NotProgrammed, Status
+from kubeproxy.tools import client
+from kubeproxy.tools.diff.view import Diff, FamilyDiff, lines
+from kubeproxy.tools.terminal import OUTPUT, look_of, note, show, show_json, wants_json
+
+DIFFERENT: Final = 1
+TROUBLE: Final = 2
+MOMENT: Final = 1.0
+"""Seconds between two looks."""
+_LOOKS: Final = 10
+_OWN: Final = (
+    Flag("family", STRING, "", "IPv4 or IPv6; default: all that the proxy serves."),
+    Flag("limit", INT32, 200, "Show at most so many differences as text; 0 is all."),
+    OUTPUT,
+)
+_FLAGS: Final = (*_OWN, *client.FLAGS, HELP)
+_AFTERWARDS: Final = """
+Prints what the proxy's next full sync would change in the kernel, and changes nothing: + would be
+added, - would be removed, ! would be replaced. Nothing is printed when the kernel is as it should
+be. It reads the kernel of the machine and network namespace that it runs in: run it where the
+proxy runs. It needs CAP_NET_ADMIN.
+
+Exit codes: 0 when there is no difference, 1 when there is one, 2 when something went wrong, 3 when
+no proxy answers.
+"""
+
+
+def usage_text() -> str:
+    """How to call it."""
+    return usage("kube-proxy diff", _FLAGS) + _AFTERWARDS
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show the differences; errors have another exit code than differences, as with diff(1)."""
+    try:
+        return _diff(parse(_FLAGS, arguments))
+    except KubeProxyError as error:
+        if error.exit_code == DIFFERENT:
+            error.exit_code = TROUBLE
+        raise
+
+
+def _diff(parsed: Parsed) -> int:
+    if parsed.value("help", bool):
+        print(usage_text(), end="")  # noqa: T201  # what was asked for
+        return 0
+    refuse_positionals("kube-proxy diff", parsed)
+    limit = parsed.value("limit", int)
+    if limit < 0:
+        raise UsageError(f"--limit {limit}: must not be negative", show_usage=False)
+    as_json = wants_json(parsed)
+    daemon = client.Client(client.ways(parsed))
+    families = _families(daemon, parsed.value("family", str))
+    seen = lasting(lambda family: _look(daemon, family), families)
+    found = tuple(_family_diff(family, each) for family, each in seen.items())
+    if as_json:
+        show_json(Diff(found))
+    else:
+        look = replace(look_of(sys.stdout, os.environ), width=None)  # what is cut off is not told
+        show(lines(found, limit), look)
+    return 0 if all(family.equal for family in found) else DIFFERENT
+
+
+def _families(daemon: client.Client, wanted: str) -> list[Family]:
+    """The families that the daemon serves, or the wanted one of them."""
+    served = [Family(each.ip_family) for each in daemon.get("/status", Status).families]
+    found = [each for each in served if not wanted or each.value.lower() == wanted.lower()]
+    if not found:
+        known = " or ".join(each.value for each in served)
+        raise UsageError(f"--family {wanted}: the proxy serves {known}", show_usage=False)
+    return found
+
+
+class Seen(NamedTuple):
+    """One family: what the daemon said last, and how the kernel differs from it."""
+
+    desired: Desired
+    differences: list[Difference]
+
+
+def _look(daemon: client.Client, family: Family) -> Seen:
+    from kubeproxy.tools.diff.drift import drift  # noqa: PLC0415  # not without a daemon
+
+    desired = read_table(daemon.read("/status/table", {"family": family.value}))
+    return Seen(desired, drift(desired))
+
+
+def lasting(
+    look: Callable[[Family], Seen],
+    families: Sequence[Family],
+    wait: Callable[[float], None] = time.sleep,
+) -> dict[Family, Seen]:
+    """Differences that two looks agree on, with a moment between them.
+
+    A sync may come between the daemon's answer and the kernel's, so one look is not to be
+    believed; while a sync is under way, neither are two.
+    """
+    seen = {family: look(family) for family in families}
+    unsure = [family for family in families if seen[family].differences]
+    for _ in range(_LOOKS - 1):
+        if not unsure:
+            break
+        wait(MOMENT)
+        for family in unsure:
+            desired, again = look(family)
+            present = frozenset(again)
+            both = [each for each in seen[family].differences if each in present]
+            seen[family] = Seen(desired, both)
+        unsure = [each for each in unsure if seen[each].differences and seen[each].desired.syncing]
+    return seen
+
+
+def _family_diff(family: Family, seen: Seen) -> FamilyDiff:
+    desired, found = seen
+    if desired.syncing and found:
+        note(f"{family.value}: a sync is under way, which may be about to write some of this")
+    failed = tuple(
+        NotProgrammed(str(name), name.protocol.name, reason)
+        for name, reason in desired.failed.items()
+    )
+    equal = not found and not failed
+    return FamilyDiff(family.value, desired.mode.value, equal, tuple(found), failed)

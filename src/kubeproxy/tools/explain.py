@@ -1,0 +1,179 @@
+"""`kube-proxy explain`: where would this packet go, and why.
+
+The running proxy answers when there is one and nothing else is named: it knows the node's
+addresses and its own settings. Else the cluster is read, from an API server or from manifests.
+"""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from kubeproxy.base.errors import NoDaemonError, OperatorError
+from kubeproxy.base.inet import parse_address
+from kubeproxy.base.printable import printable_lines
+from kubeproxy.config.errors import UsageError
+from kubeproxy.config.flags import FLAGS
+from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.kinds import BOOL, STRING, STRINGS
+from kubeproxy.config.load import load
+from kubeproxy.config.validate import validate
+from kubeproxy.explain.answers import Asked, answer
+from kubeproxy.explain.words import INDENT, Explanation, render
+from kubeproxy.tools import client
+from kubeproxy.tools.terminal import OUTPUT, look_of, note, say, show_json, wants_json
+from kubeproxy.tools.view import NoCluster, read_snapshot, shared_flags, view_of
+
+_OWN: Final = (
+    Flag(
+        "from",
+        STRING,
+        "outside",
+        "Who sends the packet: an address, 'outside', 'host', or a pod ([NAMESPACE/]NAME).",
+    ),
+    Flag(
+        "to",
+        STRINGS,
+        (),
+        "Where to: ADDRESS:PORT[/PROTOCOL], ADDRESS, or [NAMESPACE/]SERVICE[:PORT][/PROTOCOL]."
+        " May be repeated.",
+    ),
+    Flag(
+        "node",
+        STRING,
+        "",
+        "The node that handles the packet; default: that of the pod that sends it, else this"
+        " host.",
+    ),
+    Flag(
+        "interface",
+        STRING,
+        "",
+        "The interface on which the packet enters the node; only detectLocalMode BridgeInterface"
+        " and InterfaceNamePrefix look at it.",
+    ),
+    OUTPUT,
+)
+_LIVE: Final = (
+    Flag(
+        "live",
+        BOOL,
+        False,
+        "Ask the running kube-proxy and nobody else. That is tried first anyway, unless a cluster,"
+        " a node or settings are named.",
+        "Daemon",
+    ),
+    *client.FLAGS,
+)
+# Flags that say what to ask about: the running proxy has a node, a cluster and settings already.
+_ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
+
+
+def usage_text() -> str:
+    """How to call it."""
+    own = [msgspec.structs.replace(flag, group="Question") for flag in _OWN]
+    return usage("kube-proxy explain --to DESTINATION", [*own, *_LIVE, *shared_flags()])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer the question on the command line."""
+    parsed = parse([*_OWN, *_LIVE, *FLAGS], arguments)
+    if parsed.value("help", bool):
+        print(usage_text(), end="")  # noqa: T201  # what was asked for
+        return 0
+    refuse_positionals("kube-proxy explain", parsed, meant="to")
+    as_json = wants_json(parsed)
+    if not parsed.value("to", tuple):
+        raise UsageError("--to is missing: say where the packet goes", show_usage=False)
+    asked = Asked(
+        parsed.value("from", str), parsed.value("to", tuple), parsed.value("interface", str)
+    )
+    answers = _answered(parsed, asked)
+    if as_json:
+        show_json(answers)
+    else:
+        text = "\n\n".join(map(render, answers))
+        width = look_of(sys.stdout, os.environ).width
+        say(printable_lines("\n".join(fitted(text, width))))
+    return 0
+
+
+def fitted(text: str, width: int | None) -> Iterator[str]:
+    """The lines; in a terminal broken between words, what goes on below where the text began."""
+    for line in text.split("\n"):
+        if width is None or len(line) <= width:
+            yield line
+        else:
+            yield from textwrap.wrap(
+                line,
+                max(width, 2 * INDENT),
+                subsequent_indent=" " * INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+
+
+def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
+    """By the running proxy, or by what the command line names."""
+    elsewhere = sorted(parsed.given & _ELSEWHERE)
+    live = parsed.value("live", bool)
+    if live or not parsed.given.isdisjoint({"socket", "address"}):
+        if elsewhere:
+            raise UsageError(
+                f"--{elsewhere[0]} is not possible here: the running proxy, which is to answer,"
+                " has its node, its cluster and its settings",
+                show_usage=False,
+            )
+        return _by_daemon(parsed, asked)
+    if elsewhere or "live" in parsed.given:
+        return _by_cluster(parsed, asked)
+    try:
+        return _by_daemon(parsed, asked)
+    except NoDaemonError as nobody:
+        try:
+            return _by_cluster(parsed, asked)
+        except NoCluster as error:
+            raise type(nobody)(f"{error}; {nobody}") from error
+
+
+def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
+    query = {"from": asked.source, "to": asked.destinations, "interface": asked.interface}
+    daemon = client.Client(client.ways(parsed))
+    try:
+        answers = daemon.get("/status/explain", tuple[Explanation, ...], query)
+    except client.Refusal as error:
+        raise _refused(error, asked.source) from error
+    about = answers[0]
+    note(f"answered by the running kube-proxy ({about.mode} mode, node {about.node})")
+    return answers
+
+
+def _refused(error: client.Refusal, source: str) -> OperatorError:
+    """Why the daemon has no answer, in the words of the command line."""
+    text = str(error)
+    if _pod(source) and text.startswith("from "):
+        return OperatorError(
+            f"--from {source}: it is no address, and the running kube-proxy does not know Pods:"
+            " give the Pod's address (kubectl get pods -o wide), or name the cluster with"
+            " --kubeconfig or --manifests"
+        )
+    is_flag = text.startswith(("from ", "to ", "interface "))
+    return OperatorError(f"--{text}" if is_flag else text)
+
+
+def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
+    loaded = load(parsed)
+    validate(loaded.config, loaded.gates)
+    snapshot = read_snapshot(parsed, loaded, _pod(asked.source))
+    for remark in snapshot.remarks:
+        note(remark)
+    return answer(asked, view_of(loaded, snapshot))
+
+
+def _pod(source: str) -> str:
+    """The pod that a source names, if it names one."""
+    is_pod = source not in {"outside", "host"} and parse_address(source.strip("[]")) is None
+    return source if is_pod else ""

@@ -1,0 +1,35 @@
+"""The subcommands: their names, and the module of each, which is imported when it is called."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A subcommand: a module of this package with `main` and `usage_text`."""
+
+    module: str
+    what: str
+
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    "status": Tool("status", "is the running proxy well, and what do its syncs cost"),
+    "services": Tool(
+        "services.command",
+        "its services: frontends, endpoints and why some are not used, connections",
+    ),
+    "top": Tool("top.command", "the busiest services, live"),
+    "explain": Tool("explain", "where a packet goes, and why"),
+    "trace": Tool("trace.command", "new connections of a service as they are made"),
+    "diff": Tool("diff.command", "whether the kernel has what the running proxy means it to have"),
+    "check": Tool("check.command", "would it work on this node, and what is missing"),
+    "render": Tool("render", "the rules that would be programmed, as text"),
+}
+
+
+def tools_text() -> str:
+    """What there is beside the daemon, for its usage text."""
+    lines = (f"  {name:<9} {tool.what}" for name, tool in TOOLS.items())
+    head = "Commands, instead of running the proxy (kube-proxy COMMAND --help):"
+    return "\n".join((head, *lines)) + "\n"

@@ -1,0 +1,181 @@
+"""Services as tables: a row for each, or all about one. Functions on values only."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubeproxy.base.inet import join
+from kubeproxy.serve.status.figures import connections, plural, rate
+from kubeproxy.serve.status.policies import settings
+from kubeproxy.serve.status.wire import (
+    EndpointDetail,
+    FrontendDetail,
+    PortDetail,
+    ServiceDetail,
+    ServiceList,
+    ServiceSummary,
+)
+from kubeproxy.tools.terminal import Column, Line, Span, Style, line, prose, table
+
+_INDENT: Final = "  "
+_TRAFFIC: Final = (Column("CONNECTIONS", right=True), Column("PER SECOND", right=True))
+_LIST: Final = (
+    Column("NAMESPACE/NAME", least=20),
+    Column("ADDRESSES", least=11),
+    Column("PORTS", least=10),
+    Column("ENDPOINTS", right=True),
+)
+_FRONTENDS: Final = (Column("FRONTEND"), Column("ADDRESS"))
+_ENDPOINTS: Final = (
+    Column("ENDPOINT"),
+    Column("NODE", least=9),
+    Column("STATE"),
+    Column("USED FOR"),
+)
+
+
+def not_counted(mode: str) -> str:
+    """Why there are no connections to show."""
+    return f"connections are not counted in {mode} mode"
+
+
+# --- all of them ------------------------------------------------------------------------------
+
+
+def listing(found: ServiceList, width: int | None) -> Iterator[Line]:
+    """A row for each Service, and below it what is wrong with it."""
+    traffic = found.counts_connections
+    rows = (_summary(each, traffic=traffic) for each in found.services)
+    head, *laid_out = table((*_LIST, *(_TRAFFIC if traffic else ())), rows, width)
+    yield head
+    for each, row in zip(found.services, laid_out, strict=True):
+        yield row
+        for problem in each.problems:
+            yield from prose(problem, width, _INDENT, Style.YELLOW)
+
+
+def _summary(each: ServiceSummary, *, traffic: bool) -> Line:
+    return line(
+        f"{each.namespace}/{each.service}",
+        ",".join(dialled(each)) or "-",
+        ",".join(each.ports),
+        usable(each),
+        *((connections(each.connections), rate(each.per_second)) if traffic else ()),
+    )
+
+
+def remarks(found: ServiceList) -> Iterator[str]:
+    """What to know of a list beside its rows."""
+    shown = len(found.services)
+    if not found.total:
+        yield "no Service is proxied: kube-proxy status says whether something is wrong"
+    elif not found.matching:
+        yield f"none of {plural(found.total, 'service')} fits"
+    elif shown < found.matching:
+        yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit says"
+
+
+def dialled(each: ServiceSummary) -> Iterator[str]:
+    """The addresses of a Service, its node ports as `*:PORT`."""
+    yield from each.addresses
+    for port in each.node_ports:
+        yield f"*:{port}"
+
+
+def usable(each: ServiceSummary) -> Span:
+    """How many of its endpoints are used."""
+    style = Style.PLAIN if each.endpoints_used else Style.YELLOW
+    return Span(f"{each.endpoints_used}/{each.endpoints}", style)
+
+
+# --- one of them ------------------------------------------------------------------------------
+
+
+def detail(found: ServiceDetail, width: int | None) -> list[Line]:
+    """Each port and family of a Service, with its frontends and endpoints."""
+    head = f"   on node {found.node}, {found.mode} mode"
+    lines = [line(Span(f"{found.namespace}/{found.service}", Style.BOLD), head)]
+    room = None if width is None else width - len(_INDENT)
+    for port in found.ports:
+        lines += [line(), *prose(_title(port), width, style=Style.BOLD)]
+        for problem in _problems(port):
+            lines += prose(problem, width, _INDENT, Style.RED)
+        for part in (
+            _frontends(port, room, traffic=found.counts_connections),
+            _endpoints(port, room),
+        ):
+            lines += [line(_INDENT, *each) for each in part]
+    return lines
+
+
+def _title(port: PortDetail) -> str:
+    name = f"{port.name} " if port.name else ""
+    return f"{name}{port.protocol}, {', '.join((port.ip_family, *settings(port)))}"
+
+
+def _problems(port: PortDetail) -> Iterator[str]:
+    if port.not_programmed:
+        yield f"NOT PROGRAMMED: {port.not_programmed}"
+    for conflict in port.conflicts:
+        yield f"{conflict.address} is served by {conflict.served_by}, not by {conflict.not_served}"
+
+
+def _frontends(port: PortDetail, room: int | None, *, traffic: bool) -> list[Line]:
+    columns = (*_FRONTENDS, *(_TRAFFIC if traffic else ()))
+    return table(columns, (_frontend(each, traffic=traffic) for each in port.frontends), room)
+
+
+def _frontend(each: FrontendDetail, *, traffic: bool) -> Line:
+    where = join(each.address, each.port) if each.address else f"*:{each.port}"
+    figures = (connections(each.connections), rate(each.per_second)) if traffic else ()
+    return line(each.kind, where, *figures)
+
+
+def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
+    """A row for each, and below it why a policy does not use it."""
+    if not port.endpoints:
+        yield line(Span("no endpoints: nobody answers here", Style.YELLOW))
+        return
+    traffic = any(each.connections is not None for each in port.endpoints)
+    columns = (*_ENDPOINTS, *(_TRAFFIC if traffic else ()))
+    rows = (line(*_endpoint(each, traffic=traffic)) for each in port.endpoints)
+    head, *laid_out = table(columns, rows, room)
+    yield head
+    for each, row in zip(port.endpoints, laid_out, strict=True):
+        yield row
+        for reason in _why_not(each):
+            yield from prose(reason, room, _INDENT, Style.YELLOW)
+    if not any(each.used for each in port.endpoints):
+        yield line(Span("no endpoint is used: nobody answers here", Style.YELLOW))
+
+
+def _endpoint(each: EndpointDetail, *, traffic: bool) -> Iterator[str | Span]:
+    yield join(each.address, each.port)
+    yield "this node" if each.on_this_node else each.node or "not named"
+    yield _state(each)
+    policies = [name for name, why in _policies(each) if why == ""]
+    yield Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM)
+    if traffic:
+        yield connections(each.connections)
+        yield rate(each.per_second)
+
+
+def _state(each: EndpointDetail) -> str:
+    if each.terminating:
+        return "terminating, serving" if each.serving else "terminating"
+    return "ready" if each.ready else "not ready"
+
+
+def _policies(each: EndpointDetail) -> Sequence[tuple[str, str]]:
+    """The policies in force, and why each does not use the endpoint."""
+    both = (("Cluster", each.not_for_cluster), ("Local", each.not_for_local))
+    return [(name, why) for name, why in both if why is not None]
+
+
+def _why_not(each: EndpointDetail) -> Iterator[str]:
+    """Why policies do not use the endpoint; said once where all agree."""
+    policies = _policies(each)
+    reasons = dict.fromkeys(why for _, why in policies if why)
+    for reason in reasons:
+        names = [name for name, why in policies if why == reason]
+        whom = "not used" if len(names) == len(policies) else f"not for {' '.join(names)}"
+        yield f"{whom}: {reason}"

@@ -1,0 +1,132 @@
+"""The screen of `kube-proxy top`: state and size -> lines. Functions on values only."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from kubeproxy.serve.status.figures import clock, connections, count, plural, rate
+from kubeproxy.serve.status.wire import ServiceSummary, Status
+from kubeproxy.tools.services.view import usable
+from kubeproxy.tools.terminal import Column, Line, Span, Style, cut, line, table
+from kubeproxy.tools.top.state import News, State
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_NAME: Final = Column("NAMESPACE/NAME", least=12)
+_RATE: Final = Column("PER SECOND", right=True)
+_REST: Final = (Column("CONNECTIONS", right=True), Column("ENDPOINTS", right=True))
+_WORDS: Final = {
+    "rate": "connections per second",
+    "connections": "connections so far",
+    "name": "name",
+}
+
+
+def spark(values: Sequence[float], width: int) -> str:
+    """The latest values as bars, the highest of them full; what is nought has no bar."""
+    shown = values[-width:] if width > 0 else ()
+    highest = max(shown, default=0.0)
+    bars = (_bar(value / highest) if highest else " " for value in shown)
+    return "".join(bars).rjust(width)
+
+
+def _bar(share: float) -> str:
+    if share <= 0:
+        return " "
+    return BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
+
+
+def screen(state: State, columns: int) -> list[Line]:
+    """Everything: as many lines as the window has rows, in so many columns."""
+    rows = state.rows
+    shown = state.services[state.offset : state.offset + state.page]
+    lines = [
+        _head(state),
+        _doing(state),
+        *_services(shown, state, columns),
+    ]
+    lines += [line()] * (rows - 1 - len(lines))
+    return [cut(each, columns) for each in (*lines[: rows - 1], _foot(state, len(shown)))]
+
+
+def _head(state: State) -> Line:
+    title = Span("kube-proxy top", Style.BOLD)
+    if state.news is None:
+        return line(title)
+    status = state.news.status
+    now = rate(state.total[-1] if state.total else None)
+    return line(
+        title,
+        f"  {status.node}, {status.mode} mode  ",
+        Span(f"{now} connections/s ", Style.BOLD),
+        Span(spark(state.total, len(state.total)), Style.CYAN),
+    )
+
+
+def _doing(state: State) -> Line:
+    """What the table shows, and what keeps it from being up to date."""
+    if state.silence:
+        return line(Span(f"the proxy does not answer: {state.silence}", Style.RED))
+    search = f", with {state.search!r}" if state.search and not state.typing else ""
+    return line(
+        f"by {_WORDS[state.sort]}{search}  ",
+        *([Span("PAUSED", Style.YELLOW), "  "] if state.paused else ()),
+        *(_syncs(state.news.status) if state.news else ()),
+    )
+
+
+def _syncs(status: Status) -> Iterator[str | Span]:
+    counts = (f"{count(each.syncs)} {each.ip_family}" for each in status.families)
+    yield f"syncs: {', '.join(counts)}"
+    failures = sum(each.failures for each in status.families)
+    if failures:
+        yield Span(f", {count(failures)} failed", Style.RED)
+    yield f"  {clock(status.now)} UTC"
+
+
+def _services(shown: Sequence[ServiceSummary], state: State, columns: int) -> list[Line]:
+    width = _chart_width(shown, state, columns)
+    heads = (_NAME, _RATE, Column("LAST MINUTE".ljust(width)), *_REST)
+    return table(heads, (_row(each, state, width) for each in shown), columns)
+
+
+def _chart_width(shown: Sequence[ServiceSummary], state: State, columns: int) -> int:
+    """What the other columns leave, up to a minute."""
+    name = max((len(_name(each)) for each in shown), default=0)
+    others = max(name, len(_NAME.title)) + sum(len(each.title) for each in (_RATE, *_REST)) + 8
+    return max(len("LAST MINUTE"), min(state.kept, columns - others))
+
+
+def _row(each: ServiceSummary, state: State, width: int) -> Line:
+    name = _name(each)
+    return line(
+        name,
+        Span(rate(each.per_second), Style.BOLD if each.per_second else Style.PLAIN),
+        Span(spark(state.history.get(name, ()), width), Style.CYAN),
+        connections(each.connections),
+        usable(each),
+    )
+
+
+def _name(each: ServiceSummary) -> str:
+    return f"{each.namespace}/{each.service}"
+
+
+def _foot(state: State, shown: int) -> Line:
+    if state.typing:
+        return line("search: ", Span(f"{state.search} ", Style.REVERSE))
+    keys = "q quit  s sort  / search  space pause  arrows scroll"
+    if state.news is None:
+        return line(Span(keys, Style.DIM))
+    found = state.news.found
+    first = state.offset + 1
+    where = f"   {first}-{state.offset + shown} of {plural(found.matching, 'service')}"
+    return line(Span(keys, Style.DIM), where if shown else "   no service")
+
+
+def printed(news: News, width: int | None) -> list[Line]:
+    """A table that is printed once, by those who do not watch."""
+    heads = (_NAME, _RATE, *_REST)
+    rows = (
+        line(_name(each), rate(each.per_second), connections(each.connections), usable(each))
+        for each in news.found.services
+    )
+    return table(heads, rows, width)

@@ -1,0 +1,155 @@
+"""What `kube-proxy top` shows and how keys change it. Functions on values only."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary, Status
+
+MINUTE: Final = 60.0
+MOST: Final = 500
+"""Services that are asked for: more are not the busiest."""
+SORTS: Final = ("rate", "connections", "name")
+_AROUND: Final = 5
+"""Rows that are no services: two above the table, its header, an empty one, the keys."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """What the daemon said when it was last asked; rates only when it was time for them."""
+
+    status: Status
+    found: ServiceList
+    rates: Rates | None = None
+
+
+class State(msgspec.Struct, frozen=True):
+    """Everything that a screen depends on.
+
+    `history` has the rates of the last minute by `NAMESPACE/NAME`, the latest last, and `total`
+    their sums; `kept` is how many samples a minute has. `rows` are those of the window. `typing`
+    says that keys are words of the search, and `silence` why the daemon does not answer.
+    """
+
+    kept: int
+    rows: int = 24
+    news: News | None = None
+    history: Mapping[str, tuple[float, ...]] = {}
+    total: tuple[float, ...] = ()
+    sort: str = SORTS[0]
+    search: str = ""
+    typing: bool = False
+    paused: bool = False
+    offset: int = 0
+    silence: str = ""
+    done: bool = False
+
+    @property
+    def services(self) -> tuple[ServiceSummary, ...]:
+        """All that there are to scroll through."""
+        return self.news.found.services if self.news else ()
+
+    @property
+    def page(self) -> int:
+        """How many services the window has room for."""
+        return max(1, self.rows - _AROUND)
+
+
+def beginning(interval: float) -> State:
+    """Nothing is known yet."""
+    return State(kept=max(1, round(MINUTE / interval)))
+
+
+def question(state: State) -> dict[str, str]:
+    """What to ask for next, as the query of `/status/services`."""
+    return {"q": state.search, "sort": state.sort, "limit": str(MOST)}
+
+
+# --- news -------------------------------------------------------------------------------------
+
+
+def heard(state: State, news: News) -> State:
+    """The daemon has answered."""
+    known = _scrolled(replace(state, news=news, silence=""), 0)
+    if news.rates is None or not news.rates.seconds:
+        return known
+    now = news.rates.services
+    history = {
+        name: (*state.history.get(name, ()), now.get(name, 0.0))[-state.kept :]
+        for name in {**state.history, **now}
+    }
+    return replace(
+        known,
+        history={name: rates for name, rates in history.items() if any(rates)},
+        total=(*state.total, sum(now.values()))[-state.kept :],
+    )
+
+
+def unheard(state: State, why: str) -> State:
+    """The daemon does not answer: what was shown stays."""
+    return replace(state, silence=why)
+
+
+def sized(state: State, rows: int) -> State:
+    """The window has so many rows."""
+    return _scrolled(replace(state, rows=rows), 0)
+
+
+# --- keys -------------------------------------------------------------------------------------
+
+_STEPS: Final = {
+    "j": 1,
+    "down": 1,
+    "k": -1,
+    "up": -1,
+    "home": -MOST,
+    "end": MOST,
+}
+_PAGES: Final = {"page-down": 1, "page-up": -1}
+
+
+def pressed(state: State, key: str) -> State:
+    """A key was pressed."""
+    if state.typing:
+        return _typed(state, key)
+    if key in _STEPS:
+        return _scrolled(state, _STEPS[key])
+    if key in _PAGES:
+        return _scrolled(state, _PAGES[key] * state.page)
+    change = _CHANGES.get(key)
+    return change(state) if change else state
+
+
+def _sorted_otherwise(state: State) -> State:
+    following = SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)]
+    return replace(state, sort=following, offset=0)
+
+
+_CHANGES: Final[Mapping[str, Callable[[State], State]]] = {
+    "q": lambda state: replace(state, done=True),
+    "s": _sorted_otherwise,
+    "/": lambda state: replace(state, typing=True),
+    " ": lambda state: replace(state, paused=not state.paused),
+    "escape": lambda state: replace(state, search="", offset=0),
+}
+
+
+def _typed(state: State, key: str) -> State:
+    match key:
+        case "enter":
+            return replace(state, typing=False)
+        case "escape":
+            return replace(state, typing=False, search="", offset=0)
+        case "backspace":
+            return replace(state, search=state.search[:-1], offset=0)
+        case _ if len(key) == 1 and key.isprintable():
+            return replace(state, search=state.search + key, offset=0)
+        case _:
+            return state
+
+
+def _scrolled(state: State, steps: int) -> State:
+    """Further down, or up; the last page is full if there are services enough."""
+    last = len(state.services) - state.page
+    return replace(state, offset=max(0, min(state.offset + steps, last)))

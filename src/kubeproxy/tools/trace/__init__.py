@@ -1,0 +1,1 @@
+"""`kube-proxy trace`: new connections of services, live."""

@@ -1,0 +1,117 @@
+"""Connections as text: aligned columns for people, one JSON object a line for programs."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from kubeproxy.base.inet import family_of
+from kubeproxy.base.printable import printable
+from kubeproxy.tools.trace.index import Traced
+from kubeproxy.tools.trace.tally import NOT_TRANSLATED
+
+UNKNOWN: Final = "?"
+_BOLD: Final = "\x1b[1m"
+_RED: Final = "\x1b[31m"
+_PLAIN: Final = "\x1b[0m"
+
+T = TypeVar("T")
+
+
+class Line(msgspec.Struct, frozen=True, rename="camel"):
+    """A connection for programs.
+
+    `servicePort` and `frontend` are "" when --to named an address. `endpoint` is null when the
+    destination was not translated, `node` "" and `onThisNode` null when nobody said where it is,
+    `sourceRewrittenTo` null when the endpoint sees the client's own address and port.
+    """
+
+    time: str
+    ip_family: str
+    protocol: str
+    service_port: str
+    client: str
+    frontend: str
+    destination: str
+    endpoint: str | None
+    node: str
+    on_this_node: bool | None
+    source_rewritten_to: str | None
+
+
+def json_line(traced: Traced, at: datetime) -> str:
+    """The connection as a JSON object; times are UTC."""
+    chosen = traced.endpoint
+    line = Line(
+        time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        ip_family=family_of(traced.destination.address).value,
+        protocol=traced.watched.protocol.name,
+        service_port=traced.watched.name,
+        client=str(traced.client),
+        frontend=traced.frontend.kind,
+        destination=str(traced.destination),
+        endpoint=str(chosen) if chosen else None,
+        node=chosen.node if chosen else "",
+        on_this_node=chosen.here if chosen else None,
+        source_rewritten_to=str(traced.seen) if traced.seen != traced.client else None,
+    )
+    return msgspec.json.encode(line).decode()
+
+
+class Columns:
+    """Lines under a header. A column becomes as wide as its widest text so far.
+
+    `names` are those of the service ports; they are shown where there are several.
+    """
+
+    def __init__(self, names: Collection[str], *, colours: bool) -> None:
+        self._has_several = len(names) > 1
+        self._colours = colours
+        # As wide as IPv4 needs, so that few lines stand out of line.
+        self._widths = [12, 5, *self._of_service(max(map(len, names))), 21, 31, 21, 9, 0]
+
+    def header(self) -> str:
+        """The names of the columns."""
+        service = self._of_service("SERVICE PORT")
+        after = ("CLIENT", "DIALLED", "ENDPOINT", "NODE", "MASQUERADED")
+        return self._painted(self._aligned(["TIME", "PROTO", *service, *after]), _BOLD)
+
+    def line(self, traced: Traced, at: datetime) -> str:
+        """The connection, at local time."""
+        text = self._aligned(
+            [
+                f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
+                traced.watched.protocol.name,
+                *self._of_service(traced.watched.name or UNKNOWN),
+                str(traced.client),
+                f"{traced.frontend.kind} {traced.destination}".lstrip(),
+                str(traced.endpoint or NOT_TRANSLATED),
+                _node(traced),
+                _masqueraded(traced),
+            ]
+        )
+        return text if traced.endpoint else self._painted(text, _RED)
+
+    def _of_service(self, what: T) -> tuple[T, ...]:
+        return (what,) if self._has_several else ()
+
+    def _aligned(self, texts: Sequence[str]) -> str:
+        pairs = zip(self._widths, texts, strict=True)
+        self._widths = [max(width, len(text)) for width, text in pairs]
+        padded = (f"{text:{width}}" for text, width in zip(texts, self._widths, strict=True))
+        return printable("  ".join(padded).rstrip())
+
+    def _painted(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_PLAIN}" if self._colours else text
+
+
+def _node(traced: Traced) -> str:
+    chosen = traced.endpoint
+    if chosen is None:
+        return "-"
+    return "this node" if chosen.here else chosen.node or UNKNOWN
+
+
+def _masqueraded(traced: Traced) -> str:
+    return "no" if traced.seen == traced.client else f"as {traced.seen}"

@@ -1,0 +1,75 @@
+"""ipvs mode from the command line: its settings, and what it needs."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes.ipvs import FakeKernel
+from kubeproxy.app import run
+from kubeproxy.app.daemon import Setup
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
+from kubeproxy.engine.ipvs_settings import ipvs_settings
+from kubeproxy.linux import ipvs
+from kubeproxy.linux.xtables import Xtables, XtablesFailed
+from world import prefix
+
+FLAGS = (
+    "--ipvs-scheduler=wlc",
+    "--ipvs-exclude-cidrs=192.0.2.0/24,fd99::/64",
+    "--ipvs-strict-arp",
+    "--ipvs-tcp-timeout=15m",
+    "--ipvs-tcpfin-timeout=1m30s",
+    "--ipvs-udp-timeout=5s",
+    "--iptables-masquerade-bit=12",
+)
+
+
+def setup_of(*flags: str) -> Setup:
+    parsed = parse_flags(["--proxy-mode=ipvs", *flags])
+    return run._setup(parsed, load(parsed), b"")
+
+
+def settings_of(*flags: str) -> Settings:
+    return ipvs_settings(load(parse_flags(["--proxy-mode=ipvs", *flags])).config)
+
+
+def test_settings() -> None:
+    excluded = (prefix("192.0.2.0/24"), prefix("fd99::/64"))
+    expected = Settings(12, "wlc", excluded, strict_arp=True, timeouts=Timeouts(900, 90, 5))
+    assert expected == settings_of(*FLAGS)
+    assert Settings() == settings_of()
+
+
+def test_a_family_without_programs_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(programs: Xtables) -> None:
+        if programs.family is Family.IPV6:
+            raise XtablesFailed("ip6tables is not installed")
+
+    kernel = FakeKernel()
+    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(Xtables, "check", check)
+    monkeypatch.setattr(ipvs, "Ipvs", lambda: kernel.servers)
+    setup = setup_of(f"--manifests={tmp_path}")
+    assert setup.families == (Family.IPV4,)
+    with kernel.installed():
+        assert isinstance(setup.dataplane(Family.IPV4), Ipvs)
+    assert kernel.sysctls["net.ipv4.vs.conntrack"] == 1
+
+
+def test_a_kernel_that_lacks_the_scheduler_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = FakeKernel()
+    monkeypatch.setattr(Xtables, "check", lambda _programs: None)
+    monkeypatch.setattr(ipvs, "Ipvs", lambda: kernel.servers)
+    setup = setup_of(f"--manifests={tmp_path}", "--ipvs-scheduler=nonsense")
+    with kernel.installed(), pytest.raises(KernelError, match="no ipvs scheduler nonsense"):
+        setup.dataplane(Family.IPV4)
+    assert kernel.sysctls == {}

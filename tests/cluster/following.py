@@ -1,0 +1,111 @@
+"""A consumer that follows the test API server, and what a test can ask it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from fakes.apiserver import FakeApiServer
+from kubeproxy.cluster.client.access import Access, Tls, User
+from kubeproxy.cluster.client.connection import Limits
+from kubeproxy.cluster.client.observed import Attempt, Exchange
+from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.objects.decode import KubeObject
+from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.source import Gap
+from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+
+NODE = "node-1"
+
+
+class Heard:
+    """Keeps what it had until Synced, as the contract of the events says."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.attempts: list[Attempt] = []
+        self.exchanges: list[Exchange] = []
+        self._objects: dict[Kind, dict[str, KubeObject]] = {kind: {} for kind in Kind}
+        self._untold: dict[Kind, set[str]] = {}
+        self._changed = asyncio.Event()
+        self.gaps: Callable[[], Sequence[Gap]] = tuple
+
+    def deliver(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.set()
+        objects = self._objects[event.kind]
+        match event:
+            case Reset():
+                self._untold[event.kind] = set(objects)
+            case Upsert(object=found):
+                objects[found.metadata.name] = found
+                self._untold[event.kind].discard(found.metadata.name)
+            case Delete(key=key):
+                objects.pop(key.name, None)
+            case Synced():
+                for name in self._untold[event.kind]:
+                    del objects[name]
+
+    def observed(self, seen: Attempt | Exchange) -> None:
+        if isinstance(seen, Attempt):
+            self.attempts.append(seen)
+        else:
+            self.exchanges.append(seen)
+        self._changed.set()
+
+    def names(self, kind: Kind = Kind.SERVICE) -> set[str]:
+        return set(self._objects[kind])
+
+    def object(self, kind: Kind, name: str) -> KubeObject:
+        return self._objects[kind][name]
+
+    def tellings(self, kind: Kind = Kind.SERVICE) -> int:
+        return sum(event == Synced(kind) for event in self.events)
+
+    async def wait(self, condition: Callable[[], bool], within: float = 10.0) -> None:
+        """Wait until something that was delivered or tried makes the condition true."""
+        async with asyncio.timeout(within):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def wait_names(self, *names: str, kind: Kind = Kind.SERVICE) -> None:
+        await self.wait(lambda: self.names(kind) == set(names))
+
+    async def wait_synced(self, kind: Kind = Kind.SERVICE, times: int = 1) -> None:
+        await self.wait(lambda: self.tellings(kind) >= times)
+
+
+def access_to(server: FakeApiServer, tls: Tls | None = None, user: User | None = None) -> Access:
+    return Access(server=server.url, tls=tls, user=user or User())
+
+
+@contextlib.asynccontextmanager
+async def following(
+    access: Access | FakeApiServer,
+    *kinds: Kind,
+    watch_list: bool = True,
+    limits: Limits | None = None,
+) -> AsyncIterator[Heard]:
+    """Follow the kinds (Services, if none is given) as long as the context lasts."""
+    if isinstance(access, FakeApiServer):
+        access = access_to(access)
+    settings = Settings(NODE, kinds or (Kind.SERVICE,), watch_list, limits or Limits(-1))
+    heard = Heard()
+    source = ApiServer(access, settings, environ={}, observe=heard.observed)
+    heard.gaps = source.gaps
+    task = asyncio.create_task(source.run(heard.deliver))
+    try:
+        yield heard
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled(), task.exception()
+
+
+def service(name: str, **spec: object) -> dict[str, object]:
+    """A Service as a test puts it into the server."""
+    return {
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"clusterIP": "10.0.0.1", **spec},
+    }

@@ -1,0 +1,532 @@
+"""What is said about packets; who says it best is a reader at night, so sentences are compared."""
+
+import msgspec
+import pytest
+
+from kubeproxy.base.inet import Family
+from kubeproxy.explain.words import Context, Explanation, duration, explain, render
+from kubeproxy.table.decide import decide
+from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
+from world import (
+    EXTERNAL_IP,
+    NODE_NAME,
+    NODE_PORT,
+    Document,
+    endpoint_slice,
+    everywhere,
+    node,
+    packet,
+    prefix,
+    service,
+    table_of,
+)
+
+NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
+LOCAL: Document = {"externalTrafficPolicy": "Local"}
+STICKY: Document = {"sessionAffinity": "ClientIP"}
+RANGES: Document = {"loadBalancerSourceRanges": ["192.0.2.0/25"]}
+ODD_NODE_PORT: Document = {"ports": [{"name": "http", "port": 80, "nodePort": 80}]}
+BRIDGE = PodInterface("cni0")
+VETHS = PodInterface("veth", prefix=True)
+
+
+def changed(mode: Mode = NFT, **fields: object) -> Node:
+    return msgspec.structs.replace(node(mode), **fields)
+
+
+def told(
+    sent: str,
+    svc: Document,
+    endpoints: str = "L1 R1",
+    here: Node | None = None,
+    mode: Mode = NFT,
+) -> Explanation:
+    """What is said of a packet to the service with these endpoints."""
+    asked, here = packet(sent), here or node(mode)
+    verdict = decide(asked, table_of(svc, endpoint_slice(endpoints)), here, mode)
+    return explain(verdict, asked, Context(NODE_NAME, here, mode))
+
+
+@pytest.mark.parametrize(
+    ("sent", "here", "expected"),
+    [
+        pytest.param(
+            "P CIP:80",
+            node(NFT),
+            "a pod: the address is in the pod range 10.64.0.0/14",
+            id="in-the-pod-range",
+        ),
+        pytest.param(
+            "X CIP:80",
+            node(NFT),
+            "outside: the address is neither this node's nor in the pod range 10.64.0.0/14",
+            id="outside-the-pod-range",
+        ),
+        pytest.param(
+            "H CIP:80", node(NFT), "this node itself: the address is one of its own", id="the-node"
+        ),
+        pytest.param(
+            "P CIP:80",
+            changed(detector=None),
+            "outside, as every pod would be: no pod range is known for IPv4; give explain the "
+            "proxy's --config, or --cluster-cidr",
+            id="no-pod-range",
+        ),
+        pytest.param(
+            "P,cni0 CIP:80",
+            changed(detector=BRIDGE),
+            "a pod: it enters the node through cni0, and pods use interface cni0",
+            id="through-the-bridge",
+        ),
+        pytest.param(
+            "P,eth0 CIP:80",
+            changed(detector=VETHS),
+            "outside: it enters the node through eth0, and pods use interfaces veth*",
+            id="through-another-interface",
+        ),
+        pytest.param(
+            "P CIP:80",
+            changed(detector=BRIDGE),
+            "outside: it enters the node through an interface that is not known (--interface), "
+            "and pods use interface cni0",
+            id="through-nobody-knows-which-interface",
+        ),
+    ],
+)
+def test_client(sent: str, here: Node, expected: str) -> None:
+    assert expected == told(sent, service(), here=here).client
+
+
+@pytest.mark.parametrize(
+    ("sent", "svc", "endpoints", "expected"),
+    [
+        pytest.param(
+            "P CIP:80",
+            service(),
+            "L1",
+            "forwarded to the only endpoint that can be chosen",
+            id="one-endpoint",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(),
+            "L1 R1",
+            "forwarded to one of 2 endpoints, chosen anew for each connection",
+            id="two-endpoints",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(STICKY),
+            "L1 R1",
+            "forwarded to one of 2 endpoints, chosen anew for each client",
+            id="two-endpoints-with-affinity",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(),
+            "",
+            "rejected with ICMP port unreachable: the service has no endpoint that can serve",
+            id="no-endpoints",
+        ),
+        pytest.param(
+            "X VIP:80",
+            everywhere(LOCAL),
+            "R1",
+            "dropped without an answer: the traffic policy is Local and no endpoint on this node "
+            "can serve, though some elsewhere can",
+            id="no-local-endpoints",
+        ),
+        pytest.param(
+            "Y VIP:80",
+            everywhere(RANGES),
+            "L1",
+            "dropped without an answer: the source is in none of spec.loadBalancerSourceRanges",
+            id="not-in-the-source-ranges",
+        ),
+        pytest.param(
+            "P CIP:443",
+            service(),
+            "L1",
+            "rejected with ICMP port unreachable: a service has this address, but not this port "
+            "and protocol",
+            id="no-such-port",
+        ),
+        pytest.param(
+            "P 10.112.0.77:80",
+            service(),
+            "L1",
+            "dropped without an answer: the address is in a service range, but no service has it",
+            id="nobodys-cluster-ip",
+        ),
+        pytest.param(
+            "X 198.51.100.77:31080",
+            everywhere(),
+            "L1",
+            "not touched, ordinary routing applies: node ports are not served on this address "
+            "(nodePortAddresses)",
+            id="not-a-node-port-address",
+        ),
+        pytest.param(
+            "H 127.0.0.1:31080",
+            everywhere(),
+            "L1",
+            "not touched, ordinary routing applies: node ports of the loopback address are not "
+            "served",
+            id="loopback",
+        ),
+        pytest.param(
+            "P 8.8.8.8:31080",
+            everywhere(),
+            "L1",
+            "not touched, ordinary routing applies: the port is a node port, but the address is "
+            "not known as one of this node, and no service has it",
+            id="node-port-of-somebody-else",
+        ),
+        pytest.param(
+            "P 8.8.8.8:53/UDP",
+            everywhere(),
+            "L1",
+            "not touched, ordinary routing applies: no service has this address, protocol and "
+            "port",
+            id="no-service-at-all",
+        ),
+    ],
+)
+def test_summary(sent: str, svc: Document, endpoints: str, expected: str) -> None:
+    assert expected == told(sent, svc, endpoints).summary
+
+
+SELF = "the client reaches itself, and its reply has to come back through this node"
+POD = "the client is a pod, which every endpoint can answer directly"
+CLUSTER = (
+    "externalTrafficPolicy is Cluster: the endpoint may be on another node, whose reply must come "
+    "back through this node"
+)
+
+
+@pytest.mark.parametrize(
+    ("sent", "svc", "endpoints", "expected"),
+    [
+        pytest.param("P CIP:80", service(), "L1 R1", f"kept: {POD}", id="pod-to-cluster-ip"),
+        pytest.param(
+            "X CIP:80",
+            service(),
+            "L1 R1",
+            "rewritten to an address of this node: the client is not a pod: a reply must come "
+            "back through this node",
+            id="outside-to-cluster-ip",
+        ),
+        pytest.param(
+            "L1 CIP:80",
+            service(),
+            "L1",
+            f"rewritten to an address of this node: {SELF}",
+            id="only-itself",
+        ),
+        pytest.param(
+            "L1 CIP:80",
+            service(),
+            "L1 R1",
+            f"kept: {POD}; but rewritten to an address of this node for 10.64.3.11:8080: {SELF}",
+            id="itself-among-others",
+        ),
+        pytest.param(
+            "L1 VIP:80",
+            everywhere(),
+            "L1 R1",
+            f"rewritten to an address of this node: {CLUSTER}",
+            id="itself-among-others-that-are-rewritten-anyway",
+        ),
+        pytest.param(
+            "X VIP:80",
+            everywhere(LOCAL),
+            "L1",
+            "kept: externalTrafficPolicy is Local, which keeps the client's address",
+            id="local-policy",
+        ),
+        pytest.param("P CIP:80", service(), "", "", id="rejected"),
+    ],
+)
+def test_source_address(sent: str, svc: Document, endpoints: str, expected: str) -> None:
+    assert expected == told(sent, svc, endpoints).source_address
+
+
+@pytest.mark.parametrize(
+    ("sent", "svc", "here", "expected"),
+    [
+        pytest.param(
+            "127.0.0.1 CIP:80",
+            service(),
+            node(IPVS),
+            "kept: ipvs mode never rewrites a loopback address",
+            id="loopback",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(ODD_NODE_PORT),
+            node(IPVS),
+            "rewritten to an address of this node: the port is also the number of a node port, "
+            "and ipvs mode rewrites the source wherever that number is dialled, cluster IPs "
+            "included",
+            id="the-number-of-a-node-port",
+        ),
+        pytest.param(
+            "CIP CIP:80",
+            service(),
+            changed(IPVS, detector=None),
+            "rewritten to an address of this node: the source is itself a cluster IP: this node "
+            "used it to reach the service",
+            id="from-a-cluster-ip",
+        ),
+    ],
+)
+def test_source_address_where_ipvs_decides_otherwise(
+    sent: str, svc: Document, here: Node, expected: str
+) -> None:
+    assert expected == told(sent, svc, here=here, mode=IPVS).source_address
+
+
+@pytest.mark.parametrize(
+    ("sent", "svc", "endpoints", "expected"),
+    [
+        pytest.param(
+            "P CIP:80",
+            service(),
+            "L1 R1",
+            "go to the client's own address; this node, which they must pass, restores the "
+            "address that the client dialled",
+            id="source-kept",
+        ),
+        pytest.param(
+            "X CIP:80",
+            service(),
+            "L1 R1",
+            "go to this node, which restores both addresses: the client gets them from the "
+            "address that it dialled",
+            id="source-rewritten",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(),
+            "",
+            "none: the client gets an error at once (connection refused)",
+            id="rejected",
+        ),
+        pytest.param(
+            "X VIP:80",
+            everywhere(LOCAL),
+            "R1",
+            "none: the client waits until it times out",
+            id="dropped",
+        ),
+        pytest.param("P 8.8.8.8:53", service(), "L1", "not touched either", id="not-touched"),
+    ],
+)
+def test_replies(sent: str, svc: Document, endpoints: str, expected: str) -> None:
+    assert expected == told(sent, svc, endpoints).replies
+
+
+FAIL = "replies of endpoints on other nodes do not pass this node: connections to them fail"
+
+
+@pytest.mark.parametrize(
+    ("sent", "svc", "here", "expected"),
+    [
+        pytest.param("P CIP:80", service(), node(NFT), (), id="pod-to-cluster-ip"),
+        pytest.param("X VIP:80", everywhere(), node(NFT), (), id="source-is-rewritten"),
+        pytest.param("X VIP:80", everywhere(LOCAL), node(NFT), (), id="only-local-endpoints"),
+        pytest.param("H VIP:80", everywhere(LOCAL), node(NFT), (), id="the-node-itself"),
+        pytest.param(
+            "P VIP:80",
+            everywhere(LOCAL),
+            node(NFT),
+            (f"unless the client is on this node, {FAIL}",),
+            id="pod-of-a-node-nobody-knows",
+        ),
+        pytest.param(
+            "P,cni0 VIP:80",
+            everywhere(LOCAL),
+            changed(detector=BRIDGE),
+            (),
+            id="pod-that-is-surely-on-this-node",
+        ),
+        pytest.param(
+            "P CIP:80",
+            service(),
+            changed(detector=None),
+            (f"unless the client is on this node, {FAIL}",),
+            id="no-pod-range",
+        ),
+    ],
+)
+def test_notes_on_replies_that_get_lost(
+    sent: str, svc: Document, here: Node, expected: tuple[str, ...]
+) -> None:
+    assert expected == told(sent, svc, here=here).notes
+
+
+def test_note_on_ipvs_sending_outside_clients_to_other_nodes() -> None:
+    assert told("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes == (FAIL,)
+
+
+@pytest.mark.parametrize(
+    ("sent", "mode", "noted"),
+    [
+        pytest.param("H VIP:80", IPVS, True, id="the-node"),
+        pytest.param("H NP", IPVS, False, id="not-for-its-node-ports"),
+        pytest.param("X VIP:80", IPVS, False, id="not-for-others"),
+        pytest.param("H VIP:80", NFT, False, id="not-in-other-modes"),
+        pytest.param("H 10.112.0.77:80", IPVS, False, id="not-for-addresses-of-nobody"),
+    ],
+)
+def test_note_on_the_source_that_an_ipvs_node_takes(sent: str, mode: Mode, noted: bool) -> None:
+    expected = (
+        "a program of this node that chooses no source address sends from 203.0.113.7, which in "
+        "ipvs mode is the node's own: explain that source for such programs"
+    )
+    assert noted == (expected in told(sent, everywhere(), mode=mode).notes)
+
+
+def test_note_on_a_hairpin_that_hangs() -> None:
+    # R1 is the client, but its slice says that it runs on another node.
+    said = told("R1 CIP:80", service(), "R1", changed(detector=PodCIDR(prefix("10.64.0.0/14"))))
+    expected = (
+        "10.65.7.21:8080 is the client itself, but its slice does not say that it is on this "
+        "node: the source is not rewritten then, and the connection hangs"
+    )
+    assert (expected,) == said.notes
+
+
+def test_notes_of_the_context_come_first() -> None:
+    asked = packet("P VIP:80")
+    verdict = decide(asked, table_of(everywhere(LOCAL), endpoint_slice("R1")), node(NFT), NFT)
+    said = explain(verdict, asked, Context(NODE_NAME, node(NFT), NFT, notes=("first",)))
+    assert ("first", f"unless the client is on this node, {FAIL}") == said.notes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(1, "1 s"), (90, "90 s"), (120, "2 min"), (10800, "3 h"), (86400, "1 d")],
+)
+def test_duration(seconds: int, expected: str) -> None:
+    assert expected == duration(seconds)
+
+
+def test_a_packet_without_protocol_is_an_icmp_packet() -> None:
+    said = told("P CIP:0/ICMP", service())
+    assert (said.destination, said.reason) == ("10.112.0.21 (ICMP)", "undefined-port")
+
+
+def test_an_ipv6_destination_has_brackets() -> None:
+    asked = packet("fd40::1 [fd12::1]:80")
+    here = node(NFT, Family.IPV6)
+    table = table_of(service({"clusterIP": "fd12::1"}), family=Family.IPV6)
+    said = explain(decide(asked, table, here, NFT), asked, Context(NODE_NAME, here, NFT))
+    assert said.destination == "[fd12::1]:80/TCP"
+    assert "cluster IP [fd12::1]:80/TCP of Service shop/cart, port http" in render(said)
+
+
+FORWARDED = """\
+10.64.3.11 (pod) -> 10.112.0.21:80/TCP   on node kestrel, nftables mode
+  frontend   cluster IP 10.112.0.21:80/TCP of Service shop/cart, port http
+  client     a pod: the address is in the pod range 10.64.0.0/14
+  verdict    forwarded to one of 3 endpoints, chosen anew for each client
+               10.64.3.11:8080  33.3 %  on this node
+               10.65.7.21:8080  33.3 %  on node heron
+               10.66.9.31:8080  33.3 %  on a node that its slice does not name
+  not chosen 10.64.3.12:8080: it is not ready
+             10.64.3.13:8080: it is terminating, and others are ready
+  source     kept: the client is a pod, which every endpoint can answer directly; but rewritten \
+to an address of this node for 10.64.3.11:8080: the client reaches itself, and its reply has to \
+come back through this node
+  affinity   a client keeps its endpoint until it made no new connection for 3 h
+  replies    go to the client's own address; this node, which they must pass, restores the \
+address that the client dialled
+  note       one
+  note       two"""
+
+
+def test_everything_there_is_to_say() -> None:
+    asked = packet("L1 CIP:80")
+    table = table_of(service(STICKY), endpoint_slice("L1 L2:unready L3:draining R1 R2"))
+    context = Context(
+        NODE_NAME,
+        node(NFT),
+        NFT,
+        places={"10.64.3.11:8080": NODE_NAME, "10.65.7.21:8080": "heron"},
+        not_chosen=(
+            ("10.64.3.12:8080", "it is not ready"),
+            ("10.64.3.13:8080", "it is terminating, and others are ready"),
+        ),
+        notes=("one", "two"),
+    )
+    assert render(explain(decide(asked, table, node(NFT), NFT), asked, context)) == FORWARDED
+
+
+REJECTED = """\
+192.0.2.50 (outside) -> 198.51.100.10:31080/TCP   on node kestrel, iptables mode
+  frontend   node port 31080/TCP of Service shop/cart
+  client     outside: the address is neither this node's nor in the pod range 10.64.0.0/14
+  verdict    rejected with ICMP port unreachable: the service has no endpoint that can serve
+  replies    none: the client gets an error at once (connection refused)"""
+
+
+def test_little_to_say_about_a_node_port_without_a_name() -> None:
+    svc = everywhere({"ports": [{"port": 80, "nodePort": NODE_PORT}]})
+    assert render(told("X NP", svc, "", mode=IPT)) == REJECTED
+
+
+PROXIED = """\
+127.0.0.1 (host) -> 127.0.0.1:31080/TCP   on node kestrel, nftables mode
+  frontend   node port 31080/TCP of Service shop/cart, port http
+  client     this node itself: the address is one of its own
+  verdict    accepted by kube-proxy itself, which connects to the only endpoint that can be chosen
+               10.64.3.11:8080  100 %  on this node
+  source     the endpoint sees an address of this node, because the proxy connects to it
+  replies    go through the two connections of the proxy"""
+
+
+def test_the_proxy_for_the_loopback_address() -> None:
+    here = changed(localhost_gate=True, node_port_ranges=(prefix("127.0.0.0/8"),))
+    said = told("127.0.0.1 127.0.0.1:31080", everywhere(LOCAL), here=here)
+    assert render(said) == PROXIED
+
+
+def test_what_programs_get() -> None:
+    said = told("P EXT:80", everywhere(), "L1")
+    assert {
+        "node": "kestrel",
+        "mode": "nftables",
+        "source": "10.64.3.50",
+        "sourceClass": "pod",
+        "destination": f"{EXTERNAL_IP}:80/TCP",
+        "client": "a pod: the address is in the pod range 10.64.0.0/14",
+        "verdict": "forward",
+        "summary": "forwarded to the only endpoint that can be chosen",
+        "reason": "",
+        "matched": {
+            "namespace": "shop",
+            "service": "cart",
+            "portName": "http",
+            "frontend": "external IP",
+            "address": EXTERNAL_IP,
+            "port": 80,
+            "protocol": "TCP",
+        },
+        "endpoints": [
+            {
+                "endpoint": "10.64.3.11:8080",
+                "percent": 100.0,
+                "node": "",
+                "onThisNode": True,
+                "sourceRewritten": True,
+                "hairpin": False,
+            }
+        ],
+        "notChosen": [],
+        "sourceAddress": f"rewritten to an address of this node: {CLUSTER}",
+        "affinity": "",
+        "replies": "go to this node, which restores both addresses: the client gets them from the "
+        "address that it dialled",
+        "notes": [],
+    } == msgspec.json.decode(msgspec.json.encode(said))

@@ -1,0 +1,84 @@
+import pytest
+
+from kubeproxy.base.inet import Family
+from kubeproxy.linux.netlink.address import (
+    AddressChange,
+    add_request,
+    address_in,
+    change_in,
+    device_in,
+    dump_request,
+    remove_request,
+)
+from kubeproxy.linux.netlink.message import NLM_F_DUMP, NLM_F_REQUEST, Message
+
+CREATE, EXCLUSIVE = 0x400, 0x200
+VIP = "02200000 07000000 08000200 0a603201 08000100 0a603201"
+VIP6 = (
+    "0a800000 07000000 14000200 fd000010 00960000 00000000 00005001"
+    " 14000100 fd000010 00960000 00000000 00005001"
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "payload"), [(Family.IPV4, "02000000 00000000"), (Family.IPV6, "0a000000 00000000")]
+)
+def test_the_request_for_all(family: Family, payload: str) -> None:
+    expected = Message(22, NLM_F_REQUEST | NLM_F_DUMP, 5, bytes.fromhex(payload))
+    assert expected == dump_request(family, 5)
+
+
+@pytest.mark.parametrize(
+    ("address", "payload"),
+    [
+        pytest.param("10.96.50.1", VIP, id="ipv4"),
+        pytest.param("fd00:10:96::5001", VIP6, id="ipv6"),
+    ],
+)
+def test_single_addresses_are_added_and_removed(address: str, payload: str) -> None:
+    body = bytes.fromhex(payload)
+    flags = NLM_F_REQUEST | CREATE | EXCLUSIVE
+    assert Message(20, flags, 0, body) == add_request(7, address)
+    assert Message(21, NLM_F_REQUEST, 0, body) == remove_request(7, address)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "family", "expected"),
+    [
+        pytest.param(20, VIP, Family.IPV4, "10.96.50.1", id="of-ipv4"),
+        pytest.param(20, VIP6, Family.IPV6, "fd00:10:96::5001", id="of-ipv6"),
+        pytest.param(20, VIP6, Family.IPV4, None, id="of-the-other-family"),
+        pytest.param(21, VIP, Family.IPV4, None, id="gone"),
+        pytest.param(
+            20,
+            "02200000 07000000 08000100 0a000002 08000200 0a000001",
+            Family.IPV4,
+            "10.0.0.1",
+            id="ours-and-not-the-peers",
+        ),
+        pytest.param(
+            20, "02200000 07000000 08000100 0a000002", Family.IPV4, "10.0.0.2", id="address-alone"
+        ),
+        pytest.param(20, "02200000 07000000", Family.IPV4, None, id="without-address"),
+    ],
+)
+def test_the_address_in_a_message(
+    kind: int, payload: str, family: Family, expected: str | None
+) -> None:
+    message = Message(kind, 0, 0, bytes.fromhex(payload))
+    assert (expected, 7) == (address_in(message, family), device_in(message))
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "expected"),
+    [
+        pytest.param(20, Family.IPV4, AddressChange("10.96.50.1", is_there=True), id="came"),
+        pytest.param(21, Family.IPV4, AddressChange("10.96.50.1", is_there=False), id="went"),
+        pytest.param(16, Family.IPV4, None, id="a-device"),
+        pytest.param(21, Family.IPV6, None, id="another-family"),
+    ],
+)
+def test_the_change_in_a_message(
+    kind: int, family: Family, expected: AddressChange | None
+) -> None:
+    assert expected == change_in(Message(kind, 0, 0, bytes.fromhex(VIP)), family)

@@ -1,0 +1,94 @@
+"""Programs of the system: found, run, and heard when they fail."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.linux import tools
+from kubeproxy.linux.tools import Backend, ToolFailed, find, find_iptables, run
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that holds all programs there are."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    return tmp_path
+
+
+def install(path: Path, prints: str = "") -> str:
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_program_that_is_not_installed(installed: Path) -> None:
+    assert find("ipset") is None
+    assert find_iptables("iptables-save", Backend.NFT) is None
+    assert str(installed) in os.environ["PATH"]
+
+
+def test_programs_are_also_where_users_do_not_look(installed: Path) -> None:
+    assert install(installed / "elsewhere" / "ipset") == find("ipset")
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_a_variant_is_preferred(installed: Path, backend: Backend) -> None:
+    install(installed / "iptables-save", "iptables v1.8.9 (nf_tables)")
+    expected = install(installed / f"iptables-{backend.value}-save")
+    assert expected == find_iptables("iptables-save", backend)
+
+
+@pytest.mark.parametrize(
+    ("version", "backend"),
+    [
+        pytest.param("ip6tables v1.8.9 (nf_tables)", Backend.NFT, id="nft"),
+        pytest.param("ip6tables v1.8.9 (legacy)", Backend.LEGACY, id="legacy"),
+        pytest.param("ip6tables v1.6.1", Backend.LEGACY, id="from-before-there-were-two"),
+    ],
+)
+def test_the_plain_name_is_one_of_the_two(installed: Path, version: str, backend: Backend) -> None:
+    plain = install(installed / "ip6tables-restore")
+    install(installed / "ip6tables", version)
+    found = {each: find_iptables("ip6tables-restore", each) for each in Backend}
+    assert {each: plain if each is backend else None for each in Backend} == found
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_input_goes_in_and_output_comes_out_byte_for_byte() -> None:
+    copied = run(
+        python("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"), "\udcff\n"
+    )
+    assert copied == "\udcff\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param(
+            python("import sys; sys.exit('no\\n  chain')"),
+            "exit code 1: no chain$",
+            id="says-why",
+        ),
+        pytest.param(
+            python("raise SystemExit(4)"), "exit code 4: no word why$", id="does-not-say-why"
+        ),
+        pytest.param(
+            ["/nowhere/ipset", "save"], "^/nowhere/ipset save: No such", id="is-not-there"
+        ),
+        pytest.param(
+            python("import time; time.sleep(60)"),
+            "did not end within 0.5 seconds$",
+            id="does-not-end",
+        ),
+    ],
+)
+def test_a_program_that_fails(command: list[str], expected: str) -> None:
+    with pytest.raises(ToolFailed, match=expected):
+        run(command, seconds=0.5 if "sleep" in command[-1] else 10)

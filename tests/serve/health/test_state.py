@@ -1,0 +1,126 @@
+from collections.abc import Sequence
+
+import pytest
+
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.engine.observer import (
+    Happening,
+    LoopStarted,
+    ObjectTold,
+    SyncBegan,
+    SyncEnded,
+    SyncWanted,
+)
+from kubeproxy.engine.schedule import Outcome
+from kubeproxy.serve.health.state import Families, FamilyHealth, Instant, hear
+from kubeproxy.table.diff import NO_CHANGES
+
+V4 = Family.IPV4
+TIMEOUT = 60.0
+STARTED = LoopStarted(V4)
+WANTED = SyncWanted(V4, 1)
+BEGAN = SyncBegan(V4)
+
+
+def ended(outcome: Outcome, family: Family = V4) -> SyncEnded:
+    return SyncEnded(family, outcome, full=False, seconds=0.1, changes=NO_CHANGES, report=None)
+
+
+OK, PARTLY, FAILED = map(ended, Outcome)
+
+
+def at(seconds: float) -> Instant:
+    return Instant(seconds, int(seconds * 1e9))
+
+
+def after(happenings: Sequence[tuple[float, Happening]]) -> Families:
+    families: Families = {}
+    for seconds, happening in happenings:
+        families = hear(families, happening, at(seconds))
+    return families
+
+
+def healthy(families: Families, now: float) -> bool:
+    return families[V4].is_healthy(now, TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("happenings", "unhealthy_at"),
+    [
+        pytest.param([], None, id="an-idle-family-is-healthy-for-ever"),
+        pytest.param([(10, WANTED)], 70, id="a-sync-that-never-begins"),
+        pytest.param([(10, WANTED), (11, BEGAN)], 70, id="a-sync-that-never-ends"),
+        pytest.param([(10, WANTED), (20, WANTED)], 70, id="the-oldest-wish-counts"),
+        pytest.param([(10, WANTED), (11, BEGAN), (12, OK)], None, id="a-sync-that-went-well"),
+        pytest.param(
+            [(10, WANTED), (11, BEGAN), (12, PARTLY)],
+            None,
+            id="one-bad-service-does-not-take-the-node-out",
+        ),
+        pytest.param(
+            [(10, WANTED), (11, BEGAN), (12, FAILED), (42, BEGAN), (43, FAILED)],
+            70,
+            id="failures-count-from-the-wish-not-from-the-try",
+        ),
+        pytest.param(
+            [(10, WANTED), (11, BEGAN), (12, FAILED), (72, BEGAN), (73, OK)],
+            None,
+            id="the-first-good-sync-heals",
+        ),
+        pytest.param(
+            [(10, WANTED), (11, BEGAN), (12, WANTED), (13, OK)],
+            72,
+            id="what-is-wanted-while-a-sync-runs-is-still-wanted-after-it",
+        ),
+        pytest.param(
+            [(10, WANTED), (11, BEGAN), (12, WANTED), (13, FAILED), (14, BEGAN)],
+            70,
+            id="after-a-failure-the-older-wish-counts",
+        ),
+        pytest.param([(10, BEGAN), (11, FAILED)], None, id="a-full-sync-that-nobody-asked-for"),
+    ],
+)
+def test_when_a_family_is_unhealthy(
+    happenings: list[tuple[float, Happening]], unhealthy_at: float | None
+) -> None:
+    families = after([(1, STARTED), *happenings])
+    if unhealthy_at is None:
+        assert healthy(families, 1e9)
+    else:
+        assert healthy(families, unhealthy_at - 0.001)
+        assert not healthy(families, unhealthy_at)
+
+
+@pytest.mark.parametrize(
+    ("happenings", "updated"),
+    [
+        pytest.param([], 1, id="the-start-of-the-loop"),
+        pytest.param([(10, WANTED), (11, BEGAN), (12, OK)], 12, id="a-good-sync"),
+        pytest.param([(10, WANTED), (11, BEGAN), (12, PARTLY)], 12, id="nearly-good"),
+        pytest.param([(10, WANTED), (11, BEGAN), (12, FAILED)], 1, id="not-a-failed-one"),
+    ],
+)
+def test_when_a_family_was_last_updated(
+    happenings: list[tuple[float, Happening]], updated: float
+) -> None:
+    assert after([(1, STARTED), *happenings])[V4].updated == at(updated)
+
+
+def test_a_family_is_known_from_the_start_of_its_loop_and_apart_from_the_other() -> None:
+    told = ObjectTold(Kind.SERVICE, ObjectKey("shop", "cart"), ())
+    assert after([(1, told)]) == {}
+    families = after([(1, STARTED), (2, LoopStarted(Family.IPV6)), (3, WANTED)])
+    assert {
+        V4: FamilyHealth(at(1), wanted=3),
+        Family.IPV6: FamilyHealth(at(2)),
+    } == families
+
+
+def test_a_first_sync_that_is_wanted_before_its_loop_starts_is_waited_for() -> None:
+    known = {V4: FamilyHealth(at(1), wanted=1)}
+    assert known == after([(1, STARTED), (1, WANTED)])
+    assert known == after([(1, WANTED), (1, STARTED)])
+    failing = after([(1, WANTED), (1, STARTED), (2, BEGAN), (3, FAILED), (4, BEGAN), (5, FAILED)])
+    assert healthy(failing, 60.999)
+    assert not healthy(failing, 61)

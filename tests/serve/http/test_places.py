@@ -1,0 +1,101 @@
+import pytest
+
+from kubeproxy.serve.http.caller import Caller
+from kubeproxy.serve.http.places import Places, Stage
+
+A, B = 30001, 30002
+"""Two ports."""
+STAGES = {"!": Stage.FIRST, "+": Stage.AGAIN}
+
+
+def filled(taken: str) -> Places[str]:
+    """Places that are all taken: `A:x` is client x on port A.
+
+    `A:x!` waits for its first answer, `A:x+` for another one.
+    """
+    words = taken.split()
+    places = Places[str](len(words))
+    for number, word in enumerate(words):
+        member = f"{word}{number}"
+        places.enter(member, caller(word.rstrip("!+")))
+        places.note(member, STAGES.get(word[-1], Stage.WAITING))
+    return places
+
+
+def caller(text: str) -> Caller:
+    port, _, client = text.partition(":")
+    return Caller({"A": A, "B": B}[port], client)
+
+
+@pytest.mark.parametrize(
+    ("taken", "newcomer", "giver"),
+    [
+        pytest.param("A:x A:x A:y", "A:z", "A:x0", id="who-has-most-gives-its-oldest"),
+        pytest.param("A:y A:x A:x", "A:z", "A:x1", id="and-not-who-has-waited-longest"),
+        pytest.param("A:x! A:x A:x", "A:z", "A:x1", id="one-that-waits-before-one-at-work"),
+        pytest.param("A:x! A:x! A:x!", "A:z", "A:x!0", id="else-one-at-work"),
+        pytest.param("A:x! A:x! A:x!", "A:x", None, id="but-not-for-the-same-client"),
+        pytest.param("A:x A:x! A:x", "A:x", "A:x0", id="a-client-takes-from-itself"),
+        pytest.param("A:x! A:x! A:y", "A:y", None, id="not-for-one-that-would-have-as-many"),
+        pytest.param("A:x A:y A:z", "A:w", "A:x0", id="of-equals-the-one-that-waited-longest"),
+        pytest.param("A:x! A:y! A:z!", "A:w", None, id="of-equals-nobody-at-work"),
+        pytest.param("A:x! A:x+ A:x", "A:x", "A:x2", id="of-its-own-one-that-waits"),
+        pytest.param("A:x! A:x! A:x+", "A:x", "A:x+2", id="else-one-that-has-had-an-answer"),
+        pytest.param("A:x+ A:y! A:z!", "A:w", "A:x+0", id="of-equals-one-with-an-answer"),
+        pytest.param("A:x A:y A:z", "B:w", "A:x0", id="another-port-gives"),
+        pytest.param("A:x! A:y! A:z!", "B:w", "A:x!0", id="also-one-at-work"),
+        pytest.param("B:w A:x A:y A:z", "A:x", "A:x1", id="a-port-takes-from-itself"),
+        pytest.param("B:w B:w A:x A:y A:z", "B:w", "B:w0", id="ports-that-are-nearly-even"),
+        pytest.param("A:x", "B:x", "A:x0", id="more-ports-than-places"),
+        pytest.param("A:x!", "B:x", None, id="more-ports-than-places-and-all-at-work"),
+    ],
+)
+def test_who_makes_way(taken: str, newcomer: str, giver: str | None) -> None:
+    places = filled(taken)
+    assert places.full
+    assert giver == places.giver(caller(newcomer))
+
+
+def test_progress_moves_a_connection_to_the_end() -> None:
+    places = filled("A:x A:x A:y A:z")
+    places.note("A:x0", Stage.FIRST)
+    places.note("A:x0", Stage.WAITING)
+    assert places.giver(caller("A:w")) == "A:x1"
+    places = filled("A:x A:y")
+    places.note("A:x0", Stage.WAITING)
+    assert places.giver(caller("A:w")) == "A:y1"
+
+
+def test_who_leaves_makes_room_and_may_leave_twice() -> None:
+    places = filled("A:x A:x B:y")
+    for _ in range(2):
+        places.leave("A:x0")
+        places.leave("B:y2")
+    places.note("B:y2", Stage.WAITING)
+    assert not places.full
+    assert len(places) == 1
+    assert places.caller("A:x1") == caller("A:x")
+
+
+def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
+    """However many connections one client makes, ten others keep one each, and get a second."""
+    places = Places[int](100)
+    members = iter(range(10_000))
+
+    def come(who: str) -> bool:
+        if places.full:
+            giver = places.giver(caller(who))
+            if giver is None:
+                return False
+            places.leave(giver)
+        member = next(members)
+        places.enter(member, caller(who))
+        places.note(member, Stage.FIRST)
+        return True
+
+    others = [f"A:other{n}" for n in range(10)]
+    for who in ["A:hog"] * 500 + others + ["A:hog"] * 500 + others + ["A:hog"] * 500:
+        come(who)
+    held = [places.caller(member).client for member in range(10_000) if member in places._callers]
+    assert {held.count(who.removeprefix("A:")) for who in others} == {2}
+    assert held.count("hog") == 80

@@ -1,0 +1,31 @@
+import asyncio
+
+from kubeproxy.serve.http.turns import Turns
+
+
+async def test_who_asks_a_lot_waits_for_itself() -> None:
+    turns = Turns()
+    served: list[str] = []
+
+    async def ask(client: str) -> None:
+        await turns.wait(client)
+        served.append(client)
+
+    crowd = [asyncio.ensure_future(ask("hog")) for _ in range(100)]
+    await asyncio.gather(asyncio.ensure_future(ask("probe")))
+    assert served.index("probe") < 8
+    await asyncio.gather(*crowd)
+    assert served.count("hog") == 100
+
+
+async def test_who_left_takes_nobodys_turn() -> None:
+    turns = Turns()
+    waiting = [asyncio.ensure_future(turns.wait("hog")) for _ in range(50)]
+    last = asyncio.ensure_future(turns.wait("hog"))
+    await asyncio.sleep(0)
+    for each in waiting:
+        each.cancel()
+    async with asyncio.timeout(10):
+        await last
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert not turns._queues

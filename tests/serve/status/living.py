@@ -1,0 +1,118 @@
+"""The parts of a daemon that people may look at, with a fake kernel and still clocks."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from fakes.dataplane import FakeDataplane
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.engine.observer import Happening
+from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.serve.health.server import Health
+from kubeproxy.serve.health.state import Instant
+from kubeproxy.serve.status.history import History
+from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.traffic.traffic import Traffic
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.node import Mode
+from world import NODE_IP, Document, cluster_of, node
+
+START = 1_700_000_000.0
+
+
+class Counter(FakeDataplane):
+    """A kernel that counts: the n-th connection of a service port goes to its first frontend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: dict[ServicePortName, int] = {}
+
+    def connections(self) -> Reading:
+        return Reading(
+            1,
+            [(name, self._counts(name, self.counted.get(name, 0))) for name in self.entries],
+        )
+
+    def _counts(self, name: ServicePortName, value: int) -> Sequence[Count]:
+        entry = self.entries[name]
+        first, *others = entry.frontends
+        return [
+            Count(first, first, value),
+            *(Count(other, other, 0) for other in others),
+            *(Count(backend, backend, value) for backend in entry.cluster[:1]),
+        ]
+
+
+class Rig:
+    """A daemon's parts. `sync` programs what the cluster has; `tick` lets time pass."""
+
+    def __init__(
+        self,
+        *documents: Document,
+        mode: Mode = Mode.NFTABLES,
+        families: Sequence[Family] = tuple(Family),
+        counts: bool = True,
+    ) -> None:
+        self.seconds = START
+        self.cluster = cluster_of(*documents)
+        self.kernels = {family: Counter() for family in families}
+        self.history = History(lambda: self.seconds)
+        self.health = Health(60.0, lambda: True, lambda: Instant(self.seconds, 0))
+        self.syncs = {family: self._sync(family, mode) for family in families}
+        clock = itertools.count()
+        self.traffic = Traffic(self.kernels, lambda: float(next(clock))) if counts else None
+        config = KubeProxyConfiguration(mode=mode.value, metrics_bind_address="127.0.0.1:10249")
+        self.live = Live(
+            config=config,
+            config_file="/etc/kube-proxy.conf",
+            source="manifests in /srv",
+            started=START,
+            cluster=self.cluster,
+            syncs=self.syncs,
+            health=self.health,
+            history=self.history,
+            eligible=lambda: True,
+            gaps=tuple,
+            ignored=tuple,
+            remains=tuple,
+            traffic=self.traffic,
+        )
+
+    def _sync(self, family: Family, mode: Mode) -> FamilySync:
+        return FamilySync(
+            self.cluster,
+            family,
+            Outlet(self.kernels[family], tell=self._tell),
+            Schedule(0.0, 30.0, 3600.0),
+            lambda: Setting(node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
+        )
+
+    def _tell(self, happening: Happening) -> None:
+        self.history.hear(happening)
+        self.health.hear(happening)
+
+    def put(self, *documents: Mapping[str, object]) -> None:
+        """Tell the cluster; the next sync programs it."""
+        for document in documents:
+            kind = Kind.ENDPOINT_SLICE if "addressType" in document else Kind.SERVICE
+            touched = self.cluster.upsert(kind, convert(kind, dict(document)))
+            for family, key in touched.services:
+                if family in self.syncs:
+                    self.syncs[family].touch([key])
+
+    async def sync(self) -> None:
+        """A sync of each family."""
+        for each in self.syncs.values():
+            await each.sync()
+
+
+async def programmed(*documents: Document, mode: Mode = Mode.NFTABLES) -> Rig:
+    """Parts whose kernels have these documents."""
+    rig = Rig(*documents, mode=mode)
+    await rig.sync()
+    return rig

@@ -1,0 +1,190 @@
+"""One service port: which endpoints are used, and why the others are not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.serve.status import wire
+from kubeproxy.serve.status.ports import WAITS, Port, endpoint_details, port_detail
+from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail
+from kubeproxy.serve.traffic.totals import Look, Tally, Totals
+from kubeproxy.table.claims import Conflict
+from kubeproxy.table.compile import service_port_name
+from kubeproxy.table.entries import Backend, FrontendKey, ServicePortName
+from world import (
+    CART,
+    CLUSTER_IP,
+    VIP,
+    Document,
+    cluster_of,
+    endpoint_slice,
+    everywhere,
+    service,
+    table_of,
+)
+
+V4 = Family.IPV4
+TILL = ServicePortName("shop", "till", "", Protocol.TCP)
+
+
+def port_of(*documents: Document, look: Look | None = None, is_synced: bool = True) -> Port:
+    cluster = cluster_of(*documents)
+    (about,) = cluster.service_ports(V4, CART)
+    name = service_port_name(ObjectKey("shop", "cart"), about)
+    return Port(
+        name=name,
+        family=V4,
+        port=about,
+        slices=cluster.slices(V4, CART),
+        place=cluster.place,
+        entry=table_of(*documents).entries[name] if is_synced else None,
+        balance="random",
+        look=look,
+    )
+
+
+LOCAL_OUT = {"externalTrafficPolicy": "Local"}
+LOCAL_IN = {"internalTrafficPolicy": "Local"}
+ON_HERON = "it is on node heron, and the traffic policy is Local"
+OTHER_ZONE = "its topology hints are for zone z-west, and this node is in z-east"
+
+
+@pytest.mark.parametrize(
+    ("document", "endpoints", "expected"),
+    [
+        pytest.param(service(), "L1", {"L1": (True, "", None)}, id="used"),
+        pytest.param(
+            service(),
+            "L1 R1:unready",
+            {"L1": (True, "", None), "R1": (False, "it is not ready", None)},
+            id="not-ready",
+        ),
+        pytest.param(
+            service(),
+            "L1:draining R1:stopped",
+            {
+                "L1": (True, "", None),
+                "R1": (False, "it is terminating and no longer serves", None),
+            },
+            id="draining-is-better-than-nobody",
+        ),
+        pytest.param(
+            everywhere(LOCAL_OUT),
+            "L1 R1",
+            {"L1": (True, "", ""), "R1": (True, "", ON_HERON)},
+            id="local-for-those-outside",
+        ),
+        pytest.param(
+            service(LOCAL_IN),
+            "L1 R1",
+            {"L1": (True, None, ""), "R1": (False, None, ON_HERON)},
+            id="local-for-all",
+        ),
+        pytest.param(
+            service(),
+            "L1@z-west R1@z-east",
+            {"L1": (False, OTHER_ZONE, None), "R1": (True, "", None)},
+            id="topology-hints",
+        ),
+    ],
+)
+def test_why_endpoints_are_not_used(
+    document: Document, endpoints: str, expected: Mapping[str, tuple[object, ...]]
+) -> None:
+    names = {"10.64.3.11": "L1", "10.65.7.21": "R1"}
+    found = endpoint_details(port_of(document, endpoint_slice(endpoints)))
+    assert expected == {
+        names[each.address]: (each.used, each.not_for_cluster, each.not_for_local)
+        for each in found
+    }
+
+
+def test_endpoints_are_in_the_order_in_which_people_count() -> None:
+    slice_ = {
+        **endpoint_slice("L1"),
+        "endpoints": [{"addresses": [f"10.64.3.{last}"]} for last in (100, 11, 2)],
+    }
+    found = endpoint_details(port_of(service(), slice_))
+    assert [each.address for each in found] == ["10.64.3.2", "10.64.3.11", "10.64.3.100"]
+
+
+def test_an_endpoint_in_full() -> None:
+    port = port_of(service(), endpoint_slice("L1:draining"))
+    tally = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 9})
+    before = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 3})
+    look = Look(Totals(12.0, 1, {port.name: tally}), Totals(10.0, 1, {port.name: before}))
+    (found,) = endpoint_details(port_of(service(), endpoint_slice("L1:draining"), look=look))
+    expected = EndpointDetail(
+        address="10.64.3.11",
+        port=8080,
+        node="kestrel",
+        on_this_node=True,
+        ready=False,
+        serving=True,
+        terminating=True,
+        used=True,
+        not_for_cluster="",
+        not_for_local=None,
+        connections=9,
+        per_second=3.0,
+    )
+    assert expected == found
+
+
+def test_a_service_port_in_full() -> None:
+    spec = {
+        **LOCAL_OUT,
+        "sessionAffinity": "ClientIP",
+        "loadBalancerSourceRanges": ["192.0.2.0/24"],
+        "healthCheckNodePort": 32000,
+        "externalIPs": [],
+    }
+    port = port_of(everywhere(spec), endpoint_slice("L1"))
+    assert port.entry is not None
+    now = Tally({frontend: number for number, frontend in enumerate(port.entry.frontends)})
+    port = port_of(
+        everywhere(spec), endpoint_slice("L1"), look=Look(Totals(1.0, 1, {port.name: now}))
+    )
+    expected = PortDetail(
+        name="http",
+        protocol="TCP",
+        ip_family="IPv4",
+        frontends=(
+            FrontendDetail("cluster-ip", CLUSTER_IP, 80, 0),
+            FrontendDetail("load-balancer", VIP, 80, 1),
+            FrontendDetail("node-port", "", 31080, 2),
+        ),
+        endpoints=(),
+        internal_traffic_policy="Cluster",
+        external_traffic_policy="Local",
+        affinity_seconds=10800,
+        source_ranges=("192.0.2.0/24",),
+        balance="random",
+        health_check_port=32000,
+    )
+    assert expected == port_detail(port, ())
+
+
+def test_what_does_not_concern_it_is_empty() -> None:
+    found = port_detail(port_of(service()), ())
+    assert (found.external_traffic_policy, found.source_ranges) == ("", None)
+    assert [each.connections for each in found.frontends] == [None]
+
+
+def test_one_that_waits_shows_what_it_will_have() -> None:
+    found = port_detail(port_of(service(), is_synced=False), ())
+    assert found.not_programmed == WAITS
+    assert [each.address for each in found.frontends] == [CLUSTER_IP]
+
+
+def test_conflicts_and_refusals_are_named() -> None:
+    port = port_of(service())
+    lost = Conflict(FrontendKey(CLUSTER_IP, Protocol.TCP, 80), port.name, TILL)
+    shown = Port(
+        port.name, V4, port.port, {}, port.place, port.entry, "no space", conflicts=[lost]
+    )
+    found = port_detail(shown, ())
+    assert found.not_programmed == "no space"
+    assert found.conflicts == (wire.Conflict("10.112.0.21:80/TCP", "shop/till", "shop/cart:http"),)

@@ -1,0 +1,186 @@
+"""Services in a list: which are meant, and what is said of each."""
+
+import msgspec
+import pytest
+
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.serve.status.services import (
+    Service,
+    Troubles,
+    Wanted,
+    list_pieces,
+    losers,
+    summary,
+    wanted,
+)
+from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from kubeproxy.serve.traffic.totals import Look, Tally, Totals
+from kubeproxy.table.claims import Conflict
+from kubeproxy.table.entries import FrontendKey, ServiceName, ServicePortName
+from world import (
+    CART,
+    CLUSTER_IP,
+    Document,
+    cluster_of,
+    endpoint_slice,
+    everywhere,
+    service,
+    table_of,
+)
+
+V4, V6 = Family.IPV4, Family.IPV6
+NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
+TILL = ServicePortName("shop", "till", "", Protocol.TCP)
+CART_NAME = ServiceName("shop", "cart")
+
+
+def listed(*documents: Document) -> Service:
+    entries = table_of(*documents).entries.values()
+    return Service(CART_NAME, [(V4, entry) for entry in entries])
+
+
+# --- which ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("cart", Wanted("cart"), id="a-name"),
+        pytest.param(" Shop/Cart ", Wanted("shop/cart"), id="in-capitals-with-spaces"),
+        pytest.param("cafe", Wanted("cafe", "cafe"), id="a-name-that-may-be-an-address"),
+        pytest.param("10.64.3", Wanted("10.64.3", "10.64.3"), id="a-part-of-an-address"),
+        pytest.param("31080", Wanted("31080", "31080"), id="a-port"),
+        pytest.param(
+            "10.64.3.11:8080", Wanted("10.64.3.11:8080", "10.64.3.11"), id="an-address-with-port"
+        ),
+        pytest.param("[fd40::11]:80", Wanted("[fd40::11]:80", "fd40::11"), id="ipv6-with-port"),
+        pytest.param("FD40:0::11", Wanted("fd40:0::11", "fd40::11"), id="ipv6-in-other-words"),
+        pytest.param("[fd40::11]", Wanted("[fd40::11]", "fd40::11"), id="ipv6-in-brackets"),
+        pytest.param("fd40::", Wanted("fd40::", "fd40::"), id="a-part-of-ipv6"),
+        pytest.param("10.64.3.11:x", Wanted("10.64.3.11:x"), id="no-port"),
+    ],
+)
+def test_what_a_text_looks_for(text: str, expected: Wanted) -> None:
+    assert expected == wanted(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cart", True),
+        ("op/ca", True),
+        ("CART", True),
+        ("till", False),
+        (CLUSTER_IP, True),
+        (f"{CLUSTER_IP}:80", True),
+        (f"{CLUSTER_IP}:81", False),
+        ("203.0.113", True),
+        ("31080", True),
+        ("31081", False),
+        ("10.64.3.11", True),
+        ("10.64.3.11:8080", True),
+        ("10.65.7.21", True),
+        ("10.66.9.31", False),
+    ],
+)
+def test_what_is_found(text: str, expected: bool) -> None:
+    documents = (everywhere(), endpoint_slice("L1 R1:unready"))
+    slices = cluster_of(*documents).slices(V4, CART)
+    asked = wanted(text)
+    found = asked.fits(listed(*documents)) or asked.is_among(slices.values())
+    assert expected == found
+
+
+# --- a line for each --------------------------------------------------------------------------
+
+
+def test_a_service_in_one_line() -> None:
+    found = listed(
+        everywhere({"internalTrafficPolicy": "Cluster"}), endpoint_slice("L1 L2 R1:unready")
+    )
+    (_, entry), *_ = found.ports
+    tally = Tally(dict.fromkeys(entry.frontends, 2))
+    looks = {V4: Look(Totals(1.0, 1, {NAME: tally}))}
+    expected = ServiceSummary(
+        namespace="shop",
+        service="cart",
+        addresses=(CLUSTER_IP, "203.0.113.7", "198.18.0.5"),
+        ports=("http:80/TCP",),
+        node_ports=(31080,),
+        endpoints=3,
+        endpoints_used=2,
+        connections=8,
+        per_second=None,
+        problems=(),
+    )
+    assert expected == summary(found, looks, {})
+
+
+def test_endpoints_that_two_policies_use_are_counted_once() -> None:
+    found = listed(everywhere({"externalTrafficPolicy": "Local"}), endpoint_slice("L1 R1"))
+    assert summary(found, {}, {}).endpoints_used == 2
+
+
+def test_ports_without_names_and_of_both_families() -> None:
+    (entry,) = table_of(service({"ports": [{"port": 53, "protocol": "UDP"}]})).entries.values()
+    twice = Service(CART_NAME, [(V4, entry), (V6, entry)])
+    line = summary(twice, {}, {})
+    assert (line.ports, line.addresses) == (("53/UDP",), (CLUSTER_IP,))
+
+
+def test_a_port_that_has_lost_its_addresses() -> None:
+    (entry,) = table_of(service()).entries.values()
+    without = msgspec.structs.replace(entry, frontends=())
+    line = summary(Service(CART_NAME, [(V4, without)]), {}, {})
+    assert (line.ports, line.addresses) == (("http/TCP",), ())
+
+
+TWO_PORTS = {
+    "ports": [{"name": "http", "port": 80}, {"name": "admin", "port": 81, "protocol": "TCP"}]
+}
+LOST = Conflict(FrontendKey(CLUSTER_IP, Protocol.TCP, 80), loser=NAME, winner=TILL)
+
+
+@pytest.mark.parametrize(
+    ("documents", "troubles", "expected"),
+    [
+        pytest.param((service(), endpoint_slice("L1")), {}, (), id="all-is-well"),
+        pytest.param((service(),), {}, ("no endpoint can serve",), id="no-endpoints"),
+        pytest.param(
+            (service(TWO_PORTS),), {}, ("no endpoint can serve",), id="no-port-has-endpoints"
+        ),
+        pytest.param(
+            (service(TWO_PORTS), endpoint_slice("L1")),
+            {},
+            ("admin:81/TCP IPv4: no endpoint can serve",),
+            id="one-port-has-none",
+        ),
+        pytest.param(
+            (service(), endpoint_slice("L1")),
+            {V4: Troubles({NAME: "no space left"})},
+            ("http:80/TCP IPv4: not programmed: no space left",),
+            id="the-kernel-refused-it",
+        ),
+        pytest.param(
+            (service(), endpoint_slice("L1")),
+            {V4: Troubles(lost=losers([LOST]))},
+            ("10.112.0.21:80/TCP is served by shop/till",),
+            id="another-has-its-address",
+        ),
+    ],
+)
+def test_problems(
+    documents: tuple[Document, ...],
+    troubles: dict[Family, Troubles],
+    expected: tuple[str, ...],
+) -> None:
+    assert expected == summary(listed(*documents), {}, troubles).problems
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_list_as_json(count: int) -> None:
+    line = summary(listed(service()), {}, {})
+    expected = ServiceList("nftables", 9, 3, True, (line,) * count)
+    text = b"".join(list_pieces(expected))
+    assert expected == msgspec.json.decode(text, type=ServiceList)
+    assert msgspec.json.encode(expected) == text

@@ -1,0 +1,146 @@
+"""What is wrong with a daemon, in which order, and with advice."""
+
+import msgspec
+import pytest
+
+from kubeproxy.serve.status.troubles import PATIENCE, troubles
+from kubeproxy.serve.status.wire import FamilyStatus, Gap, Ignored, Status
+from serve.status.web.samples import CLAIMED, IPV4, IPV6, REFUSED, STATUS, SYNC
+
+replace = msgspec.structs.replace
+FAILED = replace(SYNC, outcome="failed")
+
+
+@pytest.mark.parametrize(
+    ("family", "what", "severe"),
+    [
+        pytest.param(IPV6, "IPv6: nothing is programmed yet", True, id="no-sync-yet"),
+        pytest.param(
+            replace(IPV4, last_sync=FAILED), "IPv4: the last sync failed", True, id="sync-failed"
+        ),
+        pytest.param(replace(IPV4, healthy=False), "IPv4: not healthy", True, id="not-healthy"),
+        pytest.param(
+            replace(IPV4, waiting_seconds=PATIENCE + 60),
+            "IPv4: changes have waited 1 min 15 s",
+            False,
+            id="waiting-long",
+        ),
+        pytest.param(
+            replace(IPV4, not_programmed=(REFUSED, REFUSED)),
+            "IPv4: the kernel does not have 2 service ports",
+            True,
+            id="refused",
+        ),
+        pytest.param(
+            replace(IPV4, conflicts=(CLAIMED,)),
+            "IPv4: 1 address is claimed twice",
+            False,
+            id="conflict",
+        ),
+    ],
+)
+def test_of_a_family(family: FamilyStatus, what: str, severe: bool) -> None:
+    [found] = troubles(replace(STATUS, families=(family,)))
+    assert found.what.startswith(what)
+    assert found.severe == severe
+    assert found.advice
+
+
+def test_rules_of_another_mode() -> None:
+    [found] = troubles(replace(STATUS, remains=("chains remain: install iptables",)))
+    assert (found.severe, found.cases) == (True, (("reason", "chains remain: install iptables"),))
+    assert found.what == "Rules of another mode remain in the kernel"
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        pytest.param("no buffer space", "no buffer space", id="the-kernels-words"),
+        pytest.param("", "the daemon's log says it", id="a-daemon-of-an-earlier-version"),
+    ],
+)
+def test_a_failed_sync_has_its_reason(failure: str, expected: str) -> None:
+    family = replace(IPV4, last_sync=FAILED, failure=failure)
+    [found] = troubles(replace(STATUS, families=(family,)))
+    assert found.cases == (("reason", expected),)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(STATUS, id="well"),
+        pytest.param(
+            replace(STATUS, families=(replace(IPV4, waiting_seconds=PATIENCE),)), id="waits-little"
+        ),
+    ],
+)
+def test_nothing_is_wrong(status: Status) -> None:
+    assert troubles(status) == []
+
+
+def test_cases_are_named_with_their_reasons() -> None:
+    family = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,))
+    refused, claimed = troubles(replace(STATUS, families=(family,)))
+    assert refused.cases == (("shop/web:http TCP", "the kernel says: no space left"),)
+    assert claimed.cases == (("*:31080/TCP", "served by shop/web:http, and not by mall/web:http"),)
+
+
+@pytest.mark.parametrize(
+    ("gap", "case", "severe"),
+    [
+        pytest.param(
+            Gap("everything", "connection refused", PATIENCE + 45),
+            ("everything, for 1 min 0 s", "connection refused"),
+            True,
+            id="a-server-that-is-lost",
+        ),
+        pytest.param(
+            Gap("Services", "forbidden", PATIENCE),
+            ("Services, for 15 s", "forbidden"),
+            False,
+            id="one-that-may-come-back-in-a-moment",
+        ),
+        pytest.param(
+            Gap("/srv/a.yaml:1:8", "not YAML"), ("/srv/a.yaml:1:8", "not YAML"), False, id="a-file"
+        ),
+    ],
+)
+def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
+    [found] = troubles(replace(STATUS, gaps=(gap,)))
+    assert found.what == (
+        "What is programmed may be old: API server https://192.0.2.1:6443 does not tell all"
+    )
+    assert found.cases == (case,)
+    assert found.severe == severe
+
+
+def test_parts_of_objects_that_are_ignored() -> None:
+    ignored = Ignored("Service shop/web", "spec.externalIPs: 'x' is not an address")
+    [found] = troubles(replace(STATUS, ignored=(ignored,)))
+    assert found.what == "1 part of an object is ignored"
+    assert found.cases == (("Service shop/web", "spec.externalIPs: 'x' is not an address"),)
+    assert not found.severe
+    [found] = troubles(replace(STATUS, ignored=(ignored, ignored)))
+    assert found.what == "2 parts are ignored"
+
+
+def test_what_stops_traffic_comes_first() -> None:
+    families = (replace(IPV4, conflicts=(CLAIMED,)), replace(IPV6, healthy=False))
+    status = replace(STATUS, families=families, node_eligible=False, source="")
+    found = troubles(status)
+    assert [trouble.severe for trouble in found] == [True, True, False, False]
+    assert "its source" in found[0].advice
+    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+
+
+@pytest.mark.parametrize(
+    ("family", "advice"),
+    [
+        pytest.param(IPV4, "There is no Node of that name", id="a-node-that-leaves"),
+        pytest.param(replace(IPV4, last_sync=None), "Its Node is not known yet.", id="a-start"),
+    ],
+)
+def test_why_load_balancers_leave_the_node_out(family: FamilyStatus, advice: str) -> None:
+    found = troubles(replace(STATUS, families=(family,), node_eligible=False))
+    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].advice.startswith(advice)

@@ -1,0 +1,85 @@
+"""The table of services: what a row says, how it is searched and sorted."""
+
+import msgspec
+import pytest
+
+from kubeproxy.serve.status.web.servicetable import services
+from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from serve.status.web.parsed import Parsed
+from serve.status.web.samples import LIST, WEB
+
+replace = msgspec.structs.replace
+
+
+def shown(*found: ServiceSummary, words: str = "", sort: str = "name") -> Parsed:
+    return Parsed(services(replace(LIST, services=found), words, sort))
+
+
+def test_a_row() -> None:
+    found = shown(WEB)
+    assert "shop/web10.112.0.20fd12::20http:80/TCPnode port 310803 of 41,23412.5" in found.text
+    assert "/status/services/shop/web" in found.values("href")
+    assert found.values("data-spark") == ["shop/web"]
+    assert found.values("data-rate") == ["shop/web"]
+
+
+@pytest.mark.parametrize(
+    ("used", "every", "expected"),
+    [(3, 3, "3"), (2, 3, "2 of 3"), (0, 3, "none of 3"), (0, 0, "none")],
+)
+def test_endpoints(used: int, every: int, expected: str) -> None:
+    found = shown(replace(WEB, endpoints_used=used, endpoints=every))
+    assert f"node port 31080{expected}1,234" in found.text
+    assert ("bad" in found.values("class")) == (not used)
+
+
+def test_many_addresses_are_cut_short() -> None:
+    found = shown(replace(WEB, addresses=tuple(f"10.112.0.{n}" for n in range(9))))
+    assert "10.112.0.010.112.0.1and 7 more" in found.text
+
+
+def test_problems_stand_beside_the_name() -> None:
+    assert "shop/webnobody serves10.112" in shown(replace(WEB, problems=("nobody serves",))).text
+
+
+def test_a_mode_that_counts_no_connections() -> None:
+    found = Parsed(services(replace(LIST, counts_connections=False), "", "name"))
+    assert found.count("th") == found.count("td") == 4
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("name", ["ascending"]),
+        ("connections", ["descending"]),
+        ("rate", ["descending"]),
+        ("else", []),
+    ],
+)
+def test_sorting(sort: str, expected: list[str]) -> None:
+    found = shown(WEB, words="a b", sort=sort)
+    assert expected == found.values("aria-sort")
+    links = [href for href in found.values("href") if "sort=" in href]
+    assert links == [f"/status?q=a+b&sort={by}#services" for by in ("name", "connections", "rate")]
+
+
+@pytest.mark.parametrize(
+    ("words", "total", "matching", "expected"),
+    [
+        ("", 8000, 8000, "8,000 services"),
+        (" ", 1, 1, "1 service"),
+        ("web", 8000, 1, "1 of 8,000 services matches web"),
+        ("web", 8000, 12, "12 of 8,000 services match web"),
+    ],
+)
+def test_how_many(words: str, total: int, matching: int, expected: str) -> None:
+    found = Parsed(services(ServiceList("ipvs", total, matching, False, (WEB,)), words, "name"))
+    assert expected in found.text
+    more = f"{matching - 1:,} more: search" if matching > 1 else "shop/web"
+    assert more in found.text
+
+
+def test_nothing_found() -> None:
+    found = Parsed(services(ServiceList("ipvs", 3, 0, False, ()), "x", "name"))
+    assert "0 of 3 services match x" in found.text
+    assert found.count("table") == 0

@@ -1,0 +1,147 @@
+"""`kube-proxy check`: how it is asked, and how it answers. For what it finds: the lab."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.config.errors import ConfigError, UsageError
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check import command as check
+from kubeproxy.tools.check.finding import Finding, Topic, lacking, ok
+from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.check.survey import Plan
+from kubeproxy.tools.terminal import Look
+
+READY = Verdict(Mode.NFTABLES, True, "ready")
+NOT_POSSIBLE = Verdict(Mode.IPVS, False, "not possible: no ip_vs")
+FINDINGS: tuple[Finding, ...] = (
+    ok(Topic.NFTABLES, "kernel", "6.1"),
+    lacking(Topic.IPVS, "ip_vs", "no ip_vs", "modprobe it"),
+)
+
+
+class Surveyor:
+    """Stands for the look at the node."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self.verdicts = verdicts
+        self.findings = FINDINGS
+        self.plans: list[Plan] = []
+
+    def __call__(self, plan: Plan) -> Report:
+        self.plans.append(plan)
+        return Report("kestrel", "6.1", "root", self.verdicts, self.findings)
+
+
+@pytest.fixture
+def survey(monkeypatch: pytest.MonkeyPatch) -> Surveyor:
+    surveyor = Surveyor(READY, NOT_POSSIBLE)
+    monkeypatch.setattr(check, "survey", surveyor)
+    return surveyor
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "kube-proxy check" in out
+    assert "--proxy-mode" in out
+    assert "--kubeconfig" not in out  # it needs no cluster
+
+
+def test_without_a_mode_all_are_judged(survey: Surveyor) -> None:
+    assert check.main(["--ipvs-scheduler=wlc"]) == 0
+    (plan,) = survey.plans
+    assert tuple(Mode) == tuple(plan.configs)
+    assert [mode.value for mode in Mode] == [config.mode for config in plan.configs.values()]
+    assert plan.ipvs.scheduler == "wlc"
+
+
+def test_each_mode_has_its_own_defaults(survey: Surveyor) -> None:
+    check.main([])
+    configs = survey.plans[0].configs
+    assert configs[Mode.NFTABLES].node_port_addresses == ("primary",)
+    assert configs[Mode.IPTABLES].node_port_addresses == ()
+
+
+def test_a_mode_that_is_named(survey: Surveyor) -> None:
+    check.main(["--proxy-mode=ipvs"])
+    assert list(survey.plans[0].configs) == [Mode.IPVS]
+
+
+def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n"
+        "kind: KubeProxyConfiguration\n"
+        "mode: iptables\n"
+        "healthzBindAddress: 0.0.0.0:9999\n"
+    )
+    check.main([f"--config={config}"])
+    (plan,) = survey.plans
+    assert list(plan.configs) == [Mode.IPTABLES]
+    assert plan.config.healthz_bind_address == "0.0.0.0:9999"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        pytest.param((READY, NOT_POSSIBLE), 0, id="one-mode-would-work"),
+        pytest.param((NOT_POSSIBLE,), 1, id="none-would"),
+    ],
+)
+def test_exit_codes(survey: Surveyor, verdicts: tuple[Verdict, ...], expected: int) -> None:
+    survey.verdicts = verdicts
+    assert expected == check.main([])
+
+
+@pytest.mark.usefixtures("survey")
+def test_text_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    check.main([])
+    out = capsys.readouterr().out
+    assert "  !!  ip_vs  no ip_vs\n             -> modprobe it\n" in out
+    assert out.endswith("nftables: ready\nipvs:     not possible: no ip_vs\n")
+    assert "\x1b" not in out
+
+
+def test_a_narrow_terminal_has_every_remedy_whole(
+    survey: Surveyor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedy = "sysctl -w net.ipv6.conf.all.forwarding=1"
+    survey.findings = (lacking(Topic.NODE, "forwarding", "is 0", remedy),)
+    monkeypatch.setattr(check, "look_of", lambda *_: Look(width=20))
+    check.main([])
+    assert "net.ipv6.conf.all.forwarding=1\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("survey")
+def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    check.main(["-o", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert list(answer) == ["node", "kernel", "checkedAs", "verdicts", "findings"]
+    assert answer["verdicts"][0] == {"mode": "nftables", "ready": True, "conclusion": "ready"}
+    assert answer["findings"][1] == {
+        "topic": "ipvs",
+        "what": "ip_vs",
+        "state": "missing",
+        "detail": "no ip_vs",
+        "remedy": "modprobe it",
+        "modes": ["ipvs"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        pytest.param(["-o", "yaml"], UsageError, "must be text or json", id="output"),
+        pytest.param(["nftables"], UsageError, "does not take any arguments", id="arguments"),
+        pytest.param(["--proxy-mode=userspace"], ConfigError, "must be iptables, ipvs", id="mode"),
+        pytest.param(["--config=/nowhere"], ConfigError, "open /nowhere", id="config"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_tried(
+    survey: Surveyor, arguments: list[str], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        check.main(arguments)
+    assert survey.plans == []

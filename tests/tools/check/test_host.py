@@ -1,0 +1,121 @@
+"""The node, as it can be read by anybody."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.base.inet import Family
+from kubeproxy.linux import tools
+from kubeproxy.tools.check import host
+from kubeproxy.tools.check.finding import State
+
+
+def test_a_listener_and_its_process_are_found() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (found,) = [each for each in host.listeners() if each.port == port]
+        owners = host.owners({found.inode})
+    assert found.address == "127.0.0.1"
+    assert owners[found.inode].endswith(f"(pid {os.getpid()})")
+
+
+def test_nobody_is_looked_for_in_vain(tmp_path: Path) -> None:
+    assert host.owners(set(), tmp_path) == {}
+
+
+def test_processes_that_come_and_go_are_passed_over(tmp_path: Path) -> None:
+    gone, there = tmp_path / "7", tmp_path / "8"
+    gone.mkdir()
+    (there / "fd").mkdir(parents=True)
+    (there / "fd" / "0").write_text("no link")
+    (there / "fd" / "1").symlink_to("socket:[4711]")
+    assert host.owners({4711}, tmp_path) == {4711: "a process (pid 8)"}
+    (there / "cmdline").write_bytes(b"/opt/bin/python3\0/usr/bin/kube-proxy\0--v=2\0")
+    assert host.owners({4711}, tmp_path) == {4711: "python3 kube-proxy (pid 8)"}
+    (there / "cmdline").write_bytes(b"/usr/local/bin/kube-proxy\0--config=/var/lib/config\0")
+    assert host.owners({4711}, tmp_path) == {4711: "kube-proxy (pid 8)"}
+
+
+def test_settings_as_they_are() -> None:
+    found = host.readings(["net.ipv4.ip_forward", "net.ipv4.no_such_setting"])
+    assert found["net.ipv4.ip_forward"].value in {0, 1}
+    assert (
+        found["net.ipv4.no_such_setting"].value,
+        found["net.ipv4.no_such_setting"].writable,
+    ) == (None, False)
+
+
+def test_modules_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_KERNEL_HAS_MODULES", tmp_path)
+    assert host.available_modules("6.1", tmp_path) is None
+    (tmp_path / "6.1").mkdir()
+    (tmp_path / "6.1" / "modules.dep").write_text("kernel/net/ip_vs.ko: kernel/lib/crc.ko\n")
+    (tmp_path / "6.1" / "modules.builtin").write_text("kernel/drivers/net/dummy.ko\n")
+    assert host.available_modules("6.1", tmp_path) == frozenset({"ip_vs"})
+    assert "dummy" in host.present_modules("6.1", tmp_path)
+    assert "dummy" not in host.present_modules("5.0", tmp_path) - _loaded()
+
+
+def test_a_kernel_without_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_KERNEL_HAS_MODULES", tmp_path / "modules")
+    assert host.available_modules("6.1", tmp_path) == frozenset()
+
+
+def _loaded() -> set[str]:
+    return {module.name for module in Path("/sys/module").iterdir()}
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that is the whole PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    return tmp_path
+
+
+def install(path: Path, name: str, script: str) -> None:
+    for verb in ("", "-save", "-restore"):
+        program = path / f"{name}{verb}"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+
+def test_no_programs_at_all(path: Path) -> None:
+    found = host.programs(tuple(Family))
+    assert found.kind == ""
+    assert [finding.state for finding in found.findings] == [State.MISSING, State.MISSING]
+    ipv4, _ = found.findings
+    assert "iptables, iptables-save, iptables-restore are not installed" in ipv4.detail
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        pytest.param("iptables v1.8.9 (nf_tables)", "nft", id="nft"),
+        pytest.param("iptables v1.8.9 (legacy)", "legacy", id="legacy"),
+        pytest.param("iptables v1.6.2", "legacy", id="before-there-were-two"),
+    ],
+)
+def test_programs_of_one_family(path: Path, version: str, kind: str) -> None:
+    install(path, "iptables", f"echo '{version}'")
+    found = host.programs(tuple(Family))
+    assert found.kind == kind
+    assert [finding.state for finding in found.findings] == [State.OK, State.WARNING]
+    assert version in found.findings[0].detail
+
+
+def test_programs_that_are_too_old(path: Path) -> None:
+    install(path, "iptables", "echo 'iptables v1.6.1'")
+    (finding,) = host.programs((Family.IPV4,)).findings
+    assert finding.state is State.MISSING
+    assert finding.detail.startswith("iptables v1.6.1 is too old, 1.6.2 or later is needed")
+    assert finding.remedy == "install a newer one, or choose nftables"
+
+
+def test_programs_that_fail(path: Path) -> None:
+    install(path, "iptables", "exit 3")
+    (finding,) = host.programs((Family.IPV4,)).findings
+    assert (finding.detail, finding.state) == ("iptables --version fails", State.MISSING)

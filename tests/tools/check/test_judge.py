@@ -1,0 +1,82 @@
+"""What findings come to, for each mode."""
+
+import pytest
+
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.tools.check.judge import Report, concerning, judge, one_will_do
+
+FINE = ok(Topic.NODE, "IP families", "IPv4")
+ODD = lacking(Topic.NODE, "forwarding", "is 0", "sysctl -w it", State.WARNING)
+DARK = lacking(Topic.NODE, "rights", "not seen", "run as root", State.UNKNOWN)
+NO_IP_VS = lacking(Topic.IPVS, "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs")
+NO_DUMMY = lacking(Topic.IPVS, "dummy device", "", "modprobe dummy")
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        pytest.param([], "ready", id="nothing-was-found"),
+        pytest.param([FINE, FINE], "ready", id="all-is-well"),
+        pytest.param([FINE, ODD], "ready, 1 warning", id="one-warning"),
+        pytest.param([ODD, FINE, ODD], "ready, 2 warnings", id="two-warnings"),
+        pytest.param(
+            [DARK],
+            "ready as far as can be seen (1 thing could not be)",
+            id="something-could-not-be-seen",
+        ),
+        pytest.param(
+            [DARK, ODD, DARK],
+            "ready as far as can be seen (2 things could not be), 1 warning",
+            id="that-and-a-warning",
+        ),
+    ],
+)
+def test_a_mode_that_would_work(findings: list[Finding], expected: str) -> None:
+    verdict = judge(Mode.IPVS, findings)
+    assert (True, expected) == (verdict.ready, verdict.conclusion)
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        pytest.param(
+            [ODD, NO_IP_VS],
+            "not possible: the kernel has no ip_vs: modprobe ip_vs",
+            id="one-thing-is-missing",
+        ),
+        pytest.param(
+            [NO_DUMMY, NO_IP_VS],
+            "not possible: dummy device: modprobe dummy (and 1 more)",
+            id="the-first-of-two-is-named",
+        ),
+    ],
+)
+def test_a_mode_that_would_not_work(findings: list[Finding], expected: str) -> None:
+    verdict = judge(Mode.IPVS, findings)
+    assert (False, expected) == (verdict.ready, verdict.conclusion)
+
+
+def test_what_another_mode_lacks_is_no_matter() -> None:
+    assert judge(Mode.NFTABLES, [NO_IP_VS]).conclusion == "ready"
+
+
+def test_a_report_works_when_any_mode_would() -> None:
+    verdicts = (judge(Mode.IPVS, [NO_IP_VS]), judge(Mode.NFTABLES, [NO_IP_VS]))
+    assert Report("kestrel", "6.1", "root", verdicts, ()).works
+    assert not Report("kestrel", "6.1", "root", verdicts[:1], ()).works
+
+
+def test_findings_of_other_modes_are_left_out() -> None:
+    found = concerning([FINE, NO_IP_VS], [Mode.NFTABLES])
+    assert [(f.what, f.modes) for f in found] == [("IP families", (Mode.NFTABLES,))]
+
+
+def test_one_family_will_do() -> None:
+    fine = ok(Topic.IPTABLES, "IPv4 rules")
+    bad = lacking(Topic.IPTABLES, "IPv6 rules", "no ip6tables", "install it")
+    assert (bad, bad) == one_will_do([bad, bad], "not served")
+    first, second = one_will_do([fine, bad], "the family is not served")
+    assert first == fine
+    assert second.state is State.WARNING
+    assert second.detail == "the family is not served: no ip6tables"

@@ -1,0 +1,82 @@
+"""What this process may do, and what that says of the proxy."""
+
+import pytest
+
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import State
+from kubeproxy.tools.check.rights import NET_ADMIN, NET_RAW, SYS_MODULE, Rights, effective
+from kubeproxy.tools.check.rights import right_findings as findings
+
+ALL = 1 << NET_ADMIN | 1 << NET_RAW | 1 << SYS_MODULE
+ROOT = Rights(0, ALL, administers=True)
+CONFINED = Rights(0, 1 << NET_ADMIN, administers=True)
+POWERLESS = Rights(0, 0, administers=False)
+USER = Rights(1000, 0, administers=False)
+CAPABLE_USER = Rights(1000, 1 << NET_ADMIN, administers=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param("Uid:\t0\nCapEff:\t0000000000003000\nCapBnd:\t0\n", 0x3000, id="some"),
+        pytest.param("Uid:\t0\n", 0, id="a-kernel-that-does-not-tell"),
+    ],
+)
+def test_capabilities(status: str, expected: int) -> None:
+    assert expected == effective(status)
+
+
+@pytest.mark.parametrize(
+    ("rights", "expected"),
+    [
+        pytest.param(ROOT, "root", id="root"),
+        pytest.param(POWERLESS, "root without CAP_NET_ADMIN here", id="root-of-a-container"),
+        pytest.param(USER, "user 1000 without CAP_NET_ADMIN here", id="a-user"),
+        pytest.param(CAPABLE_USER, "user 1000", id="a-user-with-the-capability"),
+    ],
+)
+def test_who_looked(rights: Rights, expected: str) -> None:
+    assert expected == str(rights)
+
+
+@pytest.mark.parametrize(
+    ("rights", "expected"),
+    [
+        pytest.param(ROOT, True, id="root"),
+        pytest.param(CONFINED, False, id="root-of-a-container"),
+        pytest.param(USER, True, id="a-user-says-nothing-of-the-proxy"),
+    ],
+)
+def test_whether_a_proxy_in_its_place_loads_modules(rights: Rights, expected: bool) -> None:
+    assert expected is rights.may_load_modules
+
+
+@pytest.mark.parametrize(
+    ("rights", "expected"),
+    [
+        pytest.param(ROOT, {"CAP_NET_ADMIN": State.OK, "CAP_NET_RAW": State.OK}, id="root"),
+        pytest.param(
+            CONFINED, {"CAP_NET_ADMIN": State.OK, "CAP_NET_RAW": State.MISSING}, id="confined"
+        ),
+        pytest.param(
+            POWERLESS,
+            {"CAP_NET_ADMIN": State.MISSING, "CAP_NET_RAW": State.MISSING},
+            id="root-of-a-container-with-nothing",
+        ),
+        pytest.param(USER, {"rights": State.UNKNOWN}, id="a-user"),
+    ],
+)
+def test_findings(rights: Rights, expected: dict[str, State]) -> None:
+    assert expected == {f.what: f.state for f in findings(rights, legacy=False)}
+
+
+@pytest.mark.parametrize(
+    ("legacy", "expected"),
+    [
+        pytest.param(False, (Mode.IPVS,), id="only-rules-that-look-into-sets"),
+        pytest.param(True, (Mode.IPTABLES, Mode.IPVS), id="the-legacy-programs-always"),
+    ],
+)
+def test_who_needs_raw_sockets(legacy: bool, expected: tuple[Mode, ...]) -> None:
+    _, raw = findings(CONFINED, legacy=legacy)
+    assert expected == raw.modes

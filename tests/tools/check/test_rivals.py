@@ -1,0 +1,342 @@
+"""What others left, and what becomes of it."""
+
+from collections.abc import Collection
+
+import pytest
+
+from kubeproxy.base.inet import Family
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State
+from kubeproxy.tools.check.rivals import Chains, Sightings, rival_findings
+
+IPTABLES_MODE = ("KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMNOP")
+USERSPACE_MODE = ("KUBE-PORTALS-HOST", "KUBE-NODEPORT-HOST")
+IPVS_MODE = ("KUBE-SERVICES", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT")
+
+
+def told(
+    seen: Sightings, modes: Collection[Mode] = tuple(Mode)
+) -> list[tuple[str, State, str, str]]:
+    return [(f.what, f.state, f.detail, f.remedy) for f in rival_findings(seen, modes)]
+
+
+def only(seen: Sightings, mode: Mode) -> Finding:
+    (finding,) = rival_findings(seen, [mode])
+    return finding
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(Sightings(), id="nothing"),
+        pytest.param(
+            Sightings(
+                chains=(Chains("nft", has_hint=True),),
+                devices=frozenset({"lo", "cni0"}),
+                pins=("tcp_stats",),
+            ),
+            id="what-belongs-to-others",
+        ),
+        pytest.param(Sightings(pins=None), id="no-maps-to-be-seen-and-nobody-who-has-some"),
+    ],
+)
+def test_nothing_to_tell(seen: Sightings) -> None:
+    assert told(seen) == [("rules of others", State.OK, "none found", "")]
+
+
+def test_the_table_of_another_kube_proxy() -> None:
+    seen = Sightings(tables={Family.IPV4: False, Family.IPV6: False})
+    assert told(seen) == [
+        (
+            "nftables table kube-proxy",
+            State.OK,
+            (
+                "another kube-proxy's, ip and ip6; nftables mode: replaced in one transaction;"
+                " iptables and ipvs mode: removed after the first sync"
+            ),
+            "",
+        )
+    ]
+
+
+def test_with_one_mode_in_mind_no_mode_is_named() -> None:
+    seen = Sightings(tables={Family.IPV4: True})
+    assert only(seen, Mode.NFTABLES).detail == (
+        "this program's, ip; taken over, and what differs is written"
+    )
+    assert only(seen, Mode.IPVS).detail == "this program's, ip; removed after the first sync"
+
+
+def test_tables_of_both() -> None:
+    seen = Sightings(tables={Family.IPV4: True, Family.IPV6: False})
+    assert [detail.split(";")[0] for _, _, detail, _ in told(seen)] == [
+        "another kube-proxy's, ip6",
+        "this program's, ip",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chains", "mode", "state", "fate"),
+    [
+        pytest.param(
+            Chains("nft", IPTABLES_MODE),
+            Mode.NFTABLES,
+            State.OK,
+            "2 of iptables mode; removed after the first sync",
+            id="removed-by-nftables-mode",
+        ),
+        pytest.param(
+            Chains("nft", IPTABLES_MODE, removable=False),
+            Mode.NFTABLES,
+            State.WARNING,
+            "2 of iptables mode; nothing here can remove them",
+            id="no-programs-to-remove-them",
+        ),
+        pytest.param(
+            Chains("nft", IPTABLES_MODE),
+            Mode.IPTABLES,
+            State.OK,
+            "2 of iptables mode; taken over, without a gap",
+            id="taken-over-by-their-own-mode",
+        ),
+        pytest.param(
+            Chains("nft", IPTABLES_MODE),
+            Mode.IPVS,
+            State.WARNING,
+            "2 of iptables mode; those that are not used any more stay",
+            id="not-removed-by-ipvs-mode",
+        ),
+        pytest.param(
+            Chains("nft", IPVS_MODE),
+            Mode.IPVS,
+            State.OK,
+            "3 of ipvs mode; taken over, without a gap",
+            id="those-of-ipvs-mode-are-taken-over-by-it",
+        ),
+        pytest.param(
+            Chains("nft", IPVS_MODE),
+            Mode.IPTABLES,
+            State.WARNING,
+            "3 of ipvs mode; those that are not used any more stay",
+            id="those-of-ipvs-mode-stay-in-iptables-mode",
+        ),
+        pytest.param(
+            Chains("nft", USERSPACE_MODE),
+            Mode.IPTABLES,
+            State.WARNING,
+            "2 of userspace mode; those that are not used any more stay",
+            id="those-of-userspace-mode-are-taken-over-by-none",
+        ),
+        pytest.param(
+            Chains("nft", USERSPACE_MODE),
+            Mode.NFTABLES,
+            State.OK,
+            "2 of userspace mode; removed after the first sync",
+            id="those-of-userspace-mode-are-removed-too",
+        ),
+        pytest.param(
+            Chains("legacy", IPTABLES_MODE),
+            Mode.IPTABLES,
+            State.WARNING,
+            "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
+            id="of-another-kind-than-the-programs",
+        ),
+        pytest.param(
+            Chains("legacy", IPTABLES_MODE),
+            Mode.IPVS,
+            State.WARNING,
+            "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
+            id="of-another-kind-and-of-another-mode",
+        ),
+    ],
+)
+def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
+    finding = only(Sightings(chains=(chains,)), mode)
+    assert (f"iptables-{chains.kind} chains", state, fate) == (
+        finding.what,
+        finding.state,
+        finding.detail,
+    )
+    assert bool(finding.remedy) is (state is State.WARNING)
+
+
+def test_chains_of_one_mode_below_those_of_another() -> None:
+    """The node went from iptables to ipvs mode, and nobody cleaned up."""
+    seen = Sightings(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[1:])),))
+    taken, stays = "taken over, without a gap", "those that are not used any more stay"
+    for mode, of_ipvs, of_iptables in (
+        (Mode.IPVS, taken, stays),
+        (Mode.IPTABLES, stays, taken),
+    ):
+        assert [f"3 of ipvs mode; {of_ipvs}", f"1 of iptables mode; {of_iptables}"] == [
+            finding.detail for finding in rival_findings(seen, [mode])
+        ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "detail", "remedy"),
+    [
+        pytest.param(
+            Mode.IPTABLES,
+            "2 of iptables mode; taken over by iptables-nft, once that is installed",
+            "",
+            id="their-own-mode",
+        ),
+        pytest.param(
+            Mode.IPVS,
+            "2 of iptables mode; those that are not used any more stay",
+            (
+                "install iptables (iptables-nft-save and -restore, and ip6tables' too); then stop"
+                " the old proxy and run `kube-proxy --cleanup` before the new one starts"
+            ),
+            id="another-mode",
+        ),
+        pytest.param(
+            Mode.NFTABLES,
+            "2 of iptables mode; nothing here can remove them",
+            "install iptables (iptables-nft-save and -restore, and ip6tables' too)",
+            id="nftables-mode",
+        ),
+    ],
+)
+def test_chains_without_programs_for_them(mode: Mode, detail: str, remedy: str) -> None:
+    """What --cleanup could not do here, it is not said to do."""
+    chains = Chains("nft", IPTABLES_MODE, removable=False)
+    finding = only(Sightings(chains=(chains,), kind=""), mode)
+    assert (detail, remedy) == (finding.detail, finding.remedy)
+
+
+def test_a_finding_is_of_the_modes_that_share_it() -> None:
+    seen = Sightings(chains=(Chains("nft", IPTABLES_MODE),))
+    assert [(f.state, f.modes) for f in rival_findings(seen, tuple(Mode))] == [
+        (State.OK, (Mode.NFTABLES, Mode.IPTABLES)),
+        (State.WARNING, (Mode.IPVS,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hinted", "expected"),
+    [
+        pytest.param("nft", "nft", 0, id="the-same-kind"),
+        pytest.param("", "legacy", 0, id="no-programs"),
+        pytest.param("nft", "legacy", 1, id="another-kind"),
+    ],
+)
+def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expected: int) -> None:
+    seen = Sightings(chains=(Chains(hinted, has_hint=True),), kind=kind)
+    findings = [f for f in rival_findings(seen, tuple(Mode)) if f.what == "kubelet"]
+    assert expected == len(findings)
+    for finding in findings:
+        assert finding.modes == (Mode.IPTABLES, Mode.IPVS)
+        assert finding.detail == "it uses iptables-legacy, and the programs here are iptables-nft"
+
+
+@pytest.mark.parametrize(
+    ("seen", "mode", "expected"),
+    [
+        pytest.param(
+            Sightings(sets=("KUBE-IPVS-IPS",)),
+            Mode.IPTABLES,
+            (State.WARNING, "ipsets KUBE-* (1); all stays"),
+            id="sets-alone",
+        ),
+        pytest.param(
+            Sightings(
+                sets=("KUBE-IPVS-IPS", "KUBE-CLUSTER-IP"),
+                devices=frozenset({"kube-ipvs0"}),
+                servers=24,
+            ),
+            Mode.IPTABLES,
+            (
+                State.WARNING,
+                (
+                    "ipsets KUBE-* (2), device kube-ipvs0, virtual servers (24);"
+                    " all stays, and the node answers for its addresses"
+                ),
+            ),
+            id="all-of-it",
+        ),
+        pytest.param(
+            Sightings(devices=frozenset({"kube-ipvs0"})),
+            Mode.NFTABLES,
+            (State.OK, "device kube-ipvs0; removed after the first sync"),
+            id="the-device-alone",
+        ),
+        pytest.param(
+            Sightings(servers=3),
+            Mode.NFTABLES,
+            (State.OK, "3 of somebody else; left alone"),
+            id="virtual-servers-of-others",
+        ),
+        pytest.param(
+            Sightings(servers=3),
+            Mode.IPVS,
+            (State.WARNING, "3 of somebody else; deleted, unless excluded"),
+            id="virtual-servers-of-others-in-ipvs-mode",
+        ),
+    ],
+)
+def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[State, str]) -> None:
+    finding = only(seen, mode)
+    assert expected == (finding.state, finding.detail)
+
+
+@pytest.mark.parametrize(
+    ("seen", "what", "state"),
+    [
+        pytest.param(
+            Sightings(devices=frozenset({"cilium_host"}), pins=("cilium_lxc",)),
+            "Cilium",
+            State.OK,
+            id="cilium-without-node-ports",
+        ),
+        pytest.param(
+            Sightings(devices=frozenset({"cilium_host"}), pins=("cilium_nodeport_neigh4",)),
+            "Cilium",
+            State.WARNING,
+            id="cilium-with-node-ports",
+        ),
+        pytest.param(
+            Sightings(devices=frozenset({"cilium_host"}), pins=None),
+            "Cilium",
+            State.UNKNOWN,
+            id="cilium-from-inside-a-container",
+        ),
+        pytest.param(
+            Sightings(pins=("cali_v4_nat_fe3",)),
+            "Calico's eBPF dataplane",
+            State.WARNING,
+            id="calico-by-its-maps",
+        ),
+        pytest.param(
+            Sightings(devices=frozenset({"bpfin.cali"}), pins=None),
+            "Calico's eBPF dataplane",
+            State.WARNING,
+            id="calico-by-its-device",
+        ),
+        pytest.param(
+            Sightings(devices=frozenset({"kube-dummy-if"})),
+            "kube-router",
+            State.WARNING,
+            id="kube-router",
+        ),
+    ],
+)
+def test_other_programs_that_serve_services(seen: Sightings, what: str, state: State) -> None:
+    finding = only(seen, Mode.NFTABLES)
+    assert (what, state) == (finding.what, finding.state)
+
+
+def test_what_could_not_be_seen_is_not_taken_to_be_absent() -> None:
+    seen = Sightings(
+        unseen={"ipsets": "run as root", "nftables tables": "run as root", "chains": "install it"}
+    )
+    assert told(seen) == [
+        (
+            "rules of others",
+            State.UNKNOWN,
+            "could not be looked at: ipsets, nftables tables",
+            "run as root",
+        ),
+        ("rules of others", State.UNKNOWN, "could not be looked at: chains", "install it"),
+    ]

@@ -1,0 +1,111 @@
+"""What a check found, as people see it."""
+
+from kubeproxy.table.node import Mode
+from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.check.view import screen
+from kubeproxy.tools.terminal import Look, painted
+
+LONG = "net.netfilter.nf_conntrack_tcp_timeout_established"
+
+
+def report(*findings: Finding) -> Report:
+    verdicts = (
+        Verdict(Mode.NFTABLES, True, "ready, 1 warning"),
+        Verdict(Mode.IPVS, False, "not possible: the kernel has no ip_vs"),
+    )
+    return Report("kestrel", "6.1.0", "root", verdicts, findings)
+
+
+def shown(report: Report, width: int | None = None, *, colours: bool = False) -> str:
+    lines = screen(report, width)
+    return "".join(f"{painted(each, Look(width, colours)).rstrip(' ')}\n" for each in lines)
+
+
+EVERYTHING = report(
+    ok(Topic.PORTS, "health 0.0.0.0:10256"),
+    ok(Topic.NODE, "IP families", "IPv4 and IPv6"),
+    lacking(Topic.NODE, "net.ipv4.ip_forward", "is 0", "sysctl -w it, or not", State.WARNING),
+    lacking(Topic.NODE, "rights", "not seen", "run as root", State.UNKNOWN),
+    lacking(Topic.IPVS, "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs ip_vs_rr on the node"),
+)
+
+PLAIN = """\
+kestrel, Linux 6.1.0, checked as root
+Rules and devices are tried in scratch network namespaces: nothing here is changed.
+
+this node
+  ok  IP families          IPv4 and IPv6
+  !   net.ipv4.ip_forward  is 0
+                           -> sysctl -w it, or not
+  --  rights               not seen
+                           -> run as root
+
+ipvs mode
+  !!  ip_vs  the kernel has no ip_vs
+             -> modprobe ip_vs ip_vs_rr on the node
+
+ports
+  ok  health 0.0.0.0:10256
+
+nftables: ready, 1 warning
+ipvs:     not possible: the kernel has no ip_vs
+"""
+
+
+def test_topics_stand_in_their_order_and_columns_are_aligned() -> None:
+    assert shown(EVERYTHING) == PLAIN
+
+
+def test_on_a_terminal_lines_are_wrapped_and_nothing_is_lost() -> None:
+    narrow = shown(EVERYTHING, 45).splitlines()
+    assert narrow[5:9] == [
+        "this node",
+        "  ok  IP families",
+        "        IPv4 and IPv6",
+        "  !   net.ipv4.ip_forward",
+    ]
+    assert narrow[16:19] == [
+        "  !!  ip_vs  the kernel has no ip_vs",
+        "             -> modprobe ip_vs ip_vs_rr on",
+        "                the node",
+    ]
+    assert narrow[-2:] == [
+        "ipvs:     not possible: the kernel has no",
+        "          ip_vs",
+    ]
+
+
+def test_remedies_can_be_read_on_a_phone() -> None:
+    narrow = shown(EVERYTHING, 30).splitlines()
+    assert narrow[narrow.index("ipvs mode") + 1 :][:6] == [
+        "  !!  ip_vs",
+        "        the kernel has no",
+        "        ip_vs",
+        "        -> modprobe ip_vs",
+        "           ip_vs_rr on the",
+        "           node",
+    ]
+
+
+def test_a_long_name_has_a_line_of_its_own() -> None:
+    finding = lacking(Topic.NODE, LONG, "is 1, and should be 2", "set it")
+    assert shown(report(finding)).splitlines()[4:7] == [
+        f"  !!  {LONG}",
+        f"{' ' * 38}is 1, and should be 2",
+        f"{' ' * 38}-> set it",
+    ]
+    assert f"\n  ok  {LONG}\n" in shown(report(ok(Topic.NODE, LONG)))
+
+
+def test_colours_change_nothing_but_colours() -> None:
+    coloured = shown(EVERYTHING, 100, colours=True)
+    assert "\x1b[1mthis node\x1b[0m" in coloured
+    assert "\x1b[31m!!\x1b[0m  ip_vs" in coloured
+    for code in ("0", "1", "31", "32", "33", "36"):
+        coloured = coloured.replace(f"\x1b[{code}m", "")
+    assert coloured == PLAIN
+
+
+def test_a_report_of_nothing() -> None:
+    assert shown(Report("kestrel", "6.1.0", "root", (), ())).startswith("kestrel, Linux 6.1.0")

@@ -1,0 +1,298 @@
+"""Asking a daemon: which ways are tried, and what is said when none leads anywhere."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fakes.daemon import FakeDaemon, always, serving, unused_port
+from kubeproxy.base.errors import NoDaemonError, OperatorError
+from kubeproxy.config.flagset import parse
+from kubeproxy.serve.status.wire import Status
+from kubeproxy.tools import client
+from kubeproxy.tools.client import FLAGS, Client, NotAllowed, Refusal, Way, ways
+from tools import told
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    with serving(FakeDaemon({"/status": always(told.status())}), tmp_path / "socket") as daemon:
+        yield daemon
+
+
+def asked(*places: str) -> Status:
+    return Client([Way(place) for place in places]).get("/status", Status)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        pytest.param([], [client.SOCKET, client.ADDRESS], id="the-usual-places"),
+        pytest.param(["--socket=/a"], ["/a"], id="only-this-socket"),
+        pytest.param(["--address=::1"], ["::1"], id="only-this-address"),
+        pytest.param(["--socket=/a", "--address=b"], ["/a", "b"], id="both-the-socket-first"),
+    ],
+)
+def test_which_ways_are_tried(flags: list[str], expected: list[str]) -> None:
+    assert expected == [way.place for way in ways(parse(FLAGS, flags))]
+
+
+def test_over_the_socket(daemon: FakeDaemon) -> None:
+    assert told.status() == asked(daemon.socket)
+
+
+def test_over_the_address(daemon: FakeDaemon) -> None:
+    assert told.status() == asked(daemon.address)
+    assert told.status() == asked(daemon.address.removeprefix("http://"))
+
+
+def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
+    assert told.status() == asked(f"{daemon.socket}.gone", daemon.address)
+
+
+def test_what_is_asked_arrives_whatever_it_is(daemon: FakeDaemon) -> None:
+    daemon.pages["/status/services/a%20b%0D%0A"] = always(told.status())
+    query = {"q": "a&b=c %", "to": ("x", "y")}
+    Client([Way(daemon.socket)]).get("/status/services/a b\r\n", Status, query)
+    (arrived,) = daemon.queries("/status/services/a%20b%0D%0A")
+    assert arrived == {"q": ["a&b=c %"], "to": ["x", "y"]}
+
+
+def test_bytes_come_as_they_are(daemon: FakeDaemon) -> None:
+    daemon.pages["/status/table"] = always((200, "a line\n"))
+    assert Client([Way(daemon.socket)]).read("/status/table") == b"a line\n"
+
+
+def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((403, "ask from the node\n"))
+    with pytest.raises(Refusal, match=r"^ask from the node$") as raised:
+        asked(daemon.socket)
+    assert (raised.value.status, raised.value.exit_code) == (403, 1)
+
+
+def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((500, ""))
+    with pytest.raises(Refusal, match=r"^the daemon answered with status 500$"):
+        asked(daemon.socket)
+
+
+def nobody(*places: str) -> NoDaemonError:
+    with pytest.raises(NoDaemonError) as raised:
+        asked(*places)
+    return raised.value
+
+
+def reasons(error: NoDaemonError) -> list[str]:
+    return [line.strip() for line in str(error).splitlines()[1:-1]]
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{unused_port()}"
+    error = nobody(f"{tmp_path}/none", address)
+    assert error.exit_code == 3
+    assert str(error).startswith("no kube-proxy answers here:\n")
+    assert str(error).endswith("its metrics address with --address.")
+    assert [
+        f"{tmp_path}/none: there is no such socket",
+        f"{address}: Connection refused",
+    ] == reasons(error)
+
+
+def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    assert [f"{path}: Connection refused"] == reasons(nobody(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param((404, "404 page not found\n"), "has no such page", id="upstreams-kube-proxy"),
+        pytest.param((200, "<html>"), "is another program or version", id="no-json"),
+        pytest.param((200, '{"version": 1}'), "is another program or version", id="other-json"),
+    ],
+)
+def test_somebody_else_is_nobody(
+    daemon: FakeDaemon, reply: tuple[int, str], expected: str
+) -> None:
+    daemon.pages["/status"] = always(reply)
+    error = nobody(daemon.address)
+    assert error.exit_code == 3
+    assert expected in str(error)
+
+
+@contextmanager
+def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
+    """Somebody who takes one call, and hangs up after these bytes; without any, keeps silent."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        done = threading.Event()
+
+        def take() -> None:
+            caller, _ = listening.accept()
+            with caller:
+                if answer is None:
+                    done.wait(30)
+                elif answer:
+                    caller.recv(65536)
+                    caller.sendall(answer)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def test_something_that_is_no_http(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with accepting(path, b"SSH-2.0\r\n"):
+        assert [f"{path}: what answers there does not speak HTTP"] == reasons(nobody(str(path)))
+
+
+def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TIMEOUT", 0.05)
+    path = tmp_path / "socket"
+    with accepting(path, None):
+        assert [f"{path}: it does not answer within 0.05 s"] == reasons(nobody(str(path)))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="at-once"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", id="in-the-middle"),
+    ],
+)
+def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes) -> None:
+    path = tmp_path / "socket"
+    with accepting(path, answer):
+        error = nobody(str(path))
+    assert error.exit_code == 3
+    assert [
+        f"{path}: it hung up before it had answered: it has just ended, or starts anew"
+    ] == reasons(error)
+
+
+def test_a_daemon_that_is_killed_takes_its_socket_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(_: Way) -> None:
+        raise ConnectionResetError(104, os.strerror(104))
+
+    monkeypatch.setattr(Way, "open", hang_up)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert nobody(str(tmp_path / "gone")).exit_code == 3
+
+
+def test_a_daemon_that_hangs_up_does_not_want_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root is always wanted, and so is whose socket it is: we are said to be somebody else."""
+    path = tmp_path / "socket"
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with accepting(path, b""):
+        error = nobody(str(path))
+    assert isinstance(error, NotAllowed)
+    assert error.exit_code == 1
+    assert str(error).startswith("you may not ask the kube-proxy here:\n")
+    assert [f"{path}: only root and the user of the daemon may ask it; try sudo"] == reasons(error)
+
+
+def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may use every file, so the kernel's answer is given by hand here."""
+
+    def refuse(_: Way) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(Way, "open", refuse)
+    error = nobody(str(tmp_path / "socket"))
+    assert isinstance(error, NotAllowed)
+    assert "try sudo" in str(error)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://127.0.0.1:10249",
+        "http://127.0.0.1:10249/status",
+        "http://127.0.0.1:99999",
+        "http://[::1:10249",
+        "http://",
+        "http://this node:10249",
+    ],
+)
+def test_an_address_that_is_none(place: str) -> None:
+    with pytest.raises(
+        OperatorError, match=r"must be such as http://127\.0\.0\.1:10249"
+    ) as raised:
+        asked(place)
+    assert raised.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        pytest.param("localhost", ("localhost", 10249), id="only-a-name"),
+        pytest.param("[::1]:9", ("::1", 9), id="ipv6-with-a-port"),
+        pytest.param("http://10.0.0.1:9/", ("10.0.0.1", 9), id="a-url"),
+    ],
+)
+def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
+    connection = Way(place).open()
+    assert expected == (connection.host, connection.port)
+
+
+def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name server is asked here, so its answer is given by hand."""
+
+    def unknown(_: Way) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(Way, "open", unknown)
+    assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_cannot_be(host: str) -> None:
+    assert reasons(nobody(host)) == [f"{host}: that is not the name of a host"]
+
+
+@pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
+def test_a_name_that_no_service_has(daemon: FakeDaemon, name: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        Client([Way(daemon.socket)]).service(name)
+    assert f"no Service has the name {name}: give [NAMESPACE/]NAME" == str(raised.value)
+    assert daemon.asked == []
+
+
+def test_a_path_that_is_none() -> None:
+    with pytest.raises(OperatorError, match=r"^--socket status\.sock: must be an absolute path$"):
+        ways(parse(FLAGS, ["--socket=status.sock"]))
+
+
+@pytest.mark.parametrize("command", ["status", "services", "top"])
+def test_who_asks_loads_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
+    program = (
+        "import sys; from kubeproxy.app.cli import main; code = main(sys.argv[1:]);"
+        "heavy = {'asyncio', 'aiohttp', 'yaml', 'kubeproxy.cluster', 'kubeproxy.app.daemon'};"
+        "print(code, sorted(heavy & set(sys.modules)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, command, f"--socket={tmp_path}/none"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ended.stdout == "3 []\n"

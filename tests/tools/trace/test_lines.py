@@ -1,0 +1,128 @@
+import json
+from datetime import datetime, timedelta, timezone
+
+import msgspec
+import pytest
+
+from kubeproxy.base.inet import Protocol
+from kubeproxy.linux.netlink.conntrack import connection_in
+from kubeproxy.tools.trace.index import Peer, Traced, describe, index
+from kubeproxy.tools.trace.lines import Columns, json_line
+from kubeproxy.tools.trace.watched import Endpoint, watched_address
+from tools.trace.shop import KNOWN, WATCHED, event
+
+WEB = "shop/web:http"
+AT = datetime(2026, 3, 1, 13, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
+
+
+def told(client: str, to: str, responder: str, seen: str = "", frontend: int = 0) -> Traced:
+    connection = connection_in(event(client, to, responder, seen))
+    assert connection is not None
+    return describe(KNOWN, (WATCHED[0], WATCHED[0].frontends[frontend]), connection)
+
+
+FROM_POD = told("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080")
+MASQUERADED = told(
+    "192.0.2.50:40000", "198.51.100.10:31080", "10.65.7.21:8080", "198.51.100.10:53211", 3
+)
+UNKNOWN = told("192.0.2.50:40000", "198.51.100.10:31080", "10.65.7.29:8080", frontend=3)
+UNTOUCHED = told("10.64.3.50:40000", "10.112.0.21:80", "10.112.0.21:80")
+
+
+PEOPLE = """\
+TIME          PROTO  CLIENT                 DIALLED                          ENDPOINT               NODE       MASQUERADED
+13:04:05.678  TCP    10.64.3.50:40000       cluster-ip 10.112.0.21:80        10.64.3.11:8080        this node  no
+13:04:05.678  TCP    192.0.2.50:40000       node-port 198.51.100.10:31080    10.65.7.21:8080        heron      as 198.51.100.10:53211
+13:04:05.678  TCP    192.0.2.50:40000       node-port 198.51.100.10:31080    10.65.7.29:8080        ?          no
+13:04:05.678  TCP    10.64.3.50:40000       cluster-ip 10.112.0.21:80        not translated         -          no
+"""  # noqa: E501  # that is how wide it is
+
+
+def test_lines_for_people() -> None:
+    columns = Columns({WEB}, colours=False)
+    connections = (FROM_POD, MASQUERADED, UNKNOWN, UNTOUCHED)
+    lines = [columns.header(), *(columns.line(each, AT) for each in connections)]
+    assert PEOPLE.splitlines() == lines
+
+
+def test_columns_grow_with_what_stands_in_them() -> None:
+    columns = Columns({WEB}, colours=False)
+    wide = "[2001:db8:ff:64:1111:2222:3333:4444]:40000"
+    six = Traced(
+        WATCHED[1],
+        WATCHED[1].frontends[0],
+        Peer("2001:db8:ff:64:1111:2222:3333:4444", 40000),
+        FROM_POD.destination,
+        FROM_POD.endpoint,
+        FROM_POD.seen,
+    )
+    before, line, after = (columns.line(each, AT) for each in (FROM_POD, six, FROM_POD))
+    assert wide in line
+    assert before.index("cluster-ip") < line.index("cluster-ip") == after.index("cluster-ip")
+
+
+def test_several_service_ports_are_told_apart() -> None:
+    columns = Columns({WEB, ""}, colours=False)
+    known = index([watched_address("10.112.0.21", 80, Protocol.TCP)], ())
+    connection = connection_in(event("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080"))
+    assert connection is not None
+    nameless = describe(known, next(iter(known.exact.values())), connection)
+    header, line = columns.header(), columns.line(FROM_POD, AT)
+    assert header.index("CLIENT") == line.index("10.64.3.50") == header.index("SERVICE") + 15
+    assert line.split()[2:4] == [WEB, "10.64.3.50:40000"]
+    assert columns.line(nameless, AT).split()[2:5] == ["?", "10.64.3.50:40000", "10.112.0.21:80"]
+
+
+@pytest.mark.parametrize(
+    ("traced", "start"),
+    [(FROM_POD, "13:04"), (UNTOUCHED, "\x1b[31m13:04")],
+    ids=["translated", "not-translated"],
+)
+def test_colours(traced: Traced, start: str) -> None:
+    columns = Columns({WEB}, colours=True)
+    assert columns.header().startswith("\x1b[1mTIME")
+    assert columns.line(traced, AT).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("traced", "expected"),
+    [
+        pytest.param(
+            FROM_POD,
+            {
+                "time": "2026-03-01T11:04:05.678Z",
+                "ipFamily": "IPv4",
+                "protocol": "TCP",
+                "servicePort": "shop/web:http",
+                "client": "10.64.3.50:40000",
+                "frontend": "cluster-ip",
+                "destination": "10.112.0.21:80",
+                "endpoint": "10.64.3.11:8080",
+                "node": "kestrel",
+                "onThisNode": True,
+                "sourceRewrittenTo": None,
+            },
+            id="all-of-it",
+        ),
+        pytest.param(
+            MASQUERADED,
+            {"node": "heron", "onThisNode": False, "sourceRewrittenTo": "198.51.100.10:53211"},
+            id="masqueraded",
+        ),
+        pytest.param(UNKNOWN, {"node": "", "onThisNode": None}, id="an-unknown-endpoint"),
+        pytest.param(
+            UNTOUCHED, {"endpoint": None, "node": "", "onThisNode": None}, id="not-translated"
+        ),
+    ],
+)
+def test_lines_for_programs(traced: Traced, expected: dict[str, object]) -> None:
+    line = json_line(traced, AT)
+    assert "\n" not in line
+    assert expected == {key: value for key, value in json.loads(line).items() if key in expected}
+
+
+def test_a_name_does_nothing_to_the_terminal() -> None:
+    endpoint = Endpoint("10.65.7.21", 8080, "\x1b[2Jheron", here=False)
+    traced = msgspec.structs.replace(FROM_POD, endpoint=endpoint)
+    assert "\ufffd[2Jheron" in Columns({WEB}, colours=False).line(traced, AT)
+    assert "\\u001b[2Jheron" in json_line(traced, AT)

@@ -1,0 +1,27 @@
+"""What the thread does that keeps asking. The rest of the edge is tried in the lab."""
+
+from kubeproxy.base.errors import NoDaemonError
+from kubeproxy.tools.trace.index import Index, index
+from kubeproxy.tools.trace.live import Refresher
+from tools.trace.shop import KNOWN
+
+
+def test_what_was_known_stays_when_nobody_answers() -> None:
+    answers: list[Index | None] = [None, None, index([], ()), None]
+    said: list[str] = []
+
+    def look() -> Index:
+        answer = answers.pop(0)
+        if answer is None:
+            raise NoDaemonError("no kube-proxy answers here")
+        return answer
+
+    refresher = Refresher(KNOWN, look, said.append)
+    refresher.refresh()
+    refresher.refresh()
+    assert refresher.known is KNOWN
+    refresher.refresh()
+    assert refresher.known == index([], ())
+    refresher.refresh()
+    gone = "... going on with the endpoints known so far: no kube-proxy answers here"
+    assert said == [gone, "... the daemon answers again", gone]
