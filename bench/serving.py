@@ -39,7 +39,7 @@ async def main(size: Size) -> None:
     rig = Rig(size)
     await rig.fill()
     health = Health(60.0, lambda: True)
-    health.hear(LoopStarted(Family.IPV4))
+    health.observe(LoopStarted(Family.IPV4))
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]

@@ -16,7 +16,7 @@ from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.engine.observer import Happening
+from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.serve.health.server import Health
@@ -60,7 +60,7 @@ class Observed(Rig):
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.dataplane, tell=self._hear),
+            Outlet(self.dataplane, notify=self._hear),
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
@@ -80,9 +80,9 @@ class Observed(Rig):
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 
-    def _hear(self, happening: Happening) -> None:
-        self._history.hear(happening)
-        self._health.hear(happening)
+    def _hear(self, observation: Observation) -> None:
+        self._history.observe(observation)
+        self._health.observe(observation)
 
     async def fill(self) -> None:
         await self.sync.sync()

@@ -6,7 +6,7 @@ from kubeproxy.cluster.events import Delete, Reset, Synced, Upsert
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.own_node import RestartNeeded
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
@@ -25,7 +25,7 @@ class Rig:
         self.news = 0
         self.ends: RestartNeeded | None = None
         self.syncs = {family: self._sync(family) for family in Family}
-        self.follower = Follower(self.cluster, tuple(self.syncs.values()), self._node_news)
+        self.handler = EventHandler(self.cluster, tuple(self.syncs.values()), self._node_news)
 
     def _sync(self, family: Family) -> FamilySync:
         setting = Setting(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
@@ -49,49 +49,47 @@ class Rig:
 
 def test_syncs_open_when_services_and_slices_and_the_node_are_known() -> None:
     rig = Rig()
-    rig.follower.deliver(Reset(Kind.SERVICE))
-    rig.follower.deliver(upsert(Kind.SERVICE, service()))
-    rig.follower.deliver(Synced(Kind.SERVICE))
+    rig.handler.deliver(Reset(Kind.SERVICE))
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(Synced(Kind.SERVICE))
     assert not rig.syncs[Family.IPV4]._is_open
-    rig.follower.deliver(Synced(Kind.ENDPOINT_SLICE))
+    rig.handler.deliver(Synced(Kind.ENDPOINT_SLICE))
     assert not rig.syncs[Family.IPV4]._is_open
-    rig.follower.ready()
+    rig.handler.ready()
     assert all(sync._is_open for sync in rig.syncs.values())
 
 
 def test_an_event_wakes_only_the_family_that_it_concerns() -> None:
     rig = Rig()
-    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
     assert rig.wanted == [Family.IPV4]
-    rig.follower.deliver(
-        upsert(Kind.ENDPOINT_SLICE, endpoint_slice("L1", {"addressType": "IPv6"}))
-    )
+    rig.handler.deliver(upsert(Kind.ENDPOINT_SLICE, endpoint_slice("L1", {"addressType": "IPv6"})))
     assert rig.wanted == [Family.IPV6]
-    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
     assert rig.wanted == []
-    rig.follower.deliver(Delete(Kind.SERVICE, CART))
+    rig.handler.deliver(Delete(Kind.SERVICE, CART))
     assert rig.wanted == [Family.IPV4]
 
 
 def test_service_ranges_and_the_node_concern_both_families_at_once() -> None:
     rig = Rig()
     cidr: dict[str, object] = {"metadata": {"name": "k"}, "spec": {"cidrs": ["10.112.0.0/16"]}}
-    rig.follower.deliver(upsert(Kind.SERVICE_CIDR, cidr))
+    rig.handler.deliver(upsert(Kind.SERVICE_CIDR, cidr))
     assert rig.wanted == list(Family)
-    rig.follower.deliver(upsert(Kind.NODE, kestrel()))
+    rig.handler.deliver(upsert(Kind.NODE, kestrel()))
     assert rig.wanted == list(Family)
     assert rig.news == 1
-    rig.follower.deliver(Synced(Kind.NODE))
+    rig.handler.deliver(Synced(Kind.NODE))
     assert rig.news == 2
 
 
 def test_a_node_that_ends_the_run_changes_no_rule_on_the_way_out() -> None:
     rig = Rig()
-    rig.follower.deliver(upsert(Kind.NODE, kestrel()))
+    rig.handler.deliver(upsert(Kind.NODE, kestrel()))
     assert rig.wanted == list(Family)
     rig.ends = RestartNeeded("it is being deleted")
     with pytest.raises(RestartNeeded):
-        rig.follower.deliver(Delete(Kind.NODE, ObjectKey("", NODE_NAME)))
+        rig.handler.deliver(Delete(Kind.NODE, ObjectKey("", NODE_NAME)))
     assert rig.wanted == []
 
 
@@ -99,19 +97,19 @@ def test_what_makes_no_sense_is_said_once_until_it_changes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig()
-    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
-    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     said = capsys.readouterr().err
     assert said.count("the cluster IP 'x' is not an IP address") == 1
     assert 'object="shop/cart"' in said
-    [problem] = rig.follower.problems
+    [problem] = rig.handler.problems
     assert (problem.kind, problem.key) == (Kind.SERVICE, CART)
     assert problem.text in said
-    rig.follower.deliver(upsert(Kind.SERVICE, service()))
-    rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     assert "not an IP address" in capsys.readouterr().err
-    rig.follower.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
-    assert rig.follower.problems == []
+    rig.handler.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
+    assert rig.handler.problems == []
 
 
 def test_many_parts_that_make_no_sense_do_not_fill_the_log(
@@ -119,7 +117,7 @@ def test_many_parts_that_make_no_sense_do_not_fill_the_log(
 ) -> None:
     rig = Rig()
     nonsense = [f"x{number}" for number in range(1000)]
-    rig.follower.deliver(upsert(Kind.SERVICE, service({"externalIPs": nonsense})))
+    rig.handler.deliver(upsert(Kind.SERVICE, service({"externalIPs": nonsense})))
     said = capsys.readouterr().err
     assert said.count("Part of an object is ignored") == 10
     assert "count=990" in said
@@ -129,7 +127,7 @@ def test_an_object_that_nobody_thought_of_stops_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = Rig()
-    rig.follower.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
     known = rig.cluster.service_ports(Family.IPV4, CART)
 
     def unexpected(*_: object, **__: object) -> None:
@@ -137,7 +135,7 @@ def test_an_object_that_nobody_thought_of_stops_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr("kubeproxy.cluster.model.cluster.derive_service_ports", unexpected)
-        rig.follower.deliver(upsert(Kind.SERVICE, service({"clusterIP": "10.112.0.99"})))
+        rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "10.112.0.99"})))
     said = capsys.readouterr().err
     assert "what was known of it stands: ZeroDivisionError" in said
     assert 'object="shop/cart"' in said

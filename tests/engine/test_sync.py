@@ -9,7 +9,13 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.engine.observer import Happening, LoopStarted, SyncBegan, SyncEnded, SyncWanted
+from kubeproxy.engine.observer import (
+    LoopStarted,
+    Observation,
+    SyncEnded,
+    SyncRequested,
+    SyncStarted,
+)
 from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.table import build, limits
@@ -29,11 +35,11 @@ class Rig:
         self.cluster = cluster or cluster_of(service(), endpoint_slice("L1"))
         self.kernel = FakeDataplane()
         self.node = node(Mode.NFTABLES)
-        self.told: list[Happening] = []
+        self.told: list[Observation] = []
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.kernel, tell=self.told.append),
+            Outlet(self.kernel, notify=self.told.append),
             schedule or Schedule(0.0, 30.0, 3600.0),
             lambda: Setting(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
         )
@@ -201,9 +207,9 @@ async def test_what_happens_is_told() -> None:
     rig.sync.lose()
     await until(lambda: len(rig.kernel.updates) == 2)
     running.cancel()
-    kinds = [type(happening) for happening in rig.told]
-    sync = [SyncWanted, SyncBegan, SyncEnded]
-    assert kinds == [SyncWanted, LoopStarted, *sync[1:], *sync]
+    kinds = [type(observation) for observation in rig.told]
+    sync = [SyncRequested, SyncStarted, SyncEnded]
+    assert kinds == [SyncRequested, LoopStarted, *sync[1:], *sync]
 
 
 # --- large objects ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch, Verb
 from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
 from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.table.compile import Vantage
@@ -104,10 +104,10 @@ class Proxy:
         self.sync = FamilySync(
             cluster, Family.IPV4, Outlet(dataplane), Schedule(0, 30, 3600), lambda: setting
         )
-        self._follower = Follower(cluster, [self.sync], lambda: None)
+        self._handler = EventHandler(cluster, [self.sync], lambda: None)
         self._machines = {each.name: ListWatch(each) for each in (SERVICES, ENDPOINT_SLICES)}
         self._runner = asyncio.Runner()
-        self._follower.ready()
+        self._handler.ready()
         for name in self._machines:
             self._settle(name)
 
@@ -151,4 +151,4 @@ class Proxy:
     def _deliver(self, sayings: Iterable[Saying]) -> None:
         for saying in sayings:
             if not isinstance(saying, Setback | Skipped):
-                self._follower.deliver(saying)
+                self._handler.deliver(saying)

@@ -21,7 +21,7 @@ from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -97,21 +97,21 @@ class Daemon:
             Schedule(0, 30, 3600),
             lambda: setting,
         )
-        self._follower = Follower(cluster, (self._sync,), lambda: None)
+        self._handler = EventHandler(cluster, (self._sync,), lambda: None)
 
     async def fill(self) -> None:
         for kind, data in objects(self._size):
-            self._follower.deliver(Upsert(kind, decode(kind, data)))
+            self._handler.deliver(Upsert(kind, decode(kind, data)))
         for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE):
-            self._follower.deliver(Synced(kind))
-        self._follower.ready()
+            self._handler.deliver(Synced(kind))
+        self._handler.ready()
         await self._sync.sync()
         assert not self._sync.failed
 
     async def change(self, version: int) -> None:
         data = endpoint_slice(7, self._size.endpoints, version=version)
         slice_ = decode(Kind.ENDPOINT_SLICE, data)
-        self._follower.deliver(Upsert(Kind.ENDPOINT_SLICE, slice_))
+        self._handler.deliver(Upsert(Kind.ENDPOINT_SLICE, slice_))
         await self._sync.sync()
         assert not self._sync.failed
 

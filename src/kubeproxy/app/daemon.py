@@ -26,10 +26,10 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.engine.flow_cleaner import StaleFlows
-from kubeproxy.engine.handler import Follower
+from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.node import Surroundings, node_ips, node_view
 from kubeproxy.engine.node_checks import start_notices
-from kubeproxy.engine.observer import Happening, Listener, SyncEnded
+from kubeproxy.engine.observer import Observation, Observer, SyncEnded
 from kubeproxy.engine.own_node import OwnNode, RestartNeeded
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
@@ -96,7 +96,7 @@ class Setup(msgspec.Struct, frozen=True):
     recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
 
 
-def tell(notice: Notice) -> None:
+def log_notice(notice: Notice) -> None:
     """Put a notice of the configuration into the log."""
     say: Mapping[Level, Callable[..., None]] = {
         Level.INFO: klog.info,
@@ -131,26 +131,26 @@ class Daemon:
         self.metrics = Metrics(facts, setup.families, self._dataplanes)
         self.metrics.registry.add(*setup.metrics, *health_families(self.health.answered))
         history = History()
-        self._listeners: list[Listener] = [
+        self._observers: list[Observer] = [
             self._note_first_syncs,
-            self.health.hear,
-            self._health_checks.hear,
-            self.metrics.hear,
-            history.hear,
+            self.health.observe,
+            self._health_checks.observe,
+            self.metrics.observe,
+            history.observe,
         ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
         self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
         show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
-        self._follower = Follower(
-            self._cluster, tuple(self.syncs.values()), self._node.told, self._tell
+        self._handler = EventHandler(
+            self._cluster, tuple(self.syncs.values()), self._node.changed, self._notify
         )
         show_status(self.metrics, self._live(history, facts.started))
 
-    def _tell(self, happening: Happening) -> None:
-        for listener in self._listeners:
-            listener(happening)
+    def _notify(self, observation: Observation) -> None:
+        for observer in self._observers:
+            observer(observation)
 
     def _live(self, history: History, started: float) -> Live:
         setup = self._setup
@@ -173,7 +173,7 @@ class Daemon:
     def _ignored(self) -> list[Problem]:
         """What of the cluster nobody understands, of both families."""
         unfit = (problem for sync in self.syncs.values() for problem in sync.problems)
-        return [*self._follower.problems, *dict.fromkeys(unfit)]
+        return [*self._handler.problems, *dict.fromkeys(unfit)]
 
     async def run(self) -> None:
         """Run until cancelled, or until something calls for a restart."""
@@ -181,7 +181,7 @@ class Daemon:
         setup = self._setup
         try:
             async with asyncio.TaskGroup() as tasks:
-                following = setup.source.run(self._follower.deliver)
+                following = setup.source.run(self._handler.deliver)
                 tasks.create_task(following, name="source")
                 if setup.config_file:
                     tasks.create_task(self._watch_config(), name="config file")
@@ -198,7 +198,7 @@ class Daemon:
                 tasks.create_task(setup.recorder.run(), name="events")
                 if setup.serves:
                     self._serve_health(tasks)
-                    serving = self._or_tell(self.metrics.serve(), metrics_server_failed)
+                    serving = self._or_report(self.metrics.serve(), metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
@@ -207,7 +207,7 @@ class Daemon:
                 for flows in self._flows:
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
-                self._follower.ready()
+                self._handler.ready()
                 setup.recorder.record(starting(setup.node_name, setup.config.mode))
         except* _Initialised:
             klog.info("System initialized and --init-only specified")
@@ -228,10 +228,10 @@ class Daemon:
             serving = serve_health(
                 self.health, config.healthz_bind_address, hard_fail=config.bind_address_hard_fail
             )
-            tasks.create_task(self._or_tell(serving, health_server_failed), name="health")
+            tasks.create_task(self._or_report(serving, health_server_failed), name="health")
         tasks.create_task(self._health_checks.run(), name="health-check ports")
 
-    async def _or_tell(
+    async def _or_report(
         self, serving: Awaitable[None], failed: Callable[[str, ListenError], Event]
     ) -> None:
         """Serve; where a port in use is the end, the cluster hears of it first."""
@@ -262,8 +262,8 @@ class Daemon:
         subject = Subject("Service", service.service, service.namespace)
         self._setup.recorder.record(service_health_port_failed(node, subject, port, error))
 
-    def _note_first_syncs(self, happening: Happening) -> None:
-        if isinstance(happening, SyncEnded) and happening.full:
+    def _note_first_syncs(self, observation: Observation) -> None:
+        if isinstance(observation, SyncEnded) and observation.full:
             syncs = self.syncs.values()
             if all(sync.progress.full_ended is not None for sync in syncs):
                 self._programmed.set()
@@ -284,13 +284,13 @@ class Daemon:
             full_period=retry if mode is Mode.IPVS else FULL_SYNC_PERIOD,
         )
         dataplane = self._dataplanes[family] = self._setup.dataplane(family)
-        flows = StaleFlows(family, self._tell) if self._setup.cleans_flows else None
+        flows = StaleFlows(family, self._notify) if self._setup.cleans_flows else None
         if flows is not None:
             self._flows.append(flows)
         return FamilySync(
             self._cluster,
             family,
-            Outlet(dataplane, flows, self._tell),
+            Outlet(dataplane, flows, self._notify),
             schedule,
             lambda: self._setting(family),
         )
@@ -326,9 +326,9 @@ class Daemon:
         """Wait until this node is known well enough, and say what does not fit it."""
         await self._node.wait_known()
         setup = self._setup
-        told = start_notices(setup.config, setup.gates, setup.families, self._cluster.node)
-        for notice in told:
-            tell(notice)
+        notices = start_notices(setup.config, setup.gates, setup.families, self._cluster.node)
+        for notice in notices:
+            log_notice(notice)
         # Without the service ranges the first sync would take them away; but older API servers
         # have none to tell of.
         ranges_known = partial(self._cluster.synced, Kind.SERVICE_CIDR)

@@ -17,7 +17,7 @@ from kubeproxy.table.node import Mode
 
 
 class Metrics:
-    """Listens (`hear`), and serves what it heard.
+    """Observes the daemon (`observe`), and serves what it counted.
 
     `registry` takes families of others, and `pages` maps paths to pages, theirs too.
     """
@@ -35,7 +35,7 @@ class Metrics:
         registry.add(start_family(facts.started), *process_families(), *python_families())
         registry.add(*program_families(registry, facts.gates))
         self._config = facts.config
-        self.hear = proxy.take
+        self.observe = proxy.observe
         self.registry = registry
         self.pages = standard_pages(registry, facts)
 

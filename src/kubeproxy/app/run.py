@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from kubeproxy.app.daemon import Daemon, Setup, tell
+from kubeproxy.app.daemon import Daemon, Setup, log_notice
 from kubeproxy.base import gotext, klog, logstream
 from kubeproxy.base.errors import KernelError, OperatorError
 from kubeproxy.base.inet import Family
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, value in rendered(FLAGS, parsed).items():
         klog.plain(f"FLAG: --{name}={gotext.quote(value)}", v=1)
     for notice in loaded.notices:
-        tell(notice)
+        log_notice(notice)
     validate(loaded.config, loaded.gates)
     target = parsed.value("write-config-to", str)
     if target:

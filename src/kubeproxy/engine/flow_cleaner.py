@@ -7,7 +7,7 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.flows import AT_START, PAID, both, owe, stale, udp_entries
-from kubeproxy.engine.observer import FlowsCleaned, Listener, nobody
+from kubeproxy.engine.observer import FlowsCleaned, Observer, ignore
 from kubeproxy.linux.conntrack import delete, udp_flows
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
@@ -21,9 +21,9 @@ class StaleFlows:
     It is due when the changes that it is owed for are in the kernel, and not before.
     """
 
-    def __init__(self, family: Family, tell: Listener = nobody) -> None:
+    def __init__(self, family: Family, notify: Observer = ignore) -> None:
         self._family = family
-        self._tell = tell
+        self._notify = notify
         self._debt = AT_START
         self._due = PAID
         self._entries: tuple[Entry, ...] = ()
@@ -57,7 +57,7 @@ class StaleFlows:
                 self._wake.set()
             else:
                 klog.info("Deleted stale UDP flows", v=2, ipFamily=self._family.value, flows=gone)
-                self._tell(FlowsCleaned(self._family, clock() - began, gone))
+                self._notify(FlowsCleaned(self._family, clock() - began, gone))
 
 
 def clean(family: Family, entries: Iterable[Entry], former: Iterable[Entry]) -> int:

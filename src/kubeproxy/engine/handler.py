@@ -12,30 +12,30 @@ from kubeproxy.base.printable import quoted
 from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.cluster.model.cluster import NOTHING, Cluster, Problem, Touched
 from kubeproxy.cluster.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
-from kubeproxy.engine.observer import Listener, ObjectTold, nobody
+from kubeproxy.engine.observer import ObjectReceived, Observer, ignore
 from kubeproxy.engine.sync import FamilySync
 
 _MOST_REPORTED = 10
 
 
-class Follower:
+class EventHandler:
     """Takes events in, and passes on what they touch.
 
-    `news` is called when our Node changed, and when a kind is known; what it raises ends the run,
-    and nothing is asked of the syncs then. `tell` hears of objects.
+    `node_changed` is called when our Node changed and when a kind is known completely. What it
+    raises ends the run, and no sync is requested then. `notify` gets every object.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         syncs: Sequence[FamilySync],
-        news: Callable[[], None],
-        tell: Listener = nobody,
+        node_changed: Callable[[], None],
+        notify: Observer = ignore,
     ) -> None:
         self._cluster = cluster
         self._syncs = syncs
-        self._news = news
-        self._tell = tell
+        self._node_changed = node_changed
+        self._notify = notify
         self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
         self._is_ready = False
         self._is_open = False
@@ -44,9 +44,9 @@ class Follower:
         """Take in one event."""
         touched = self._take(event)
         if isinstance(event, Upsert | Delete):
-            self._tell(_told(event, touched))
+            self._notify(_received(event, touched))
         if touched.node or isinstance(event, Synced):
-            self._news()  # first: what it ends must not sync for a node that is no more
+            self._node_changed()  # first: what it ends must not sync for a node that is no more
         if touched.node or touched.service_cidrs:
             for sync in self._syncs:
                 sync.request()
@@ -120,10 +120,10 @@ class Follower:
             )
 
 
-def _told(event: Upsert | Delete, touched: Touched) -> ObjectTold:
+def _received(event: Upsert | Delete, touched: Touched) -> ObjectReceived:
     families = tuple(dict.fromkeys(family for family, _ in touched.services))
     if isinstance(event, Delete):
-        return ObjectTold(event.kind, event.key, families, gone=True)
+        return ObjectReceived(event.kind, event.key, families, gone=True)
     meta = event.object.metadata
     trigger = (meta.annotations or {}).get(TRIGGER_TIME_ANNOTATION, "")
-    return ObjectTold(event.kind, meta.key, families, trigger=trigger)
+    return ObjectReceived(event.kind, meta.key, families, trigger=trigger)

@@ -1,7 +1,7 @@
-"""What happens in the daemon, as values for those who keep account of it: health, metrics, status.
+"""What happens in the daemon, as values for its observers: health, metrics, status.
 
-Whoever makes something happen tells it to a `Listener` and does not wait: listeners only take
-note. They are called in the event loop, for every event of a large cluster, so they must be quick.
+The parts of the daemon notify an `Observer` and do not wait for it. Observers are called in the
+event loop, for every event of a large cluster, so they must be quick.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class LoopStarted(msgspec.Struct, frozen=True, gc=False):
     family: Family
 
 
-class SyncWanted(msgspec.Struct, frozen=True, gc=False):
+class SyncRequested(msgspec.Struct, frozen=True, gc=False):
     """Something changed that the family's next sync has to see to.
 
     `services` is how many services have changed since the last sync began.
@@ -31,7 +31,7 @@ class SyncWanted(msgspec.Struct, frozen=True, gc=False):
     services: int
 
 
-class SyncBegan(msgspec.Struct, frozen=True, gc=False):
+class SyncStarted(msgspec.Struct, frozen=True, gc=False):
     """A sync takes up everything that was wanted so far."""
 
     family: Family
@@ -48,8 +48,8 @@ class SyncEnded(msgspec.Struct, frozen=True):
     report: SyncReport | None
 
 
-class ObjectTold(msgspec.Struct, frozen=True):
-    """The source told of an object: it is there, or `gone`.
+class ObjectReceived(msgspec.Struct, frozen=True):
+    """The source sent an object, or said that it is `gone`.
 
     `families` are those in which it changes a service. `trigger` is when the change of an
     EndpointSlice began, as its annotation spells it; "" when it does not say.
@@ -70,9 +70,9 @@ class FlowsCleaned(msgspec.Struct, frozen=True, gc=False):
     deleted: int
 
 
-Happening = LoopStarted | SyncWanted | SyncBegan | SyncEnded | ObjectTold | FlowsCleaned
-Listener = Callable[[Happening], None]
+Observation = LoopStarted | SyncRequested | SyncStarted | SyncEnded | ObjectReceived | FlowsCleaned
+Observer = Callable[[Observation], None]
 
 
-def nobody(_: Happening) -> None:
-    """A listener that does not listen."""
+def ignore(_: Observation) -> None:
+    """An observer that does nothing."""

@@ -36,14 +36,14 @@ class OwnNode:
         self._awaited = awaited
         self._at_start: NodeState | None = None
         self._started = False
-        self._news = asyncio.Event()
+        self._change = asyncio.Event()
 
-    def told(self) -> None:
+    def changed(self) -> None:
         """Our Node came, changed or went, or a kind is known completely.
 
         Raises `RestartNeeded` when that cannot be followed.
         """
-        self._news.set()
+        self._change.set()
         if self._started:
             reason = restart_reason(self._at_start, self._cluster.node, self._config)
             if reason:
@@ -85,8 +85,8 @@ class OwnNode:
         try:
             async with asyncio.timeout(seconds):
                 while not condition():
-                    self._news.clear()
-                    await self._news.wait()
+                    self._change.clear()
+                    await self._change.wait()
         except TimeoutError:
             return False
         return True

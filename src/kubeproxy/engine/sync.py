@@ -21,12 +21,12 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
 from kubeproxy.engine.flow_cleaner import StaleFlows
 from kubeproxy.engine.observer import (
-    Listener,
     LoopStarted,
-    SyncBegan,
+    Observer,
     SyncEnded,
-    SyncWanted,
-    nobody,
+    SyncRequested,
+    SyncStarted,
+    ignore,
 )
 from kubeproxy.engine.schedule import (
     Outcome,
@@ -61,12 +61,12 @@ class Setting(msgspec.Struct, frozen=True):
 class Outlet(NamedTuple):
     """Where the difference goes: the family's dataplane, and the flows that it makes stale.
 
-    `tell` hears what comes of it.
+    `notify` hears what comes of it.
     """
 
     dataplane: Dataplane
     flows: StaleFlows | None = None
-    tell: Listener = nobody
+    notify: Observer = ignore
 
 
 class FamilySync:
@@ -85,7 +85,7 @@ class FamilySync:
         self.failure = ""
         """Why the last sync failed altogether; nothing when it did not."""
         self._cluster = cluster
-        self._dataplane, self._flows, self._tell = outlet
+        self._dataplane, self._flows, self._notify = outlet
         self._schedule = schedule
         self._setting = setting
         self._touched: set[ObjectKey] = set()
@@ -147,12 +147,12 @@ class FamilySync:
 
     def _want(self) -> None:
         if self._is_open:
-            self._tell(SyncWanted(self.family, len(self._touched)))
+            self._notify(SyncRequested(self.family, len(self._touched)))
         self._wake.set()
 
     async def run(self) -> None:
         """Sync whenever it is due, until cancelled."""
-        self._tell(LoopStarted(self.family))
+        self._notify(LoopStarted(self.family))
         while True:
             await self._wait_due()
             await self.sync()
@@ -176,7 +176,7 @@ class FamilySync:
         began = clock()
         full = wants_full(self._schedule, self.progress, began)
         self.progress = begin(self.progress)
-        self._tell(SyncBegan(self.family))
+        self._notify(SyncStarted(self.family))
         self.failure = ""
         self._changes = NO_CHANGES
         touched, self._touched = self._touched, set()
@@ -201,7 +201,7 @@ class FamilySync:
             outcome = Outcome.PARTLY if report.failed else Outcome.OK
         ended = clock()
         self.progress = finish(self.progress, ended, outcome, full=full)
-        self._tell(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
+        self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
         setting = self._setting()

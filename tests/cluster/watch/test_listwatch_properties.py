@@ -141,7 +141,7 @@ class Consumer:
         self.objects: dict[str, int] = {}
         self._untold: set[str] = set()
 
-    def hear(self, sayings: Iterable[Saying]) -> None:
+    def observe(self, sayings: Iterable[Saying]) -> None:
         for saying in sayings:
             match saying:
                 case Reset():
@@ -217,7 +217,7 @@ def test_whatever_happens_the_consumer_ends_with_what_the_server_has(
             server.change(name, write=write)
         request = machine.next_request(now, 0.0)
         now += request.delay
-        consumer.hear(exchange(machine, request, server, outcome, now))
+        consumer.observe(exchange(machine, request, server, outcome, now))
         now += 30
     assert server.objects == consumer.objects
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.observer import SyncEnded, SyncWanted
+from kubeproxy.engine.observer import SyncEnded, SyncRequested
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.health.ports import HealthChecks, check_addresses
 from kubeproxy.serve.http.listening import ListenError, listen
@@ -68,7 +68,7 @@ class Rig:
         outcome: Outcome = Outcome.OK,
     ) -> None:
         changes = Changes(health_checks=dict(checks))
-        self.checks.hear(SyncEnded(family, outcome, False, 0.1, changes, None))
+        self.checks.observe(SyncEnded(family, outcome, False, 0.1, changes, None))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def answers(expected: tuple[int, int], port: int, family: Family = Family.
 
 async def test_ports_open_count_move_and_close_with_their_services(rig: Rig) -> None:
     first, second = free_ports(2)
-    rig.checks.hear(SyncWanted(Family.IPV4, 1))
+    rig.checks.observe(SyncRequested(Family.IPV4, 1))
     rig.sync({CART: HealthCheck(first, 2)})
     assert await answers((200, 2), first)
     rig.sync({CART: HealthCheck(first, 0)})

@@ -15,7 +15,7 @@ from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.engine.observer import LoopStarted, SyncBegan, SyncWanted
+from kubeproxy.engine.observer import LoopStarted, SyncRequested, SyncStarted
 from kubeproxy.serve.health.server import Health, serve_health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.http.answer import Answer
@@ -46,9 +46,9 @@ def test_what_waits_and_for_how_long() -> None:
     clock = Clock()
     health = Health(60.0, lambda: True, clock)
     assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (None, True)
-    health.hear(LoopStarted(Family.IPV4))
+    health.observe(LoopStarted(Family.IPV4))
     assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (None, True)
-    health.hear(SyncWanted(Family.IPV4, 1))
+    health.observe(SyncRequested(Family.IPV4, 1))
     clock.seconds += 61
     assert (health.waiting(Family.IPV4), health.keeps_up(Family.IPV4)) == (61.0, False)
     assert health.keeps_up(Family.IPV6)
@@ -60,14 +60,14 @@ def test_the_pages_follow_what_happens_and_are_counted() -> None:
     every = {(path, code) for path in ("/healthz", "/livez") for code in (200, 503)}
     assert dict.fromkeys(every, 0) == dict(health.answered)
     assert ask(health, "/healthz")[0] == 200
-    for happening in (LoopStarted(Family.IPV4), SyncWanted(Family.IPV4, 1)):
-        health.hear(happening)
+    for observation in (LoopStarted(Family.IPV4), SyncRequested(Family.IPV4, 1)):
+        health.observe(observation)
     clock.seconds += 59
     assert health.healthy
     assert (ask(health, "/healthz")[0], ask(health, "/livez")[0]) == (200, 200)
     eligible[0] = False
     assert (ask(health, "/healthz")[0], ask(health, "/livez")[0]) == (503, 200)
-    health.hear(SyncBegan(Family.IPV4))
+    health.observe(SyncStarted(Family.IPV4))
     clock.seconds += 1
     assert not health.healthy
     assert (ask(health, "/healthz")[0], ask(health, "/livez")[0]) == (503, 503)

@@ -5,22 +5,22 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.engine.observer import (
-    Happening,
     LoopStarted,
-    ObjectTold,
-    SyncBegan,
+    ObjectReceived,
+    Observation,
     SyncEnded,
-    SyncWanted,
+    SyncRequested,
+    SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
-from kubeproxy.serve.health.state import Families, FamilyHealth, Instant, hear
+from kubeproxy.serve.health.state import Families, FamilyHealth, Instant, observe
 from kubeproxy.table.diff import NO_CHANGES
 
 V4 = Family.IPV4
 TIMEOUT = 60.0
 STARTED = LoopStarted(V4)
-WANTED = SyncWanted(V4, 1)
-BEGAN = SyncBegan(V4)
+WANTED = SyncRequested(V4, 1)
+BEGAN = SyncStarted(V4)
 
 
 def ended(outcome: Outcome, family: Family = V4) -> SyncEnded:
@@ -34,10 +34,10 @@ def at(seconds: float) -> Instant:
     return Instant(seconds, int(seconds * 1e9))
 
 
-def after(happenings: Sequence[tuple[float, Happening]]) -> Families:
+def after(happenings: Sequence[tuple[float, Observation]]) -> Families:
     families: Families = {}
-    for seconds, happening in happenings:
-        families = hear(families, happening, at(seconds))
+    for seconds, observation in happenings:
+        families = observe(families, observation, at(seconds))
     return families
 
 
@@ -82,7 +82,7 @@ def healthy(families: Families, now: float) -> bool:
     ],
 )
 def test_when_a_family_is_unhealthy(
-    happenings: list[tuple[float, Happening]], unhealthy_at: float | None
+    happenings: list[tuple[float, Observation]], unhealthy_at: float | None
 ) -> None:
     families = after([(1, STARTED), *happenings])
     if unhealthy_at is None:
@@ -102,13 +102,13 @@ def test_when_a_family_is_unhealthy(
     ],
 )
 def test_when_a_family_was_last_updated(
-    happenings: list[tuple[float, Happening]], updated: float
+    happenings: list[tuple[float, Observation]], updated: float
 ) -> None:
     assert after([(1, STARTED), *happenings])[V4].updated == at(updated)
 
 
 def test_a_family_is_known_from_the_start_of_its_loop_and_apart_from_the_other() -> None:
-    told = ObjectTold(Kind.SERVICE, ObjectKey("shop", "cart"), ())
+    told = ObjectReceived(Kind.SERVICE, ObjectKey("shop", "cart"), ())
     assert after([(1, told)]) == {}
     families = after([(1, STARTED), (2, LoopStarted(Family.IPV6)), (3, WANTED)])
     assert {

@@ -5,12 +5,12 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Rules, SyncReport
 from kubeproxy.engine.observer import (
     FlowsCleaned,
-    Happening,
     LoopStarted,
-    ObjectTold,
-    SyncBegan,
+    ObjectReceived,
+    Observation,
     SyncEnded,
-    SyncWanted,
+    SyncRequested,
+    SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.metrics.proxy import PROGRAMMING, ProxyMetrics, parse_moment
@@ -35,10 +35,10 @@ class Told:
         self.now = START
         self.metrics = ProxyMetrics(mode, families, lambda: self.now)
 
-    def hear(self, *happenings: Happening, at: float = 0.0) -> None:
+    def observe(self, *happenings: Observation, at: float = 0.0) -> None:
         self.now = START + at
-        for happening in happenings:
-            self.metrics.take(happening)
+        for observation in happenings:
+            self.metrics.observe(observation)
 
     def value(self, series: str) -> str | None:
         return shown(*self.metrics.families()).get(series)
@@ -54,8 +54,8 @@ def told(
     name: str = "cart",
     gone: bool = False,
     trigger: str = "",
-) -> ObjectTold:
-    return ObjectTold(kind, ObjectKey("shop", name), families, gone, trigger)
+) -> ObjectReceived:
+    return ObjectReceived(kind, ObjectKey("shop", name), families, gone, trigger)
 
 
 def ended(
@@ -98,7 +98,7 @@ def test_the_bounds_of_network_programming_are_upstreams() -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_sync_is_timed_good_or_bad(full: bool, kind: str, outcome: Outcome) -> None:
     it = Told()
-    it.hear(ended(outcome=outcome, full=full))
+    it.observe(ended(outcome=outcome, full=full))
     counts = {
         series: value
         for series, value in it.values("duration_seconds_count").items()
@@ -126,19 +126,19 @@ def test_the_time_of_the_last_success_is_0_before_the_first(
     it = Told()
     series = 'last_timestamp_seconds{ip_family="%s"}'
     assert {series % "IPv4": "0", series % "IPv6": "0"} == it.values("last_timestamp")
-    it.hear(ended(outcome=outcome), at=7)
+    it.observe(ended(outcome=outcome), at=7)
     assert {series % "IPv4": expected, series % "IPv6": "0"} == it.values("last_timestamp")
-    it.hear(ended(outcome=Outcome.FAILED), at=8)
+    it.observe(ended(outcome=Outcome.FAILED), at=8)
     assert {series % "IPv4": expected, series % "IPv6": "0"} == it.values("last_timestamp")
 
 
 def test_the_time_of_the_last_request() -> None:
     it = Told()
-    it.hear(LoopStarted(IPV6), at=1)
+    it.observe(LoopStarted(IPV6), at=1)
     assert it.values("queued") == {
         'last_queued_timestamp_seconds{ip_family="IPv6"}': "1.000000001e+09"
     }
-    it.hear(SyncWanted(IPV6, 3), at=2)
+    it.observe(SyncRequested(IPV6, 3), at=2)
     assert it.values("queued") == {
         'last_queued_timestamp_seconds{ip_family="IPv6"}': "1.000000002e+09"
     }
@@ -146,12 +146,12 @@ def test_the_time_of_the_last_request() -> None:
 
 def test_slices_are_counted_and_wait_for_either_family() -> None:
     it = Told()
-    it.hear(told(Kind.ENDPOINT_SLICE, IPV4), told(Kind.ENDPOINT_SLICE, IPV4), told())
+    it.observe(told(Kind.ENDPOINT_SLICE, IPV4), told(Kind.ENDPOINT_SLICE, IPV4), told())
     assert it.values("endpoint_changes") == {
         "endpoint_changes_pending": "2",
         "endpoint_changes_total": "3",
     }
-    it.hear(SyncBegan(IPV6))
+    it.observe(SyncStarted(IPV6))
     assert it.values("endpoint_changes") == {
         "endpoint_changes_pending": "0",
         "endpoint_changes_total": "3",
@@ -160,7 +160,7 @@ def test_slices_are_counted_and_wait_for_either_family() -> None:
 
 def test_services_are_counted_once_for_each_family() -> None:
     it = Told()
-    it.hear(
+    it.observe(
         told(Kind.SERVICE, IPV4, name="a"),
         told(Kind.SERVICE, IPV4, name="b"),
         told(Kind.SERVICE, IPV4, name="b"),
@@ -171,7 +171,7 @@ def test_services_are_counted_once_for_each_family() -> None:
         "service_changes_pending": "2",
         "service_changes_total": "8",
     }
-    it.hear(SyncBegan(IPV4))
+    it.observe(SyncStarted(IPV4))
     assert it.value(PREFIX + "service_changes_pending") == "0"
 
 
@@ -215,7 +215,7 @@ SOON = "2001-09-09T01:46:41.500000000Z"
         pytest.param(
             [
                 told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON),
-                SyncBegan(IPV4),
+                SyncStarted(IPV4),
                 ended(outcome=Outcome.FAILED),
             ],
             "8.5",
@@ -223,21 +223,21 @@ SOON = "2001-09-09T01:46:41.500000000Z"
         ),
     ],
 )
-def test_network_programming_latency(happenings: list[Happening], expected: str | None) -> None:
+def test_network_programming_latency(happenings: list[Observation], expected: str | None) -> None:
     it = Told()
-    it.hear(*happenings, at=2)
-    it.hear(SyncBegan(IPV4))
-    it.hear(ended(), ended(), at=10)
+    it.observe(*happenings, at=2)
+    it.observe(SyncStarted(IPV4))
+    it.observe(ended(), ended(), at=10)
     series = 'kubeproxy_network_programming_duration_seconds_sum{ip_family="IPv4"}'
     assert expected == it.value(series)
 
 
 def test_a_change_during_a_sync_waits_for_the_next() -> None:
     it = Told()
-    it.hear(SyncBegan(IPV4), told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON), ended())
+    it.observe(SyncStarted(IPV4), told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON), ended())
     assert it.values("programming") == {}
-    it.hear(SyncBegan(IPV4))
-    it.hear(ended(), at=2)
+    it.observe(SyncStarted(IPV4))
+    it.observe(ended(), at=2)
     assert (
         it.value('kubeproxy_network_programming_duration_seconds_sum{ip_family="IPv4"}') == "0.5"
     )
@@ -274,7 +274,7 @@ def test_services_without_endpoints_here(
     mode: Mode, entries: list[Entry], internal: str, external: str
 ) -> None:
     it = Told(mode)
-    it.hear(ended(changes=Changes(added=tuple(entries))))
+    it.observe(ended(changes=Changes(added=tuple(entries))))
     assert it.values("no_local") == {
         'no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}': external,
         'no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"}': internal,
@@ -285,13 +285,13 @@ def test_services_without_endpoints_here_follow_the_changes() -> None:
     it = Told()
     a, b = entry("a", policies="e"), entry("b", policies="e")
     series = PREFIX + 'no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}'
-    it.hear(ended(changes=Changes(added=(a, b))))
+    it.observe(ended(changes=Changes(added=(a, b))))
     served = entry("a", policies="e", local=True)
-    it.hear(ended(outcome=Outcome.FAILED, changes=Changes(changed=((a, served),))))
+    it.observe(ended(outcome=Outcome.FAILED, changes=Changes(changed=((a, served),))))
     assert it.value(series) == "2"  # as of the last sync that succeeded
-    it.hear(ended())
+    it.observe(ended())
     assert it.value(series) == "1"
-    it.hear(ended(changes=Changes(removed=(b,))))
+    it.observe(ended(changes=Changes(removed=(b,))))
     assert it.value(series) == "0"
 
 
@@ -299,8 +299,8 @@ def test_rules_and_refused_service_ports() -> None:
     it = Told(Mode.IPTABLES)
     failed = {entry().name: "no"}
     report = SyncReport(failed, 9, {"nat": Rules(33, 16), "filter": Rules(6, 6)})
-    it.hear(ended(outcome=Outcome.PARTLY, report=report))
-    it.hear(ended(outcome=Outcome.PARTLY, report=SyncReport(failed)))
+    it.observe(ended(outcome=Outcome.PARTLY, report=report))
+    it.observe(ended(outcome=Outcome.PARTLY, report=SyncReport(failed)))
     assert it.values("iptables") == {
         'iptables_last{ip_family="IPv4",table="filter"}': "6",
         'iptables_last{ip_family="IPv4",table="nat"}': "16",
@@ -312,7 +312,7 @@ def test_rules_and_refused_service_ports() -> None:
 
 def test_stale_flows() -> None:
     it = Told()
-    it.hear(FlowsCleaned(IPV4, 0.5, 3), FlowsCleaned(IPV4, 0.25, 0))
+    it.observe(FlowsCleaned(IPV4, 0.5, 3), FlowsCleaned(IPV4, 0.25, 0))
     assert {k: v for k, v in it.values("conntrack").items() if "bucket" not in k} == {
         'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"}': "3",
         'kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"}': "2",
@@ -322,12 +322,12 @@ def test_stale_flows() -> None:
 
 def test_a_node_of_one_family_hears_of_the_other() -> None:
     it = Told(families=(IPV4,))
-    it.hear(told(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON), told(Kind.SERVICE, IPV6, IPV4))
+    it.observe(told(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON), told(Kind.SERVICE, IPV6, IPV4))
     assert {**it.values("endpoint_changes"), **it.values("service_changes")} == {
         "endpoint_changes_pending": "0",
         "endpoint_changes_total": "1",
         "service_changes_pending": "1",
         "service_changes_total": "1",
     }
-    it.hear(SyncBegan(IPV4), ended(), at=10)
+    it.observe(SyncStarted(IPV4), ended(), at=10)
     assert it.values("programming") == {}

@@ -9,7 +9,7 @@ from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
-from kubeproxy.engine.observer import Happening
+from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.serve.health.server import Health
@@ -87,14 +87,14 @@ class Rig:
         return FamilySync(
             self.cluster,
             family,
-            Outlet(self.kernels[family], tell=self._tell),
+            Outlet(self.kernels[family], notify=self._tell),
             Schedule(0.0, 30.0, 3600.0),
             lambda: Setting(node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
         )
 
-    def _tell(self, happening: Happening) -> None:
-        self.history.hear(happening)
-        self.health.hear(happening)
+    def _tell(self, observation: Observation) -> None:
+        self.history.observe(observation)
+        self.health.observe(observation)
 
     def put(self, *documents: Mapping[str, object]) -> None:
         """Tell the cluster; the next sync programs it."""

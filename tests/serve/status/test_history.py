@@ -4,7 +4,7 @@ import itertools
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport
-from kubeproxy.engine.observer import LoopStarted, SyncBegan, SyncEnded
+from kubeproxy.engine.observer import LoopStarted, SyncEnded, SyncStarted
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.status.history import LATEST, History, Past
 from kubeproxy.table.diff import Changes
@@ -21,8 +21,8 @@ def ended(family: Family = V4, outcome: Outcome = Outcome.OK, *, full: bool = Fa
 
 def test_a_sync_is_kept_as_numbers() -> None:
     history = History(lambda: 1000.0)
-    history.hear(LoopStarted(V4))
-    history.hear(ended(full=True))
+    history.observe(LoopStarted(V4))
+    history.observe(ended(full=True))
     expected = Past(1000.0, 0.25, True, Outcome.OK, 1, 0, 0, 7)
     assert [expected] == list(history.of(V4).latest)
     assert expected == history.of(V4).last_full
@@ -31,7 +31,7 @@ def test_a_sync_is_kept_as_numbers() -> None:
 def test_one_that_failed_wrote_nothing_that_is_known() -> None:
     history = History(lambda: 1000.0)
     for outcome in (Outcome.FAILED, Outcome.PARTLY):
-        history.hear(ended(outcome=outcome))
+        history.observe(ended(outcome=outcome))
     assert (history.of(V4).count, history.of(V4).failures) == (2, 1)
     assert [past.written for past in history.of(V4).latest] == [0, 7]
     assert history.of(V4).last_full is None
@@ -39,16 +39,16 @@ def test_one_that_failed_wrote_nothing_that_is_known() -> None:
 
 def test_each_family_has_its_own() -> None:
     history = History()
-    history.hear(ended(V6))
+    history.observe(ended(V6))
     assert (history.of(V4).count, history.of(V6).count) == (0, 1)
 
 
 def test_the_latest_are_kept_and_all_are_counted() -> None:
     clock = itertools.count()
     history = History(lambda: float(next(clock)))
-    history.hear(ended(full=True))
+    history.observe(ended(full=True))
     for _ in range(LATEST + 20):
-        history.hear(ended())
+        history.observe(ended())
     kept = history.of(V4)
     assert (kept.count, len(kept.latest)) == (LATEST + 21, LATEST)
     assert kept.latest[-1].at == LATEST + 20
@@ -59,7 +59,7 @@ def test_the_latest_are_kept_and_all_are_counted() -> None:
 def test_a_sync_runs_from_its_beginning_to_its_end() -> None:
     history = History()
     states = [history.of(V4).running]
-    for happening in (SyncBegan(V4), SyncBegan(V6), ended(V6), ended(V4)):
-        history.hear(happening)
+    for observation in (SyncStarted(V4), SyncStarted(V6), ended(V6), ended(V4)):
+        history.observe(observation)
         states.append(history.of(V4).running)
     assert states == [False, True, True, True, False]

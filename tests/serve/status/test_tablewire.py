@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from kubeproxy.base.inet import Family
 from kubeproxy.config.duration import of_seconds
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration
-from kubeproxy.engine.observer import SyncBegan
+from kubeproxy.engine.observer import SyncStarted
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.tablewire import Desired, UnreadableTable, read_table, table_pieces
 from kubeproxy.table.node import Mode, PodCIDR, PodInterface
@@ -96,7 +96,7 @@ async def test_it_is_all_of_one_moment_whatever_comes_between() -> None:
 
 async def test_who_reads_knows_that_a_sync_is_under_way() -> None:
     rig = await programmed(*CART)
-    rig.history.hear(SyncBegan(Family.IPV4))
+    rig.history.observe(SyncStarted(Family.IPV4))
     assert travelled(rig.live).syncing
 
 

@@ -13,7 +13,7 @@ from kubeproxy.app import cli
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.difference import Change, Difference
-from kubeproxy.engine.observer import SyncBegan
+from kubeproxy.engine.observer import SyncStarted
 from kubeproxy.serve.status.tablewire import Desired, read_table, table_pieces
 from kubeproxy.serve.status.wire import NotProgrammed
 from kubeproxy.tools.diff import command as diff
@@ -249,7 +249,7 @@ def test_what_looks_agree_on(
 
 def test_a_sync_under_way_is_noted(daemon: FakeDaemon, kernel: Kernel, capsys: Output) -> None:
     busy = rig()
-    busy.history.hear(SyncBegan(Family.IPV4))
+    busy.history.observe(SyncStarted(Family.IPV4))
     daemon.pages["/status/table"] = tables(busy)
     kernel[Family.IPV4] = [ADD]
     assert run(daemon) == 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kubeproxy.base import klog
 from kubeproxy.base.inet import Family, Prefix, contains
-from kubeproxy.engine.observer import Happening, SyncEnded
+from kubeproxy.engine.observer import Observation, SyncEnded
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.health.answers import service_health
 from kubeproxy.serve.http.answer import Answer
@@ -164,13 +164,15 @@ class HealthChecks:
         self._synced: set[Family] = set()
         self._wake = asyncio.Event()
 
-    def hear(self, happening: Happening) -> None:
+    def observe(self, observation: Observation) -> None:
         """Take note of what a sync changed, and of whether it went well."""
-        if isinstance(happening, SyncEnded):
+        if isinstance(observation, SyncEnded):
             # A failed sync's changes are with the next one that goes well.
-            self._noted.setdefault(happening.family, {}).update(happening.changes.health_checks)
-            if happening.outcome is not Outcome.FAILED:
-                self._synced.add(happening.family)
+            self._noted.setdefault(observation.family, {}).update(
+                observation.changes.health_checks
+            )
+            if observation.outcome is not Outcome.FAILED:
+                self._synced.add(observation.family)
                 self._wake.set()
 
     async def run(self) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.observer import Happening
+from kubeproxy.engine.observer import Observation
 from kubeproxy.serve.health.answers import Clock, Verdict, healthz, judge, livez
-from kubeproxy.serve.health.state import Families, Instant, hear
+from kubeproxy.serve.health.state import Families, Instant, observe
 from kubeproxy.serve.http.answer import Answer, Page, by_path
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.http.request import Request
@@ -40,9 +40,9 @@ class Health:
         self._families: Families = {}
         self.page: Page = by_path(pages)
 
-    def hear(self, happening: Happening) -> None:
+    def observe(self, observation: Observation) -> None:
         """Take note of what happened."""
-        self._families = hear(self._families, happening, self._clock())
+        self._families = observe(self._families, observation, self._clock())
 
     @property
     def healthy(self) -> bool:

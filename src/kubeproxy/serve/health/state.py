@@ -10,7 +10,13 @@ from typing import NamedTuple
 import msgspec
 
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.observer import Happening, LoopStarted, SyncBegan, SyncEnded, SyncWanted
+from kubeproxy.engine.observer import (
+    LoopStarted,
+    Observation,
+    SyncEnded,
+    SyncRequested,
+    SyncStarted,
+)
 from kubeproxy.engine.schedule import Outcome
 
 
@@ -46,28 +52,30 @@ class FamilyHealth(msgspec.Struct, frozen=True):
 Families = Mapping[Family, FamilyHealth]
 
 
-def hear(families: Families, happening: Happening, now: Instant) -> Families:
+def observe(families: Families, observation: Observation, now: Instant) -> Families:
     """The state after something happened; a family is known from the first that is heard of it.
 
     That may be the start of its loop or a wish for its first sync: they come from two tasks.
     """
-    match happening:
-        case LoopStarted(family) | SyncWanted(family) | SyncBegan(family) | SyncEnded(family):
+    match observation:
+        case LoopStarted(family) | SyncRequested(family) | SyncStarted(family) | SyncEnded(family):
             health = families.get(family) or FamilyHealth(now)
-            return {**families, family: _after(health, happening, now)}
+            return {**families, family: _after(health, observation, now)}
     return families
 
 
 def _after(
-    health: FamilyHealth, happening: LoopStarted | SyncWanted | SyncBegan | SyncEnded, now: Instant
+    health: FamilyHealth,
+    observation: LoopStarted | SyncRequested | SyncStarted | SyncEnded,
+    now: Instant,
 ) -> FamilyHealth:
     replace = msgspec.structs.replace
-    match happening:
+    match observation:
         case LoopStarted():
             return health
-        case SyncWanted():
+        case SyncRequested():
             return health if health.wanted is not None else replace(health, wanted=now.seconds)
-        case SyncBegan():
+        case SyncStarted():
             return replace(health, wanted=None, running=_older(health.running, health.wanted))
         case SyncEnded(outcome=Outcome.FAILED):
             return replace(health, wanted=_older(health.running, health.wanted), running=None)

@@ -12,12 +12,12 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.engine.observer import (
     FlowsCleaned,
-    Happening,
     LoopStarted,
-    ObjectTold,
-    SyncBegan,
+    ObjectReceived,
+    Observation,
     SyncEnded,
-    SyncWanted,
+    SyncRequested,
+    SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram
@@ -123,28 +123,28 @@ class ProxyMetrics:
             found += (self._rules, self._written)
         return found
 
-    def take(self, happening: Happening) -> None:
-        """Take note of a happening."""
-        match happening:
-            case ObjectTold():
-                if happening.kind is Kind.ENDPOINT_SLICE:
-                    self._changes.slice_told(happening)
-                    self._programming.told(happening)
-                elif happening.kind is Kind.SERVICE:
-                    self._changes.service_told(happening)
-            case SyncWanted() | LoopStarted():
-                self._queued.set(self._clock(), happening.family.value)
-            case SyncBegan():
-                self._changes.began(happening.family)
-                self._programming.began(happening.family)
+    def observe(self, observation: Observation) -> None:
+        """Take note of a observation."""
+        match observation:
+            case ObjectReceived():
+                if observation.kind is Kind.ENDPOINT_SLICE:
+                    self._changes.slice_received(observation)
+                    self._programming.received(observation)
+                elif observation.kind is Kind.SERVICE:
+                    self._changes.service_received(observation)
+            case SyncRequested() | LoopStarted():
+                self._queued.set(self._clock(), observation.family.value)
+            case SyncStarted():
+                self._changes.began(observation.family)
+                self._programming.began(observation.family)
             case SyncEnded():
-                self._sync_ended(happening)
+                self._sync_ended(observation)
             case FlowsCleaned():
-                family = happening.family.value
-                self._flows_seconds.observe(happening.seconds, family)
-                self._flows_deleted.add(family, by=happening.deleted)
+                family = observation.family.value
+                self._flows_seconds.observe(observation.seconds, family)
+                self._flows_deleted.add(family, by=observation.deleted)
             case _:
-                assert_never(happening)
+                assert_never(observation)
 
     def _sync_ended(self, ended: SyncEnded) -> None:
         family = ended.family.value
@@ -168,7 +168,7 @@ class _ChangeMetrics:
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._slices = Counter(
-            f"{_PREFIX}endpoint_changes_total", _ALPHA + "EndpointSlices that were told of"
+            f"{_PREFIX}endpoint_changes_total", _ALPHA + "EndpointSlice events received"
         )
         self._slices_pending = Gauge(
             f"{_PREFIX}endpoint_changes_pending",
@@ -176,7 +176,7 @@ class _ChangeMetrics:
         )
         self._services = Counter(
             f"{_PREFIX}service_changes_total",
-            _ALPHA + "Services that were told of, once for each IP family",
+            _ALPHA + "Service events received, once for each IP family",
         )
         self._services_pending = Gauge(
             f"{_PREFIX}service_changes_pending",
@@ -187,17 +187,17 @@ class _ChangeMetrics:
     def families(self) -> tuple[Metric, ...]:
         return (self._slices, self._slices_pending, self._services, self._services_pending)
 
-    def slice_told(self, told: ObjectTold) -> None:
+    def slice_received(self, received: ObjectReceived) -> None:
         self._slices.add()
-        if not self._waiting.keys().isdisjoint(told.families):
+        if not self._waiting.keys().isdisjoint(received.families):
             self._slices_pending.add()
 
-    def service_told(self, told: ObjectTold) -> None:
+    def service_received(self, received: ObjectReceived) -> None:
         self._services.add(by=len(self._waiting))
-        for family in told.families:
+        for family in received.families:
             waiting = self._waiting.get(family)
             if waiting is not None:
-                waiting.add(told.key)
+                waiting.add(received.key)
                 self._services_pending.set(len(waiting))
 
     def began(self, family: Family) -> None:
@@ -220,28 +220,28 @@ class _Programming:
             PROGRAMMING,
         )
         self._since = since
-        self._told: dict[Family, dict[ObjectKey, list[float]]] = {f: {} for f in families}
+        self._received: dict[Family, dict[ObjectKey, list[float]]] = {f: {} for f in families}
         self._underway: dict[Family, list[float]] = {family: [] for family in families}
 
-    def told(self, told: ObjectTold) -> None:
-        if told.gone:
-            for waiting in self._told.values():
-                waiting.pop(told.key, None)
+    def received(self, received: ObjectReceived) -> None:
+        if received.gone:
+            for waiting in self._received.values():
+                waiting.pop(received.key, None)
             return
-        if not told.trigger or not told.families:
+        if not received.trigger or not received.families:
             return
-        moment = parse_moment(told.trigger)
+        moment = parse_moment(received.trigger)
         if moment is None or moment < self._since:
             return
-        for family in told.families:
-            if family in self._told:  # on a node of one family, objects may speak of both
-                self._told[family].setdefault(told.key, []).append(moment)
+        for family in received.families:
+            if family in self._received:  # on a node of one family, objects may speak of both
+                self._received[family].setdefault(received.key, []).append(moment)
 
     def began(self, family: Family) -> None:
-        told = self._told[family]
-        for moments in told.values():
+        received = self._received[family]
+        for moments in received.values():
             self._underway[family] += moments
-        told.clear()
+        received.clear()
 
     def succeeded(self, family: Family, now: float) -> None:
         for moment in self._underway[family]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.observer import Happening, SyncBegan, SyncEnded
+from kubeproxy.engine.observer import Observation, SyncEnded, SyncStarted
 from kubeproxy.engine.schedule import Outcome
 
 LATEST = 100
@@ -57,13 +57,13 @@ class History:
         """The history of a family, which may be empty."""
         return self._families.setdefault(family, FamilyHistory())
 
-    def hear(self, happening: Happening) -> None:
+    def observe(self, observation: Observation) -> None:
         """Take note of syncs that begin and end."""
-        match happening:
-            case SyncBegan(family):
+        match observation:
+            case SyncStarted(family):
                 self.of(family).running = True
             case SyncEnded(family):
-                self.of(family).add(_past(happening, self._clock()))
+                self.of(family).add(_past(observation, self._clock()))
             case _:
                 pass
 
