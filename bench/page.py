@@ -24,14 +24,13 @@ PICTURE = DOCS / "performance.svg"
 METHOD = ROOT / "bench/method.md"
 TEST_KERNEL = "UML"
 _HOW_TO_READ = (
-    "A ratio is how many times ours the other one needs: above 1 is better for us. Figures are "
-    "medians of the runs named above them; each run stands in "
-    "[performance.json](performance.json)."
+    "A ratio is the other proxy's figure divided by ours: above 1 is better for us. Figures are "
+    "medians of the runs named above them; [performance.json](performance.json) has each run."
 )
 _TEST_KERNEL = (
-    "Not every kernel has ipvs, so these figures are of the test kernel (CONTRIBUTING.md), which "
-    "is a process itself, with one slow processor: compare within the table only. Each run stands "
-    "in [performance-ipvs.json](performance-ipvs.json)."
+    "Not every kernel has ipvs, so these figures are from the test kernel (CONTRIBUTING.md). It "
+    "is a process, with one slow processor: compare within the table only. "
+    "[performance-ipvs.json](performance-ipvs.json) has each run."
 )
 DRAWN = ("cold", "change_p50", "rolling", "resident")
 
@@ -72,7 +71,7 @@ def _panel(metric: Metric, runs: Sequence[Run]) -> Panel:
 
 def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
     yield "# Performance\n"
-    yield "<!-- Made by `python -m bench.page` out of performance.json: edit neither. -->\n"
+    yield "<!-- Made by `python -m bench.page` from performance.json: edit neither. -->\n"
     yield f"{_of_what(results)} {_HOW_TO_READ}\n"
     yield from _age(results, code)
     yield "![cold start, one change, rolling update and memory](performance.svg)\n"
@@ -137,7 +136,7 @@ def _machine(machine: Machine) -> Iterator[str]:
     yield f"- {machine.cores} cores of {machine.processor}, {machine.memory_gb:.0f} GB of memory"
     yield f"- Linux {machine.kernel}, Python {machine.python}, buffers {limits}"
     yield (
-        f"- load before the first run {machine.load:.1f}; on a machine that has other work, "
+        f"- load before the first run {machine.load:.1f}; on a busy machine, "
         "compare CPU seconds and ratios rather than times"
     )
 
