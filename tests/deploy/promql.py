@@ -1,4 +1,4 @@
-"""As much of PromQL as tells which series an expression reads, and which labels it speaks of."""
+"""A subset of PromQL: which series an expression reads, and which labels it uses."""
 
 import re
 from typing import NamedTuple

@@ -57,7 +57,7 @@ def requests(failing: int) -> dict[str, str]:
 
 
 FIRES = {
-    "nobody-is-scraped": Case("KubeProxyAbsent", 16, {UP: "0x40"}, {}, "No kube-proxy is scraped"),
+    "none-is-scraped": Case("KubeProxyAbsent", 16, {UP: "0x40"}, {}, "No kube-proxy is scraped"),
     "one-is-not-scraped": Case(
         "KubeProxyDown",
         16,
@@ -137,7 +137,7 @@ FIRES = {
         {"instance": "kestrel", "ip_family": "IPv4"},
         "On kestrel changes of endpoints take 57s to be programmed",
     ),
-    "nobody-serves-on-the-node": Case(
+    "no-endpoint-on-the-node": Case(
         "KubeProxyNoLocalEndpoints",
         31,
         {f'{UNSERVED}"internal"}}': "2x80"},
@@ -170,7 +170,9 @@ QUIET = {
     "the-ports-that-are-refused-have-their-own": Case(
         "KubeProxyNftablesSyncFails", 20, {REFUSED: "0+2x80", PORTS: "1x80"}
     ),
-    "somebody-held-the-lock": Case("KubeProxyIptablesRestoreFails", 20, {RESTORES: "0x10 2x40"}),
+    "the-lock-was-held-for-a-while": Case(
+        "KubeProxyIptablesRestoreFails", 20, {RESTORES: "0x10 2x40"}
+    ),
     "few-clients-found-no-room": Case("KubeProxyAffinityFull", 40, {FULL: "0 9x160"}),
     "all-ports-are-programmed": Case("KubeProxyServicePortsFailed", 30, {PORTS: "1x10 0x80"}),
     "it-was-unhealthy-for-two-minutes": Case(
