@@ -27,7 +27,8 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.linux import dummy, ipset, ipvs, tools
+from kubeproxy.linux import ipset, ipvs, tools
+from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.netlink_socket import open_netlink
 from kubeproxy.linux.xtables import Xtables
 
@@ -88,8 +89,7 @@ def open_watched(protocol: int) -> socket.socket:
 @contextlib.contextmanager
 def watches() -> Iterator[None]:
     with (
-        mock.patch.object(ipvs, "open_netlink", open_watched),
-        mock.patch.object(dummy, "open_netlink", open_watched),
+        mock.patch.object(netlink, "open_netlink", open_watched),
         mock.patch.object(Path, "read_text", KERNEL.on(Path.read_text)),
         mock.patch.object(ipset, "run", PROGRAMS.on(tools.run)),
         mock.patch.object(Xtables, "save", PROGRAMS.on(Xtables.save)),

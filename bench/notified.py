@@ -5,13 +5,11 @@ kernel tells listeners of a transaction is the same for all: each object that ca
 kernel's own encoding. Listening costs the writer, so nothing is timed meanwhile.
 """
 
-import errno
 import time
 
-from kubeproxy.linux.netlink.message import HEADER, decode
-from kubeproxy.linux.netlink.nfnetlink import NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
-from kubeproxy.linux.netlink_socket import NETLINK_ADD_MEMBERSHIP, SOL_NETLINK
-from kubeproxy.linux.nfnetlink import open_netfilter
+from kubeproxy.linux.netlink.message import HEADER
+from kubeproxy.linux.netlink.nftables import NFT_MSG_NEWGEN
+from kubeproxy.linux.subscription import NftablesChanges
 from lab.namespaces import Namespace
 
 
@@ -20,8 +18,7 @@ class Notified:
 
     def __init__(self, namespace: Namespace) -> None:
         with namespace.entered():
-            self._link = open_netfilter()
-        self._link.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+            self._link = NftablesChanges()
 
     def close(self) -> None:
         """Stop listening."""
@@ -31,16 +28,14 @@ class Notified:
         """Bytes told until nothing was told for a while; 0 when nothing comes at all."""
         total, end = 0, time.monotonic() + patience
         while time.monotonic() < end:
-            try:
-                data = self._link.recv(1 << 16)
-            except BlockingIOError:
+            messages = list(self._link.received())
+            if not messages:
                 time.sleep(0.002)
                 continue
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise
-                raise RuntimeError("the kernel told more than the buffer holds") from error
             end = time.monotonic() + quiet
-            told = (each for each in decode(data) if each.type != NFT_MSG_NEWGEN)
-            total += sum(HEADER.size + len(each.payload) for each in told)
+            for message in messages:
+                if message is None:
+                    raise RuntimeError("the kernel sent more than the buffer holds")
+                if message.type != NFT_MSG_NEWGEN:
+                    total += HEADER.size + len(message.payload)
         return total

@@ -16,14 +16,10 @@ from bench.changes import Wanted
 from bench.clusters import ENDPOINT_PORT, SERVICE_PORT, cluster_ip, endpoint_address
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
 from kubeproxy.linux.netlink.message import attributes
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
-    NFPROTO_IPV4,
-    NFT_MSG_GETRULE,
-    NFT_MSG_GETSET,
-    NFT_MSG_GETSETELEM,
-)
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFPROTO_IPV4
+from kubeproxy.linux.netlink.nftables import NFT_MSG_GETRULE, NFT_MSG_GETSET, NFT_MSG_GETSETELEM
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.namespaces import Namespace
 
 TABLE = "kube-proxy"

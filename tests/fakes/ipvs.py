@@ -4,7 +4,6 @@ They refuse what the real ones refuse, and keep what they refused: commands in a
 """
 
 import errno
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,8 @@ from kubeproxy.linux.netlink.ipvs import (
     VirtualServer,
     command_request,
 )
-from kubeproxy.linux.netlink_socket import NetlinkError
+from kubeproxy.linux.netlink.message import WHOLE_BATCH, MessageError
+from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 SCHEDULERS = ("rr", "mh", "sh")
@@ -84,7 +84,7 @@ class FakeServers(Ipvs):
             ]
         return "\n".join(lines) + "\n"
 
-    def run(self, commands: Sequence[Command]) -> dict[Command, NetlinkError]:
+    def run(self, commands: Sequence[Command]) -> dict[Command, Refused]:
         self.asked += commands
         found = {}
         for command in commands:
@@ -94,7 +94,7 @@ class FakeServers(Ipvs):
             if number:
                 self.refused.append(command)
                 what = type(command).__name__
-                found[command] = NetlinkError(what, OSError(number, os.strerror(number)))
+                found[command] = Refused(what, MessageError(WHOLE_BATCH, number))
         return found
 
     def check(self, scheduler: str) -> None:
@@ -208,7 +208,7 @@ class FakeDevice:
 
     def change_addresses(
         self, _device: str, add: Collection[str], remove: Collection[str]
-    ) -> dict[str, NetlinkError]:
+    ) -> dict[str, Refused]:
         if not add and not remove:
             return {}
         if not self.made:
@@ -219,9 +219,9 @@ class FakeDevice:
         for address in remove:
             if address not in self.broken:
                 self.kept.pop(address, None)
-        refusal = OSError(errno.EPERM, "not permitted")
+        refusal = MessageError(WHOLE_BATCH, errno.EADDRNOTAVAIL)
         return {
-            address: NetlinkError(f"cannot change {address}", refusal)
+            address: Refused(f"cannot change {address}", refusal)
             for address in self.broken.intersection((*add, *remove))
         }
 

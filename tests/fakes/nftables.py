@@ -5,19 +5,25 @@ from collections.abc import Iterator, Sequence
 
 from fakes.ruleset import KernelSet, KernelTable, Ruleset, elements_in, parts, text_of
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
-from kubeproxy.linux.netlink.message import Message, attributes, decode, encode
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
+from kubeproxy.linux.netlink.message import (
+    WHOLE_BATCH,
+    Message,
+    MessageError,
+    attributes,
+    decode,
+    encode,
+)
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELTABLE,
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,
     NFT_MSG_GETSETELEM,
     NFT_MSG_GETTABLE,
-    WHOLE_BATCH,
-    MessageError,
 )
-from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
 
 IN_ONE_DATAGRAM = 3
 """A dump is split into many messages, whatever its size."""

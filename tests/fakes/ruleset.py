@@ -14,8 +14,8 @@ import msgspec
 
 from kubeproxy.linux.netlink.attribute import attribute
 from kubeproxy.linux.netlink.message import HEADER, Message, attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELRULE,
     NFT_MSG_DELSETELEM,

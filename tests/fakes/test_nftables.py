@@ -11,7 +11,6 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded, program_messages
 from kubeproxy.dataplane.nftables.elements import (
-    NFTA_SET_ELEM_KEY_END,
     head,
     node_elements,
     tail,
@@ -27,8 +26,14 @@ from kubeproxy.dataplane.nftables.encode import (
 from kubeproxy.dataplane.nftables.language import DROP, HEADERS, Chain, Count, InSet, goto
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
-from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
-from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.linux.netlink.nftables import (
+    NFT_MSG_GETSETELEM,
+    NFT_MSG_GETTABLE,
+    NFTA_SET_ELEM_KEY_END,
+)
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
 from kubeproxy.table.node import Mode
 from world import node, prefix
 

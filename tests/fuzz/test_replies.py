@@ -16,9 +16,9 @@ from kubeproxy.dataplane.nftables.batch import batch_messages, program_messages
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, step
-from kubeproxy.linux import conntrack, dummy, ipvs, links, nfacct, nfnetlink, nftcounters
+from kubeproxy.linux import conntrack, dummy, links, nfacct, nfnetlink
+from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.ipvs import Ipvs
-from kubeproxy.linux.netlink.address import add_request
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
@@ -28,6 +28,8 @@ from kubeproxy.linux.netlink.ipvs import (
     command_request,
 )
 from kubeproxy.linux.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, encode
+from kubeproxy.linux.netlink.route import add_address_request
+from kubeproxy.linux.netlink_socket import Link
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from world import endpoint_slice, everywhere, node, table_of
@@ -46,7 +48,7 @@ SEEDS = [
             PROGRAM, step(Programmed(PROGRAM, NODE), (), TABLE.entries.values(), NODE).batch
         )
     ),
-    encode(add_request(1, "192.0.2.1")),
+    encode(add_address_request(1, "192.0.2.1")),
     encode(command_request(30, AddServer(KEY, VirtualServer("rr")))),
     encode(command_request(30, AddReal(KEY, RealKey("192.0.2.2", 80), 1))),
     encode(Message(NLMSG_ERROR, 0x200, 1, b"\xfe\xff\xff\xff" + bytes(16))),
@@ -54,47 +56,46 @@ SEEDS = [
 ENDS = [encode(Message(NLMSG_DONE, 0, 1, bytes(4))), encode(Message(NLMSG_ERROR, 0, 1, bytes(20)))]
 
 
-def known_ipvs(link: FakeLink) -> Ipvs:
+def known_ipvs() -> Ipvs:
     servers = Ipvs()
-    servers._link, servers._number = link, 30  # type: ignore[assignment]  # as much as is used
+    servers._link, servers._number = Link(0), 30
     return servers
 
 
-QUESTIONS: list[Callable[[FakeLink], object]] = [
-    lambda _: Nfnetlink().generation(),
-    lambda _: Nfnetlink().commit([SEEDS[0]]),
-    lambda _: Nfnetlink().rehearse([SEEDS[0]]),
-    lambda _: look(Nfnetlink(), PROGRAM, list(TABLE.entries.values()), NODE),
-    lambda _: counters.read(PROGRAM, [], endpoints=False),
-    lambda _: pins.read_pins(Nfnetlink(), PROGRAM, "affinity"),
-    lambda _: pins.delete_pins(Nfnetlink(), PROGRAM, "affinity", [SEEDS[0][:64]]),
-    lambda _: list(conntrack.udp_flows(Family.IPV4)),
-    lambda _: nfacct.read_packets(["c"]),
-    lambda _: nfacct.ensure_counters(["c"]),
-    lambda _: nftcounters.read_packets(2, "t", ["c"]),
-    lambda _: links.interface_addresses(Family.IPV4),
-    lambda _: dummy.device_addresses("lo", Family.IPV4),
-    lambda _: dummy.change_addresses("lo", ["192.0.2.1"], ["192.0.2.2"]),
-    lambda _: dummy.delete_dummy("lo"),
-    lambda _: Ipvs().servers(Family.IPV4),
-    lambda link: known_ipvs(link).servers(Family.IPV4),
-    lambda link: known_ipvs(link).find(KEY),
-    lambda link: known_ipvs(link).reals(KEY),
-    lambda link: known_ipvs(link).statistics(),
-    lambda link: known_ipvs(link).run([AddServer(KEY, VirtualServer("rr"))]),
+QUESTIONS: list[Callable[[], object]] = [
+    lambda: Nfnetlink().generation(),
+    lambda: Nfnetlink().commit([SEEDS[0]]),
+    lambda: Nfnetlink().rehearse([SEEDS[0]]),
+    lambda: look(Nfnetlink(), PROGRAM, list(TABLE.entries.values()), NODE),
+    lambda: counters.read(PROGRAM, [], endpoints=False),
+    lambda: pins.read_pins(Nfnetlink(), PROGRAM, "affinity"),
+    lambda: pins.delete_pins(Nfnetlink(), PROGRAM, "affinity", [SEEDS[0][:64]]),
+    lambda: list(conntrack.udp_flows(Family.IPV4)),
+    lambda: nfacct.read_packets(["c"]),
+    lambda: nfacct.ensure_counters(["c"]),
+    lambda: nfnetlink.read_counters(2, "t", ["c"]),
+    lambda: links.interface_addresses(Family.IPV4),
+    lambda: dummy.device_addresses("lo", Family.IPV4),
+    lambda: dummy.change_addresses("lo", ["192.0.2.1"], ["192.0.2.2"]),
+    lambda: dummy.delete_dummy("lo"),
+    lambda: Ipvs().servers(Family.IPV4),
+    lambda: known_ipvs().servers(Family.IPV4),
+    lambda: known_ipvs().find(KEY),
+    lambda: known_ipvs().reals(KEY),
+    lambda: known_ipvs().statistics(),
+    lambda: known_ipvs().run([AddServer(KEY, VirtualServer("rr"))]),
 ]
 
 
 def test_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     links_: list[FakeLink] = []
-    for module in (nfnetlink, ipvs, links, dummy):
-        monkeypatch.setattr(module, "open_netlink", lambda _: links_[-1])
+    monkeypatch.setattr(netlink, "open_netlink", lambda _: links_[-1])
 
     def ask(given: tuple[list[bytes], bytes]) -> None:
         answers, end = given
         for question in QUESTIONS:
             links_[:] = [FakeLink(*answers, end)]
             with contextlib.suppress(KernelError):
-                question(links_[-1])
+                question()
 
     fuzz(st.tuples(st.lists(mutated(SEEDS), max_size=4), mutated(ENDS)), ask)

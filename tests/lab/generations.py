@@ -1,18 +1,15 @@
 """A record of all transactions of nftables in a namespace: when each was, and who made it."""
 
-import contextlib
 import select
 import threading
 import time
 from typing import NamedTuple, Self
 
-from kubeproxy.linux.netlink.message import attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN
-from kubeproxy.linux.netlink_socket import SOL_NETLINK
-from kubeproxy.linux.nfnetlink import open_netfilter
+from kubeproxy.linux.netlink.nfnetlink import attributes_in
+from kubeproxy.linux.netlink.nftables import NFT_MSG_NEWGEN
+from kubeproxy.linux.subscription import NftablesChanges
 from lab.namespaces import Namespace
 
-_ADD_MEMBERSHIP = 1
 _GENERATION, _PROCESS_NAME = 1, 3
 
 
@@ -30,8 +27,7 @@ class Generations:
     def __init__(self, namespace: Namespace) -> None:
         self.seen: list[Transaction] = []
         with namespace.entered():
-            self._link = open_netfilter()
-        self._link.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, NFNLGRP_NFTABLES)
+            self._link = NftablesChanges()
         self._is_over = False
         self._thread = threading.Thread(target=self._listen)
 
@@ -55,14 +51,14 @@ class Generations:
         while not is_over:
             is_over = self._is_over  # what was sent before the end is still to be read
             while poll.poll(0 if is_over else 20):
-                with contextlib.suppress(BlockingIOError):
-                    self._take(self._link.recv(1 << 16))
+                self._take()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self) -> None:
         now = time.monotonic()
-        for message in decode(data):
+        for message in self._link.received():
+            assert message is not None, "notifications were lost"
             if message.type == NFT_MSG_NEWGEN:
-                found = attributes(message.payload[NFGENMSG.size :])
+                found = attributes_in(message)
                 name = found[_PROCESS_NAME].rstrip(b"\0").decode()
                 generation = int.from_bytes(found[_GENERATION], "big")
                 self.seen.append(Transaction(now, generation, name))

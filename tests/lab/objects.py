@@ -6,8 +6,8 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.message import Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETOBJ,
     NFT_MSG_GETRULE,

@@ -9,7 +9,8 @@ from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Entry, Table
 from kubeproxy.table.node import Node

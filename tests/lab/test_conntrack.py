@@ -16,8 +16,9 @@ from kubeproxy.engine.flows import stale
 from kubeproxy.linux.conntrack import delete, udp_flows
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.conntrack import IPCTNL_MSG_CT_NEW
-from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NLM_F_CREATE, NLM_F_EXCL, request
-from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.linux.netlink.message import NLM_F_CREATE, NLM_F_EXCL
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, request
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 
 LOOPBACK = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
@@ -214,10 +215,10 @@ def _direction(kind: int, source: bytes, destination: bytes) -> bytes:
 @pytest.mark.parametrize("cluster", [Family.IPV4], indirect=True)
 def test_a_hundred_thousand_flows(cluster: Cluster) -> None:
     requests = many(100_000)
-    with open_netfilter() as link:
+    with Nfnetlink() as link:
         while chunk := list(islice(requests, 500)):
-            send(link, b"".join(chunk), "cannot make flows")
-            assert list(waiting(link)) == []
+            link.send(b"".join(chunk), "cannot make flows")
+            assert list(link.received()) == []
     assert len({flow.entry for flow in udp_flows(Family.IPV4)}) == 100_000
     serving = tuple(Backend(f"1.0.0.{number}", 8053) for number in (0, 2))
     served = msgspec.structs.replace(entry(Family.IPV4), serving=serving)

@@ -8,9 +8,9 @@ from itertools import islice
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol, pack
-from kubeproxy.linux.conntrackwatch import ConnectionWatch
+from kubeproxy.linux.conntrack import ConnectionWatch
 from kubeproxy.linux.netlink.conntrack import Connection, connection_in, dialled
-from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.test_conntrack import LOOPBACK, NFT, many
 
 EVERYTHING = 1_000_000
@@ -46,7 +46,7 @@ def test_a_connection_is_told_once(family: Family) -> None:
         socket.create_connection(server.getsockname()[:2]) as client,
     ):
         client.send(b"some more packets")
-        events = list(watch.waiting(EVERYTHING))
+        events = list(watch.events(EVERYTHING))
         here, there = end(client.getsockname()[:2]), end(server.getsockname()[:2])
     expected = Connection(Protocol.TCP, here, there, there, here)
     assert [expected] == [connection_in(event) for event in events]
@@ -57,26 +57,26 @@ def test_a_ping_has_no_ports() -> None:
     with ConnectionWatch() as watch:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as pinging:
             pinging.sendto(ECHO_REQUEST, ("127.0.0.1", 0))
-        events = list(watch.waiting(EVERYTHING))
+        events = list(watch.events(EVERYTHING))
     assert [dialled(event) for event in events] == [None]
 
 
 def test_what_does_not_fit_into_the_buffer_is_counted() -> None:
-    with ConnectionWatch() as watch, open_netfilter() as link:
+    with ConnectionWatch() as watch, Nfnetlink() as link:
         requests = many(20_000)
         while chunk := b"".join(islice(requests, 500)):
-            send(link, chunk, "cannot make flows")
-            assert list(waiting(link)) == []
-        read = len(list(watch.waiting(EVERYTHING)))
+            link.send(chunk, "cannot make flows")
+            assert list(link.received()) == []
+        read = len(list(watch.events(EVERYTHING)))
         assert 0 < read < 20_000
         assert read + watch.lost == 20_000
         lost = watch.lost
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.sendto(b"?", ("127.0.0.1", 9))
-        assert (len(list(watch.waiting(EVERYTHING))), watch.lost) == (1, lost)
+        assert (len(list(watch.events(EVERYTHING))), watch.lost) == (1, lost)
 
 
 def test_no_more_is_read_than_asked_for() -> None:
-    with ConnectionWatch() as watch, open_netfilter() as link:
-        send(link, b"".join(many(10)), "cannot make flows")
-        assert [len(list(watch.waiting(7))) for _ in range(3)] == [7, 3, 0]
+    with ConnectionWatch() as watch, Nfnetlink() as link:
+        link.send(b"".join(many(10)), "cannot make flows")
+        assert [len(list(watch.events(7))) for _ in range(3)] == [7, 3, 0]

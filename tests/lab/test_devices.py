@@ -12,9 +12,13 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.dummy import change_addresses, delete_dummy, device_addresses, ensure_dummy
 from kubeproxy.linux.links import interface_addresses, watch_addresses, watch_device
-from kubeproxy.linux.netlink.address import AddressChange, add_request, dump_request
-from kubeproxy.linux.netlink.link import link_request
-from kubeproxy.linux.netlink_socket import ask, open_netlink, tell
+from kubeproxy.linux.netlink.route import (
+    AddressChange,
+    add_address_request,
+    addresses_request,
+    device_request,
+)
+from kubeproxy.linux.netlink_socket import Link, Refused
 from lab.namespaces import Namespace
 from waiting import until
 
@@ -158,12 +162,12 @@ async def settled() -> None:
 @pytest.mark.usefixtures("node")
 def test_refusals_are_told_by_their_place() -> None:
     index = socket.if_nametoindex(DEVICE)
-    twice = [add_request(index, f"10.98.0.{number % 200}") for number in range(700)]
-    with open_netlink(socket.NETLINK_ROUTE) as link:
-        refused = tell(link, twice)
+    twice = [add_address_request(index, f"10.98.0.{number % 200}") for number in range(700)]
+    with Link(socket.NETLINK_ROUTE) as link:
+        refused = link.send_all(twice, "cannot add addresses")
         assert set(range(200, 700)) == set(refused)
         assert {errno.EEXIST} == {error.errno for error in refused.values()}
-        assert tell(link, []) == {}
-        with pytest.raises(OSError, match="No such device"):
-            ask(link, link_request(9999))
-        assert len(ask(link, dump_request(Family.IPV4, 1))) == 202
+        assert link.send_all([], "cannot add addresses") == {}
+        with pytest.raises(Refused, match="cannot read it: No such device"):
+            link.request(device_request(9999), "cannot read it")
+        assert len(link.request(addresses_request(Family.IPV4), "cannot read addresses")) == 202

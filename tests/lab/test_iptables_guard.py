@@ -21,8 +21,8 @@ from kubeproxy.dataplane.ipvs.settings import Settings
 from kubeproxy.dataplane.xtables_guard import Guard
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.nfnetlink import Nfnetlink, waiting
-from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.linux.subscription import NftablesChanges
 from kubeproxy.linux.tools import Backend
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES
@@ -152,13 +152,13 @@ async def test_after_a_failure_to_listen_anything_may_have_happened(
 ) -> None:
     refusals = [KernelError("no more memory")]
 
-    class Failing(Watch):
-        async def follow(self, changed: Callable[[Message | None], None], ignore: int = 0) -> None:
+    class Failing(NftablesChanges):
+        async def follow(self, notify: Callable[[Message | None], None]) -> None:
             if refusals:
                 raise refusals.pop()
-            await super().follow(changed, ignore)
+            await super().follow(notify)
 
-    monkeypatch.setattr(xtables_guard, "Watch", Failing)
+    monkeypatch.setattr(xtables_guard, "NftablesChanges", Failing)
     opened = Guarded(namespace)
     following = asyncio.create_task(opened.follow())
     await until(lambda: opened.told == 1)
@@ -207,10 +207,10 @@ async def test_as_much_as_is_written_while_we_listen_can_be_heard(
     namespace: Namespace, tmp_path: Path
 ) -> None:
     """Though nobody reads before all is written; the rules are as long as those that we write."""
-    with Watch() as watch:
+    with NftablesChanges() as watch:
         # Without privileges the program itself can write no more than that.
         watch._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
-        room = watch._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        room = watch.receive_buffer
         lines: list[str] = []
         size = 0
         while size * xtables_guard._ROOM_OF_A_BYTE <= room:
@@ -224,7 +224,7 @@ async def test_as_much_as_is_written_while_we_listen_can_be_heard(
         text.write_text("\n".join([head, *lines, "COMMIT", ""]))
         for _ in range(2):
             namespace.run(["sh", "-c", f"iptables-restore --noflush < {text}"])
-            assert None not in list(waiting(watch._socket))
+            assert None not in list(watch.received())
 
 
 async def test_ipvs_mode_is_told_as_well(namespace: Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from kubeproxy.dataplane.iptables.setup import COUNTERS
 from kubeproxy.linux.nfacct import ensure_counters, read_packets
-from kubeproxy.linux.nftcounters import read_packets as read_nft_packets
+from kubeproxy.linux.nfnetlink import read_counters
 from lab.network import Network
 
 
@@ -30,7 +30,7 @@ def test_named_counters_of_nftables_are_read_as_far_as_they_exist(network: Netwo
     node = network.node
     node.run(["nft", "add table ip counted; add counter ip counted a { packets 7 bytes 300; }"])
     with node.entered():
-        found = read_nft_packets(2, "counted", ("a", "b"))
-        nowhere = read_nft_packets(10, "counted", ("a",))
+        found = read_counters(2, "counted", ("a", "b"))
+        nowhere = read_counters(10, "counted", ("a",))
     node.run(["nft", "delete table ip counted"])
     assert (found, nowhere) == ({"a": 7}, {})

@@ -10,11 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubeproxy.linux.netlink.message import Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
-    NFPROTO_IPV4,
-    NFPROTO_UNSPEC,
+from kubeproxy.linux.netlink.message import (
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    WHOLE_BATCH,
+    Message,
+    MessageError,
+    attributes,
+)
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFPROTO_IPV4, NFPROTO_UNSPEC, request
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELTABLE,
     NFT_MSG_GETSETELEM,
     NFT_MSG_GETTABLE,
@@ -22,14 +27,10 @@ from kubeproxy.linux.netlink.nfnetlink import (
     NFT_MSG_NEWGEN,
     NFT_MSG_NEWSETELEM,
     NFT_MSG_NEWTABLE,
-    NLM_F_CREATE,
-    NLM_F_EXCL,
-    WHOLE_BATCH,
-    MessageError,
-    request,
 )
-from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
-from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
+from kubeproxy.linux.subscription import NftablesChanges
 from waiting import until
 
 TABLE = "nfnetlink-test"
@@ -220,11 +221,18 @@ def test_without_the_capability_the_error_says_what_is_missing() -> None:
     assert b"the process needs CAP_NET_ADMIN" in ran.stderr
 
 
-async def test_changes_of_others_are_told_and_ours_are_not(link: Nfnetlink) -> None:
+async def test_a_change_has_the_port_of_the_socket_that_made_it(
+    link: Nfnetlink,
+) -> None:
     heard: list[Message | None] = []
-    with Watch() as watch:
-        task = asyncio.create_task(watch.follow(heard.append, ignore=link.port_id))
+    with NftablesChanges() as watch:
+        task = asyncio.create_task(watch.follow(heard.append))
         link.commit([new_table()])
+        await until(lambda: len(heard) >= 2)
+        assert [(NFT_MSG_NEWTABLE, link.port_id), (NFT_MSG_NEWGEN, link.port_id)] == [
+            (message.type, message.port) for message in heard if message
+        ]
+        heard.clear()
         with Nfnetlink() as other:
             other.commit([new_chain("theirs")])
             await until(lambda: len(heard) >= 2)
@@ -244,9 +252,9 @@ async def test_lost_notifications_are_told(link: Nfnetlink) -> None:
     link.commit([new_table()])
     nft(f"add set ip {TABLE} many {{ type ipv4_addr; }}")
     heard: list[Message | None] = []
-    with Watch() as watch:
+    with NftablesChanges() as watch:
         watch._socket.setsockopt(1, 8, 4096)  # SO_RCVBUF
         link.commit([new_elements(range(3000))])
-        task = asyncio.create_task(watch.follow(heard.append, ignore=link.port_id))
+        task = asyncio.create_task(watch.follow(heard.append))
         await until(lambda: None in heard)
         task.cancel()

@@ -9,9 +9,9 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.counts import Count, Target
 from kubeproxy.dataplane.nftables import counters
 from kubeproxy.dataplane.nftables.apply import Settings
-from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH, MessageError
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import FrontendKind
 from kubeproxy.table.node import Mode
 from lab.entries import exposed, served, service_ip

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.connection import Flow
 from lab.deploy import UDP, Port, deploy, everywhere
 from lab.documents import in_family
@@ -94,11 +94,11 @@ def test_a_hundred_thousand_flows_hold_up_no_sync(lab: Lab) -> None:
     without = sync_seconds(lab)
     requests = many(FLOWS)
     with lab.network.node.entered():
-        link = open_netfilter()
+        link = Nfnetlink()
     with link:
         while chunk := list(islice(requests, 500)):
-            send(link, b"".join(chunk), "cannot make flows")
-            assert list(waiting(link)) == []
+            link.send(b"".join(chunk), "cannot make flows")
+            assert list(link.received()) == []
     among_many = sync_seconds(lab)
     print(f"a sync takes {without:.3f} s, among {FLOWS} flows {among_many:.3f} s")  # noqa: T201
     assert among_many < without + 0.25

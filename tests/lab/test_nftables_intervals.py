@@ -14,8 +14,9 @@ from kubeproxy.base.inet import Family, Prefix, unpack
 from kubeproxy.base.inet import network as network_of
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.linux.netlink.nfnetlink import MessageError
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink.message import MessageError
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind
 from lab.entries import exposed, served
 from lab.farm import crop

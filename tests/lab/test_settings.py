@@ -14,7 +14,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.apply_settings import apply_settings
 from kubeproxy.engine.settings import ROUTE_LOCALNET, Setting, wanted_at_init
-from kubeproxy.linux.oom import ensure_oom_score_adj
+from kubeproxy.linux.machine import ensure_oom_score_adj
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.table.node import Mode, Node
 from lab.namespaces import Namespace

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol, join
-from kubeproxy.linux.nfnetlink import open_netfilter, send, waiting
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.confined import through
 from lab.deploy import UDP, Address, Port, deploy, everywhere
 from lab.documents import in_family
@@ -227,10 +227,10 @@ def test_what_comes_too_fast_is_lost_and_said(lab: Lab) -> None:
 def track(lab: Lab, count: int) -> None:
     """Have kestrel's kernel track so many flows of others."""
     requests = many(count)
-    with lab.network.node.entered(), open_netfilter() as link:
+    with lab.network.node.entered(), Nfnetlink() as link:
         while chunk := b"".join(islice(requests, 500)):
-            send(link, chunk, "cannot make flows")
-            assert list(waiting(link)) == []
+            link.send(chunk, "cannot make flows")
+            assert list(link.received()) == []
 
 
 def number(text: str) -> int:

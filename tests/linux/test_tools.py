@@ -1,4 +1,4 @@
-"""Programs of the system: found, run, and heard when they fail."""
+"""Programs of the system: found, run, and reported when they fail."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.linux import tools
-from kubeproxy.linux.tools import Backend, ToolFailed, find, find_iptables, run
+from kubeproxy.linux.tools import Backend, ToolFailed, find, find_iptables, rule_texts, run
 
 
 @pytest.fixture
@@ -77,7 +77,9 @@ def test_input_goes_in_and_output_comes_out_byte_for_byte() -> None:
             id="says-why",
         ),
         pytest.param(
-            python("raise SystemExit(4)"), "exit code 4: no word why$", id="does-not-say-why"
+            python("raise SystemExit(4)"),
+            "exit code 4: no output on stderr$",
+            id="does-not-say-why",
         ),
         pytest.param(
             ["/nowhere/ipset", "save"], "^/nowhere/ipset save: No such", id="is-not-there"
@@ -92,3 +94,42 @@ def test_input_goes_in_and_output_comes_out_byte_for_byte() -> None:
 def test_a_program_that_fails(command: list[str], expected: str) -> None:
     with pytest.raises(ToolFailed, match=expected):
         run(command, seconds=0.5 if "sleep" in command[-1] else 10)
+
+
+LISTING = """\
+table ip kube-proxy { # handle 9
+	set cluster-ips { # handle 1
+		type ipv4_addr
+	}
+
+	chain services { # handle 24
+		ip saddr 192.0.2.7 drop # handle 131
+		ip daddr . meta l4proto . th dport vmap @service-ips # handle 58
+	}
+}
+"""
+
+
+def install_nft(directory: Path, script: str) -> None:
+    program = directory / "nft"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_rules_by_their_handles(installed: Path) -> None:
+    (installed / "listing").write_text(LISTING)
+    install_nft(installed, f'echo "$@" > {installed}/called; /bin/cat {installed}/listing')
+    found = rule_texts("ip", "kube-proxy")
+    assert found[131] == "ip saddr 192.0.2.7 drop"
+    assert found[58] == "ip daddr . meta l4proto . th dport vmap @service-ips"
+    assert (installed / "called").read_text() == "-a -t list table ip kube-proxy\n"
+
+
+def test_without_the_program_there_are_no_texts(installed: Path) -> None:
+    assert installed.exists()
+    assert rule_texts("ip", "kube-proxy") == {}
+
+
+def test_a_program_that_fails_has_no_texts_either(installed: Path) -> None:
+    install_nft(installed, "exit 1")
+    assert rule_texts("ip", "kube-proxy") == {}

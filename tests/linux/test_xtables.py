@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.xtables import Xtables, XtablesFailed, lines_named, quoted
+from kubeproxy.linux.tools import lines_named, quoted
+from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 
 class Programs:
@@ -218,7 +219,7 @@ def hanging(installed: Programs, tmp_path: Path) -> Iterator[Hanging]:
 def test_a_program_that_hangs_keeps_the_other_family_waiting_for_a_while_only(
     hanging: Hanging, installed: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeproxy.linux.xtables._PATIENCE", 0.05)
+    monkeypatch.setattr("kubeproxy.linux.xtables._TURN_SECONDS", 0.05)
     for _ in range(3):
         hanging.ask_ipv4().result(timeout=10)
     assert "end" not in installed.calls()

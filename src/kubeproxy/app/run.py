@@ -32,7 +32,7 @@ from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.probe import check_release, probe
 from kubeproxy.engine.apply_settings import prepare_machine
-from kubeproxy.linux.families import supported_families
+from kubeproxy.linux.machine import supported_families
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.metrics.client import ClientMetrics

@@ -34,10 +34,12 @@ from kubeproxy.linux.dummy import delete_dummy, device_addresses
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.netlink.ipvs import DeleteServer
-from kubeproxy.linux.netlink.message import Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFT_MSG_GETCHAIN
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import attributes_in
+from kubeproxy.linux.netlink.nftables import NFT_MSG_GETCHAIN, NFTA_CHAIN_NAME, NFTA_CHAIN_TABLE
+from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfacct import delete_counters
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.tools import Backend, ToolFailed, find, find_iptables, run
 from kubeproxy.table.node import Mode
 
@@ -336,6 +338,6 @@ def nft_chains(family: Family) -> tuple[Chain, ...]:
 
 def _chain_in(message: Message) -> Chain:
     """The chain that a message tells of."""
-    found = attributes(message.payload[NFGENMSG.size :])
-    table, chain = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (1, 3))
-    return Chain(table, chain)
+    found = attributes_in(message)
+    named = (found.get(kind, b"") for kind in (NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME))
+    return Chain(*(name.rstrip(b"\0").decode(errors="replace") for name in named))

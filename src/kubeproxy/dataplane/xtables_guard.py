@@ -13,24 +13,15 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.leftovers import TABLES, is_own_chain
-from kubeproxy.linux.netlink.message import Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
-    NFPROTO_IPV4,
-    NFPROTO_IPV6,
-    NFT_MSG_DELCHAIN,
-    NFT_MSG_DELRULE,
-    NFT_MSG_NEWGEN,
-    NFT_MSG_NEWRULE,
-    generation_in,
-)
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, attributes_in
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.subscription import NftablesChanges
 from kubeproxy.linux.xtables import Xtables
 
 _NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 _TABLES = {f"{table}\0".encode(): table for table in TABLES}
-_TABLE, _CHAIN_OF_RULE, _NAME_OF_CHAIN = 1, 2, 3
 _CHAIN_WITHIN = re.compile(rb"KUBE-[A-Z0-9-]+(?=\0)")
 _CALM = 1.0
 # Of memory for messages. Measured are some 20: a rule is told of when it goes and when it comes.
@@ -43,16 +34,16 @@ def concerns(message: Message, family: Family) -> bool:
     A rule that somebody adds to a chain of the kernel's own is not our business; one that goes
     from there is, when it led to a chain of ours.
     """
-    found = attributes(message.payload[NFGENMSG.size :])
-    table = _TABLES.get(found.get(_TABLE, b""))
+    found = attributes_in(message)
+    table = _TABLES.get(found.get(nft.NFTA_RULE_TABLE, b""))
     if message.payload[0] != _NFPROTO[family] or table is None:
         return False
-    if message.type == NFT_MSG_DELCHAIN:
-        return _is_own(table, found[_NAME_OF_CHAIN].rstrip(b"\0"))
-    if message.type not in {NFT_MSG_NEWRULE, NFT_MSG_DELRULE}:
+    if message.type == nft.NFT_MSG_DELCHAIN:
+        return _is_own(table, found[nft.NFTA_CHAIN_NAME].rstrip(b"\0"))
+    if message.type not in {nft.NFT_MSG_NEWRULE, nft.NFT_MSG_DELRULE}:
         return False
-    chain = found[_CHAIN_OF_RULE].rstrip(b"\0")
-    is_gone = message.type == NFT_MSG_DELRULE
+    chain = found[nft.NFTA_RULE_CHAIN].rstrip(b"\0")
+    is_gone = message.type == nft.NFT_MSG_DELRULE
     return _is_own(table, chain) or (is_gone and _was_jump(table, chain, message))
 
 
@@ -77,7 +68,7 @@ class Guard:
 
     def __init__(self, programs: Xtables) -> None:
         self._programs = programs
-        self._watch: Watch | None = None
+        self._watch: NftablesChanges | None = None
         self._heard = 0
         self._changed = asyncio.Event()
         self._turn = threading.Lock()
@@ -115,7 +106,7 @@ class Guard:
         """
         with self._turn:
             watch, heard = self._watch, self._heard
-            if watch is None or len(text) * _ROOM_OF_A_BYTE <= watch.room:
+            if watch is None or len(text) * _ROOM_OF_A_BYTE <= watch.receive_buffer:
                 self._programs.restore(text)
                 return False
             with watch.paused():
@@ -124,14 +115,14 @@ class Guard:
         own = text.count("\nCOMMIT\n")
         return self._heard != (heard + own) & 0xFFFFFFFF
 
-    def _begin(self) -> Watch:
+    def _begin(self) -> NftablesChanges:
         """Begin to listen, but not while very much is written."""
         with self._turn:
-            self._watch = Watch()
+            self._watch = NftablesChanges()
             self._heard = _generation()
             return self._watch
 
-    async def _listen(self, watch: Watch, lost: Callable[[], None]) -> None:
+    async def _listen(self, watch: NftablesChanges, lost: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch.follow(self._hear))
             while True:
@@ -143,7 +134,7 @@ class Guard:
     def _hear(self, message: Message | None) -> None:
         if message is None:
             self._changed.set()
-        elif message.type == NFT_MSG_NEWGEN:
-            self._heard = generation_in(message)
+        elif message.type == nft.NFT_MSG_NEWGEN:
+            self._heard = nft.generation_in(message)
         elif not self._programs.is_own(message.port) and concerns(message, self._programs.family):
             self._changed.set()

@@ -7,8 +7,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.settings import Setting, wanted_at_init, wanted_settings
-from kubeproxy.linux.cores import online_cores
-from kubeproxy.linux.oom import ensure_oom_score_adj
+from kubeproxy.linux.machine import ensure_oom_score_adj, online_cores
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl, write_sysctl
 from kubeproxy.table.node import Mode, Node
 

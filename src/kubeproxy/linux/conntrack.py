@@ -1,4 +1,4 @@
-"""The kernel's connection tracking: the UDP flows of a family, and their deletion.
+"""The kernel's connection tracking: UDP flows, their deletion, and events of new connections.
 
 Listing and deleting 100,000 flows takes a while: call both off the event loop
 (`asyncio.to_thread`). Each call has a socket of its own.
@@ -6,80 +6,123 @@ Listing and deleting 100,000 flows takes a while: call both off the event loop
 
 import errno
 import socket
-from collections.abc import Generator, Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
-import msgspec
-
+from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.netlink.conntrack import Flow, delete_request, dump_request, flow_in
-from kubeproxy.linux.netlink.message import (
-    NLM_F_DUMP_INTR,
-    NLMSG_DONE,
-    NLMSG_ERROR,
-    encode,
+from kubeproxy.linux.netlink.conntrack import (
+    NFNLGRP_CONNTRACK_NEW,
+    Flow,
+    delete_request,
+    dump_request,
+    flow_in,
 )
-from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH, MessageError, dump_error, refusal
-from kubeproxy.linux.nfnetlink import Refused, open_netfilter, send, waiting
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink.nfnetlink import NETLINK_NETFILTER
+from kubeproxy.linux.netlink_socket import ATTEMPTS, Refused, decoding
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.linux.subscription import Subscription
+from kubeproxy.linux.sysctl import read_sysctl
 
-_ATTEMPTS = 5
-# Requests in one send: enough to make the system call cheap, few enough that all their refusals
-# fit into the receive buffer.
 _AT_ONCE = 512
+# asm-generic/socket.h and linux/sock_diag.h; Python's socket module lacks them.
+_SO_MEMINFO = 55
+_MEMINFO = struct.Struct("=9I")
+_DROPS = 8
+
+_EVENTS = "net.netfilter.nf_conntrack_events"
+_OFF = (
+    f"the kernel sends no events of new connections, because sysctl {_EVENTS} is 0: "
+    f"run `sysctl -w {_EVENTS}=1`"
+)
+_NOT_THERE = (
+    "the kernel cannot send events of new connections: load the module nf_conntrack_netlink (a "
+    f"kernel without sysctl {_EVENTS} was built without CONFIG_NF_CONNTRACK_EVENTS)"
+)
+_NO_RIGHT = (
+    "cannot listen to connection tracking: that needs CAP_NET_ADMIN in the node's network "
+    "namespace; run it as root on the node, or in the pod of kube-proxy"
+)
 
 
 def udp_flows(family: Family) -> Iterator[Flow]:
     """The UDP flows that are tracked.
 
-    When the kernel breaks the listing off it is begun again, up to five times, and what came
+    When the kernel interrupts the listing it is started again, up to five times, and what came
     before is not taken back: a flow may come twice, and after the fifth time some may be missing.
     """
     what = f"cannot list the tracked {family.value} UDP flows"
-    for _ in range(_ATTEMPTS):
-        with open_netfilter() as link, understood(what):
-            send(link, encode(dump_request(family, 1)), what)
-            complete = yield from _listed(link, what)
-        if complete:
-            return
+    for _ in range(ATTEMPTS):
+        with Nfnetlink() as link, decoding(what):
+            try:
+                for message in link.answers(dump_request(family), what):
+                    flow = flow_in(message)
+                    if flow is not None:
+                        yield flow
+            except Refused as error:
+                if error.errno != errno.EINTR:
+                    raise
+            else:
+                return
 
 
 def delete(flows: Iterable[Flow]) -> int:
     """Delete the flows; how many there were. One that is gone already is no error."""
     deleted = 0
     remaining = iter(flows)
-    with open_netfilter() as link:
+    with Nfnetlink() as link:
         while chunk := list(islice(remaining, _AT_ONCE)):
             deleted += _delete(link, chunk)
     return deleted
 
 
-def _listed(link: socket.socket, what: str) -> Generator[Flow, None, bool]:
-    """The flows in the answer; returns whether it is all of them."""
-    interrupted = False
-    for message in waiting(link):
-        if message is None:
-            continue
-        interrupted |= bool(message.flags & NLM_F_DUMP_INTR)
-        flow = flow_in(message)
-        if flow is not None:
-            yield flow
-        elif message.type in {NLMSG_ERROR, NLMSG_DONE}:
-            failure = dump_error(message)
-            if failure not in {0, errno.EINTR}:
-                raise Refused(what, MessageError(WHOLE_BATCH, failure))
-            return not failure and not interrupted
-    return False
-
-
-def _delete(link: socket.socket, flows: list[Flow]) -> int:
-    """Delete some flows. The kernel answers only when it refuses."""
+def _delete(link: Nfnetlink, flows: list[Flow]) -> int:
     what = f"cannot delete {len(flows)} tracked UDP flows"
-    requests = (encode(delete_request(flow, number)) for number, flow in enumerate(flows, 1))
-    send(link, b"".join(requests), what)
-    with understood(what):
-        refusals = [refusal(answer) for answer in waiting(link) if answer is not None]
-    for error in refusals:
-        if error is not None and error.errno != errno.ENOENT:
-            raise Refused(what, msgspec.structs.replace(error, index=WHOLE_BATCH))
-    return len(flows) - len(refusals)
+    refused = link.send_all([delete_request(flow) for flow in flows], what)
+    for error in refused.values():
+        if error.errno != errno.ENOENT:
+            raise link.error(what, error)
+    return len(flows) - len(refused)
+
+
+class ConnectionWatch(Subscription):
+    """Gets an event of each new connection.
+
+    What comes faster than it is read waits in a buffer of up to 16 MB, some 13,000 connections;
+    beyond that it is lost, and counted.
+    """
+
+    def __init__(self) -> None:
+        try:
+            super().__init__(NETLINK_NETFILTER, NFNLGRP_CONNTRACK_NEW)
+        except Refused as error:
+            raise OperatorError(_NO_RIGHT) if error.errno == errno.EPERM else error from None
+        # The setting is there only now: joining loads the module.
+        events = None
+        try:
+            events = read_sysctl(_EVENTS)
+        finally:
+            if not events:
+                self.close()
+        if not events:
+            raise OperatorError(_NOT_THERE if events is None else _OFF)
+
+    @property
+    def lost(self) -> int:
+        """How many events were lost until now, because they came faster than they were read."""
+        counted = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(counted)[_DROPS])
+
+    def events(self, most: int) -> Iterator[bytes]:
+        """Up to so many events that are in the buffer, undecoded."""
+        for _ in range(most):
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # these are in `lost`
+                    raise self.failed("cannot read new connections", error) from error
+            else:
+                yield bytes(self._buffer[:size])

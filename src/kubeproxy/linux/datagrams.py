@@ -1,7 +1,7 @@
-"""All datagrams that wait in a netlink socket, with few system calls: recvmmsg.
+"""All datagrams in the buffer of a netlink socket, with few system calls: recvmmsg.
 
-Python has no word for it. Reading the answers about a quarter of a million elements takes half
-the time that a call for each of them takes.
+Python lacks it. Reading the answers about a quarter of a million elements takes half the time
+that a call for each of them takes.
 """
 
 import ctypes
@@ -14,13 +14,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Vector(ctypes.Structure):
-    """struct iovec: where bytes go."""
+    """struct iovec: a buffer."""
 
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class _Header(ctypes.Structure):
-    """struct msghdr: what one datagram fills."""
+    """struct msghdr: the buffers of one datagram."""
 
     _fields_ = (
         ("name", ctypes.c_void_p),
@@ -34,7 +34,7 @@ class _Header(ctypes.Structure):
 
 
 class _Received(ctypes.Structure):
-    """struct mmsghdr: the same, and how many bytes came."""
+    """struct mmsghdr: the same, and how many bytes were received."""
 
     _fields_ = (("header", _Header), ("length", ctypes.c_uint))
 
@@ -46,7 +46,7 @@ class Datagrams:
         self._count = count
         self._size = size
         self._room = bytearray(count * size)
-        self._message = Struct(f"=I{size - 4}x")  # each says first how long it is
+        self._message = Struct(f"=I{size - 4}x")  # each starts with its length
         first = ctypes.addressof(ctypes.c_char.from_buffer(self._room))
         self._vectors = (_Vector * count)()
         self._received = (_Received * count)()
@@ -56,13 +56,13 @@ class Datagrams:
             header.vectors, header.vector_count = ctypes.pointer(vector), 1
 
     def read(self, link: socket.socket) -> list[bytes]:
-        """The datagrams that wait, in order; none are left."""
+        """The datagrams in the buffer, in order; none are left."""
         found: list[bytes] = []
-        came = self._count
-        while came == self._count:
-            came = self._receive(link)
-            starts = range(0, came * self._size, self._size)
-            data = bytes(memoryview(self._room)[: came * self._size])
+        received = self._count
+        while received == self._count:
+            received = self._receive(link)
+            starts = range(0, received * self._size, self._size)
+            data = bytes(memoryview(self._room)[: received * self._size])
             lengths = [length for (length,) in self._message.iter_unpack(data)]
             if max(lengths, default=0) > self._size:
                 raise OSError(errno.EMSGSIZE, "an answer is longer than expected")
@@ -70,12 +70,12 @@ class Datagrams:
         return found
 
     def _receive(self, link: socket.socket) -> int:
-        """Fill the room; how many datagrams came."""
-        came: int = _libc.recvmmsg(
+        """Receive what there is room for; how many datagrams that was."""
+        received: int = _libc.recvmmsg(
             link.fileno(), self._received, self._count, socket.MSG_DONTWAIT, None
         )
-        if came >= 0:
-            return came
+        if received >= 0:
+            return received
         error = ctypes.get_errno()
         if error == errno.EAGAIN:
             return 0

@@ -1,4 +1,4 @@
-"""The dummy device that ipvs mode keeps, and its addresses. It needs to be there, not to be up."""
+"""The dummy device that ipvs mode keeps, and its addresses. It has to exist, not to be up."""
 
 import errno
 import socket
@@ -8,43 +8,41 @@ from typing import Final
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Prefix, contains
 from kubeproxy.linux.links import device_index
-from kubeproxy.linux.netlink.address import (
-    add_request,
+from kubeproxy.linux.netlink.route import (
+    add_address_request,
     address_in,
+    addresses_request,
+    delete_device_request,
     device_in,
-    dump_request,
-    remove_request,
+    device_request,
+    kind_in,
+    new_dummy_request,
+    remove_address_request,
 )
-from kubeproxy.linux.netlink.link import delete_request, kind_in, link_request, new_dummy_request
-from kubeproxy.linux.netlink_socket import NetlinkError, ask, open_netlink, tell
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink_socket import Link, Refused, decoding
 
-# What a device has by itself, or what is nobody's service.
+# What a device has by itself, and no service can have.
 _NOT_BOUND: Final = {
     Family.IPV4: (Prefix("127.0.0.0", 8),),
     Family.IPV6: (Prefix("::1", 128), Prefix("fe80::", 10)),
 }
 
-_WHAT_TO_DO: Final = {
-    errno.EPERM: "the process needs CAP_NET_ADMIN in its network namespace",
+_ADVICE: Final = {
     errno.EOPNOTSUPP: "the kernel has no dummy devices; load them with `modprobe dummy`",
 }
 
 
 def ensure_dummy(device: str) -> bool:
-    """Make a dummy device unless a device of that name is there, of any kind; whether it did."""
+    """Make a dummy device unless a device of that name exists, of any kind; whether it did."""
     if device_index(device):
         return False
-    try:
-        with open_netlink(socket.NETLINK_ROUTE) as link:
-            refused = tell(link, [new_dummy_request(device)]).get(0)
-    except OSError as error:
-        refused = error
-    if refused is None:
-        return True
-    if refused.errno == errno.EEXIST:
-        return False
-    raise _failure(f"cannot make the dummy device {device}", refused)
+    what = f"cannot make the dummy device {device}"
+    with _route() as link:
+        for error in link.send_all([new_dummy_request(device)], what).values():
+            if error.errno == errno.EEXIST:
+                return False
+            raise link.error(what, error)
+    return True
 
 
 def delete_dummy(device: str) -> bool:
@@ -52,21 +50,23 @@ def delete_dummy(device: str) -> bool:
     index = device_index(device)
     if not index:
         return False
+    what = f"cannot read the device {device}"
     try:
-        with open_netlink(socket.NETLINK_ROUTE) as link:
-            with understood(f"cannot read the device {device}"):
-                kind = kind_in(*ask(link, link_request(index)))
+        with _route() as link:
+            with decoding(what):
+                kind = kind_in(*link.request(device_request(index), what))
             if kind != "dummy":
                 raise KernelError(
                     f"the device {device} stays, because it is no dummy but of kind"
                     f" {kind or 'none'}"
                 )
-            for refused in tell(link, [delete_request(index)]).values():
-                raise refused
-    except OSError as error:
+            what = f"cannot delete the device {device}"
+            for error in link.send_all([delete_device_request(index)], what).values():
+                raise link.error(what, error)
+    except Refused as error:
         if error.errno == errno.ENODEV:
             return False
-        raise _failure(f"cannot delete the device {device}", error) from error
+        raise
     return True
 
 
@@ -76,12 +76,8 @@ def device_addresses(device: str, family: Family) -> tuple[str, ...]:
     if not index:
         return ()
     what = f"cannot read the addresses of {device}"
-    try:
-        with open_netlink(socket.NETLINK_ROUTE) as link:
-            answers = ask(link, dump_request(family, 1))
-    except OSError as error:
-        raise _failure(what, error) from error
-    with understood(what):
+    with _route() as link, decoding(what):
+        answers = link.request(addresses_request(family), what)
         found = (address_in(answer, family) for answer in answers if device_in(answer) == index)
         return tuple(
             address for address in found if address is not None and _is_bound(address, family)
@@ -90,7 +86,7 @@ def device_addresses(device: str, family: Family) -> tuple[str, ...]:
 
 def change_addresses(
     device: str, add: Collection[str], remove: Collection[str]
-) -> dict[str, NetlinkError]:
+) -> dict[str, Refused]:
     """Bind and unbind single addresses; those that the kernel refused.
 
     It is no error when an address to be added is there, or one to be removed is not.
@@ -101,29 +97,24 @@ def change_addresses(
     index = device_index(device)
     if not index:
         raise KernelError(f"{what}: there is no such device")
-    added, removed = tuple(add), tuple(remove)
-    requests = [add_request(index, address) for address in added]
-    requests += [remove_request(index, address) for address in removed]
-    try:
-        with open_netlink(socket.NETLINK_ROUTE) as link:
-            refused = tell(link, requests)
-    except OSError as error:
-        raise _failure(what, error) from error
+    changes = [(address, f"add the address {address} to", errno.EEXIST) for address in add]
+    changes += [
+        (address, f"remove the address {address} from", errno.EADDRNOTAVAIL) for address in remove
+    ]
+    requests = [add_address_request(index, address) for address in add]
+    requests += [remove_address_request(index, address) for address in remove]
     failures = {}
-    for place, refusal in refused.items():
-        if place < len(added):
-            address, change, fine = added[place], "add the address {} to {}", errno.EEXIST
-        else:
-            address, change = removed[place - len(added)], "remove the address {} from {}"
-            fine = errno.EADDRNOTAVAIL
-        if refusal.errno != fine:
-            failures[address] = _failure(f"cannot {change.format(address, device)}", refusal)
+    with _route() as link:
+        for place, error in link.send_all(requests, what).items():
+            address, change, fine = changes[place]
+            if error.errno != fine:
+                failures[address] = link.error(f"cannot {change} {device}", error)
     return failures
+
+
+def _route() -> Link:
+    return Link(socket.NETLINK_ROUTE, _ADVICE)
 
 
 def _is_bound(address: str, family: Family) -> bool:
     return not any(contains(prefix, address) for prefix in _NOT_BOUND[family])
-
-
-def _failure(what: str, error: OSError) -> NetlinkError:
-    return NetlinkError(what, error, _WHAT_TO_DO.get(error.errno or 0, ""))

@@ -1,31 +1,32 @@
-"""Sets of the kernel: as text, through the `ipset` program; their names, without it."""
+"""Sets of the kernel (ipset): through the `ipset` program; their names, without it."""
 
-import re
 import socket
 from collections.abc import Iterable
 from typing import Final
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.linux.netlink.attribute import attribute, u32
-from kubeproxy.linux.netlink.message import attributes
-from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFPROTO_UNSPEC
+from kubeproxy.linux.netlink.nfnetlink import (
+    IPSET_ATTR_FLAGS,
+    IPSET_ATTR_PROTOCOL,
+    IPSET_ATTR_SETNAME,
+    IPSET_CMD_LIST,
+    IPSET_FLAG_LIST_SETNAME,
+    NFPROTO_UNSPEC,
+    attributes_in,
+)
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.tools import ToolFailed, find, run, version_in
+from kubeproxy.linux.tools import ToolFailed, find, lines_named, quoted, run, version_in
 
 _OLDEST: Final = (6, 0)
-# linux/netfilter/ipset/ip_set.h
-_CMD_LIST: Final = 6 << 8 | 7
-_ATTR_PROTOCOL, _ATTR_SETNAME, _ATTR_FLAGS = 1, 2, 6
 _PROTOCOL: Final = b"\x06"  # kernels that speak a newer one take it too
-_FLAG_LIST_SETNAME: Final = 1 << 1
-_LINE: Final = re.compile(r"\bin line (\d+):")
 
 
 class IpsetFailed(KernelError):
-    """The program failed. `line` is that of the text which it refused; 0 when it names none.
+    """The program failed. `line` is the number of the refused line; 0 when it names none.
 
-    Nothing after that line is done, and of what stands before it perhaps not all: to go on, take
-    the line out and begin again.
+    Nothing after that line is done, and of what is before it perhaps not all: to go on, remove
+    the line and start again.
     """
 
     def __init__(self, text: str, line: int = 0) -> None:
@@ -35,26 +36,26 @@ class IpsetFailed(KernelError):
 
 def check() -> None:
     """Raise `IpsetFailed` unless there is an ipset that is new enough."""
-    why = unfit(version())
-    if why:
-        raise IpsetFailed(f"{why}: install a newer one, or use another proxy mode")
+    reason = unfit(version())
+    if reason:
+        raise IpsetFailed(f"{reason}: install a newer one, or use another proxy mode")
 
 
 def version() -> str:
-    """What ipset says that it is."""
+    """What `ipset --version` prints."""
     return _run("--version").strip()
 
 
-def unfit(said: str) -> str:
-    """Why an ipset that says this of itself will not do; "" when it will."""
-    found = version_in(said)
+def unfit(version_text: str) -> str:
+    """Why an ipset of that version cannot be used; "" when it can."""
+    found = version_in(version_text)
     if found is None:
-        return f"ipset --version names no version: {said}"
-    return "" if found >= _OLDEST else f"{said} is too old, 6.0 or later is needed"
+        return f"ipset --version names no version: {version_text}"
+    return "" if found >= _OLDEST else f"{version_text} is too old, 6.0 or later is needed"
 
 
 def check_matches() -> None:
-    """Raise `IpsetFailed` unless rules can look into sets: iptables opens a raw socket for it."""
+    """Raise `IpsetFailed` unless rules can match sets: iptables opens a raw socket for it."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
     except PermissionError as error:
@@ -65,7 +66,7 @@ def check_matches() -> None:
 
 
 def restore(text: str) -> None:
-    """Carry out the lines of the text; what is there already, or gone, is no error."""
+    """Carry out the lines of the text; what exists already, or is gone, is no error."""
     _run("restore", "-exist", stdin=text)
 
 
@@ -74,18 +75,19 @@ def save(wanted: Iterable[str]) -> str:
 
     Sets of others, which may be very large, are not read.
     """
-    there = names()
-    asked = [name for name in wanted if name in there]
-    return _run("restore", stdin="".join(f"save {name}\n" for name in asked)) if asked else ""
+    existing = names()
+    lines = [f"save {name}\n" for name in wanted if name in existing]
+    return _run("restore", stdin="".join(lines)) if lines else ""
 
 
 def names() -> tuple[str, ...]:
     """The names of all sets; for this, no program has to be installed."""
-    asked = attribute(_ATTR_PROTOCOL, _PROTOCOL) + u32(_ATTR_FLAGS, _FLAG_LIST_SETNAME)
+    payload = attribute(IPSET_ATTR_PROTOCOL, _PROTOCOL)
+    payload += u32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_SETNAME)
     with Nfnetlink() as netfilter:
-        answers = netfilter.dump(_CMD_LIST, NFPROTO_UNSPEC, asked)
-    found = (attributes(answer.payload[NFGENMSG.size :]) for answer in answers)
-    return tuple(each[_ATTR_SETNAME].rstrip(b"\0").decode(errors="replace") for each in found)
+        answers = netfilter.dump(IPSET_CMD_LIST, NFPROTO_UNSPEC, payload)
+    found = (attributes_in(answer)[IPSET_ATTR_SETNAME] for answer in answers)
+    return tuple(name.rstrip(b"\0").decode(errors="replace") for name in found)
 
 
 def destroy(name: str) -> None:
@@ -103,8 +105,5 @@ def _run(*arguments: str, stdin: str = "") -> str:
     try:
         return run([program, *arguments], stdin)
     except ToolFailed as error:
-        match = _LINE.search(error.said)
-        number = int(match[1]) if match else 0
-        lines = stdin.split("\n")
-        shown = f"; line {number} is: {lines[number - 1]}" if 0 < number <= len(lines) else ""
-        raise IpsetFailed(f"{error}{shown}", number) from error
+        named = lines_named(error.stderr, stdin)
+        raise IpsetFailed(f"{error}{quoted(named)}", next(iter(named), 0)) from error

@@ -1,9 +1,9 @@
-"""The kernel's virtual servers (ip_vs): read them, change many at a time, ask what it can do."""
+"""The kernel's virtual servers (ip_vs): read them, change many at a time, check for support."""
 
+import contextlib
 import errno
-import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -32,35 +32,33 @@ from kubeproxy.linux.netlink.ipvs import (
     timeouts_request,
 )
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink_socket import NetlinkError, ask, open_netlink, tell
+from kubeproxy.linux.netlink_socket import Link, Refused, decoding
 from kubeproxy.linux.tools import ToolFailed, find, run
-from kubeproxy.linux.understood import understood
 
-# An address for documentation: nobody's service has it.
+# An address for documentation: no service has it.
 _PROBE: Final = ServerKey(Protocol.TCP, "198.51.100.0", 20000)
 
-# The families have one table between them. Who lists it in pieces while the other family's
-# servers come and go, misses some.
+# The families share one table. A list of it, which comes in pieces, misses some while servers of
+# the other family are added and removed.
 _TURN: Final = threading.Lock()
 
 _LISTING: Final = Path("/proc/thread-self/net/ip_vs")  # of our own network namespace
 _SCHEDULERS: Final = "rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh"
 
-_WHAT_TO_DO: Final = {
-    errno.EPERM: "the process needs CAP_NET_ADMIN in its network namespace",
+_ADVICE: Final = {
     errno.EAFNOSUPPORT: "the kernel's ip_vs is built without IPv6 (CONFIG_IP_VS_IPV6)",
 }
 
 
 class IpvsMissing(KernelError):
-    """The kernel has no ip_vs, or not the scheduler that is asked for."""
+    """The kernel has no ip_vs, or not the required scheduler."""
 
 
 class Ipvs:
     """One socket to ip_vs, opened at the first use and after an error. Not for two threads."""
 
     def __init__(self) -> None:
-        self._link: socket.socket | None = None
+        self._link: Link | None = None
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -70,7 +68,7 @@ class Ipvs:
         self.close()
 
     def close(self) -> None:
-        """Give the socket back; the next use opens another."""
+        """Close the socket; the next use opens another."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -78,7 +76,7 @@ class Ipvs:
     def servers(self, family: Family) -> dict[ServerKey, VirtualServer]:
         """All virtual servers of a family."""
         answers = self._dump_servers()
-        with understood("cannot list the virtual servers"):
+        with decoding("cannot list the virtual servers"):
             return dict(
                 entry
                 for entry in map(server_in, answers)
@@ -87,85 +85,77 @@ class Ipvs:
 
     def find(self, key: ServerKey) -> VirtualServer | None:
         """A virtual server; None when there is none."""
-        link, number = self._opened()
         what = f"cannot read the virtual server {key}"
         try:
-            answers = ask(link, server_request(number, key))
-        except OSError as error:
+            with self._opened() as (link, number), decoding(what):
+                found = server_in(*link.request(server_request(number, key), what))
+        except Refused as error:
             if error.errno == errno.ESRCH:
                 return None
-            raise self._failure(what, error) from error
-        with understood(what):
-            found = server_in(*answers)
+            raise
         return None if found is None else found[1]
 
     def reals(self, key: ServerKey) -> dict[RealKey, RealServer]:
-        """The real servers of a virtual one; none when that is not there."""
-        link, number = self._opened()
+        """The real servers of a virtual one; none when that does not exist."""
         what = f"cannot list the real servers of {key}"
-        try:
-            answers = ask(link, reals_request(number, key))
-        except OSError as error:
-            raise self._failure(what, error) from error
         family = family_of(key.address)
-        with understood(what):
+        with self._opened() as (link, number), decoding(what):
+            answers = link.request(reals_request(number, key), what)
             return dict(real_in(answer, family) for answer in answers)
 
     def listing(self) -> str:
         """All virtual servers of both families with their real servers, as the kernel lists them.
 
-        At a fraction of what it costs to ask for the real servers of each; but what others
+        At a fraction of what it costs to request the real servers of each; but what others
         change meanwhile may be in it or not.
         """
         try:
             with _TURN:
                 return _LISTING.read_text()
         except OSError as error:
-            raise NetlinkError(f"cannot read {_LISTING}", error) from error
+            raise KernelError(f"cannot read {_LISTING}: {error.strerror}") from error
 
     def statistics(self) -> dict[ServerKey, Statistics]:
-        """What each virtual server, of both families, has seen since it was made."""
+        """What each virtual server, of both families, has counted since it was made."""
         answers = self._dump_servers()
-        with understood("cannot read what the virtual servers have seen"):
+        with decoding("cannot read the statistics of the virtual servers"):
             found = map(server_statistics_in, answers)
             return dict(entry for entry in found if entry is not None)
 
-    def run(self, commands: Sequence[Command]) -> dict[Command, NetlinkError]:
+    def run(self, commands: Sequence[Command]) -> dict[Command, Refused]:
         """Carry out the commands in their order; those that the kernel refused.
 
-        `NetlinkError.errno` tells why: EEXIST (it is there already), ESRCH (there is no such
-        virtual server), ENOENT (no such real server, or scheduler).
+        `Refused.errno` says why: EEXIST (it exists already), ESRCH (there is no such virtual
+        server), ENOENT (no such real server, or scheduler).
         """
         if not commands:
             return {}
-        link, number = self._opened()
-        requests = [command_request(number, command) for command in commands]
-        try:
+        with self._opened() as (link, number):
+            requests = [command_request(number, command) for command in commands]
             with _TURN:
-                refused = tell(link, requests)
-        except OSError as error:
-            what = f"cannot carry out {len(commands)} ipvs commands"
-            raise self._failure(what, error) from error
+                refused = link.send_all(
+                    requests, f"cannot carry out {len(commands)} ipvs commands"
+                )
         if any(error.errno == errno.ENOENT for error in refused.values()):
             self.close()  # the kernel also says this of a number that was ip_vs's before a reload
-        return {commands[place]: _refusal(commands[place], refused[place]) for place in refused}
+        return {
+            commands[place]: link.error(f"cannot {describe(commands[place])}", error)
+            for place, error in refused.items()
+        }
 
     def set_timeouts(self, tcp: int, tcp_fin: int, udp: int) -> None:
         """Set after how many idle seconds connections are forgotten; 0 leaves one as it is."""
-        link, number = self._opened()
         what = f"cannot set the timeouts of ipvs to {tcp}, {tcp_fin} and {udp} seconds"
-        try:
-            refused = tell(link, [timeouts_request(number, tcp, tcp_fin, udp)])
-        except OSError as error:
-            raise self._failure(what, error) from error
-        for refusal in refused.values():
-            raise NetlinkError(what, refusal, _WHAT_TO_DO.get(refusal.errno or 0, ""))
+        with self._opened() as (link, number):
+            refused = link.send_all([timeouts_request(number, tcp, tcp_fin, udp)], what)
+            for error in refused.values():
+                raise link.error(what, error)
 
     def check(self, scheduler: str) -> None:
         """Raise `IpvsMissing` unless the kernel has ip_vs and the scheduler.
 
-        Both are loaded when they are modules. The kernel is asked for a scheduler by a virtual
-        server that uses it, for a moment, unless there is such a server anyway.
+        Both are loaded when they are modules. The scheduler is tried with a virtual server that
+        exists for a moment, unless there is a server with it anyway.
         """
         self._load()
         if any(server.scheduler == scheduler for server in self.servers(Family.IPV4).values()):
@@ -188,7 +178,7 @@ class Ipvs:
     def _load(self) -> None:
         """Open the socket; when the kernel has no ip_vs, load the module first."""
         try:
-            self._opened()
+            self._open()
         except IpvsMissing:
             modprobe = find("modprobe")
             if modprobe is None:
@@ -197,49 +187,38 @@ class Ipvs:
                 run([modprobe, "-va", "ip_vs"])
             except ToolFailed as error:
                 klog.warning("Failed to load the kernel module", module="ip_vs", err=error)
-            self._opened()
+            self._open()
 
     def _dump_servers(self) -> list[Message]:
-        link, number = self._opened()
-        try:
-            with _TURN:
-                return ask(link, servers_request(number))
-        except OSError as error:
-            raise self._failure("cannot list the virtual servers", error) from error
+        with self._opened() as (link, number), _TURN:
+            return link.request(servers_request(number), "cannot list the virtual servers")
 
-    def _opened(self) -> tuple[socket.socket, int]:
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Link, int]]:
         """The socket, and the number that ip_vs has in this kernel."""
+        try:
+            yield self._open(), self._number
+        except Refused as error:
+            if error.errno != errno.ESRCH:
+                self.close()
+            raise
+
+    def _open(self) -> Link:
         if self._link is not None:
-            return self._link, self._number
-        what = "cannot ask the kernel for ip_vs"
+            return self._link
+        what = "cannot find ip_vs in the kernel"
+        link = Link(NETLINK_GENERIC, _ADVICE)
         try:
-            link = open_netlink(NETLINK_GENERIC)
-        except OSError as error:
-            raise NetlinkError("cannot open a generic netlink socket", error) from error
-        try:
-            with understood(what):
-                number = number_in(*ask(link, number_request(FAMILY_NAME)))
-        except OSError as error:
+            with decoding(what):
+                self._number = number_in(*link.request(number_request(FAMILY_NAME), what))
+        except KernelError as error:
             link.close()
-            if error.errno == errno.ENOENT:
+            if isinstance(error, Refused) and error.errno == errno.ENOENT:
                 raise IpvsMissing(
                     "the kernel has no ip_vs: load the module on the node with `modprobe ip_vs`"
                     " (a kernel has it when built with CONFIG_IP_VS), or use another proxy mode:"
                     " nftables or iptables"
                 ) from error
-            raise NetlinkError(what, error) from error
-        except KernelError:
-            link.close()
             raise
-        self._link, self._number = link, number
-        return self._link, self._number
-
-    def _failure(self, what: str, error: OSError) -> NetlinkError:
-        """The error to raise; the socket is not used again."""
-        self.close()
-        return NetlinkError(what, error, _WHAT_TO_DO.get(error.errno or 0, ""))
-
-
-def _refusal(command: Command, error: OSError) -> NetlinkError:
-    what = f"cannot {describe(command)}"
-    return NetlinkError(what, error, _WHAT_TO_DO.get(error.errno or 0, ""))
+        self._link = link
+        return link

@@ -1,6 +1,6 @@
-"""The chains of iptables-legacy, asked of the kernel: its programs may not be installed.
+"""The chains of iptables-legacy, from the kernel: its programs may not be installed.
 
-Needs CAP_NET_ADMIN. Tables that do not exist are not asked for: asking would make them.
+Needs CAP_NET_ADMIN. Tables that do not exist are not read: that would make them.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _INFO = struct.Struct("=32s13I")  # name, hooks, ten offsets, number and size of
 _REQUEST = struct.Struct("=32sI4x")  # name and size; the entries follow
 # A chain begins with an entry whose target is ERROR, revision 0, with the name of the chain.
 _CHAIN = re.compile(rb"ERROR\0{25}([^\0]{1,29})\0")
-_END = b"ERROR"  # what the last entry of a table says instead
+_END = b"ERROR"  # the last entry of a table has this name
 _ATTEMPTS = 5
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -43,8 +43,8 @@ def legacy_chains(family: Family) -> tuple[tuple[str, str], ...]:
     except OSError as error:
         raise KernelError(f"cannot read {_NAMES[family]}: {error.strerror}") from error
     kind, level = _SOCKET[family]
-    with socket.socket(kind, socket.SOCK_DGRAM) as asking:
-        found = {table: _entries(asking.fileno(), level, table) for table in tables}
+    with socket.socket(kind, socket.SOCK_DGRAM) as link:
+        found = {table: _entries(link.fileno(), level, table) for table in tables}
     return tuple(
         (table, name.decode(errors="replace"))
         for table, entries in found.items()
@@ -59,20 +59,20 @@ def _entries(descriptor: int, level: int, table: str) -> bytes:
     for _ in range(_ATTEMPTS):
         try:
             *_, size = _INFO.unpack(
-                _ask(descriptor, level, _GET_INFO, _INFO.pack(name, *[0] * 13))
+                _get(descriptor, level, _GET_INFO, _INFO.pack(name, *[0] * 13))
             )
             request = _REQUEST.pack(name, size) + bytes(size)
-            return _ask(descriptor, level, _GET_ENTRIES, request)
+            return _get(descriptor, level, _GET_ENTRIES, request)
         except OSError as error:
-            if error.errno != errno.EAGAIN:  # which says that the table has another size by now
+            if error.errno != errno.EAGAIN:  # the table has another size by now
                 raise KernelError(
                     f"cannot read the iptables-legacy table {table}: {error.strerror}"
                 ) from error
     raise KernelError(f"cannot read the iptables-legacy table {table}: it changes all the time")
 
 
-def _ask(descriptor: int, level: int, option: int, request: bytes) -> bytes:
-    """Ask with getsockopt, whose answer has the size of the question; Python's takes none."""
+def _get(descriptor: int, level: int, option: int, request: bytes) -> bytes:
+    """Call getsockopt with a request, which Python's cannot; the answer has the same size."""
     answer = ctypes.create_string_buffer(request, len(request))
     size = ctypes.c_uint32(len(request))
     if _libc.getsockopt(descriptor, level, option, answer, ctypes.byref(size)):

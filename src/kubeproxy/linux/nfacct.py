@@ -1,75 +1,56 @@
 """The kernel's named packet counters, which iptables rules count with (nfnetlink_acct)."""
 
+import contextlib
 import errno
-import socket
 from collections.abc import Iterable
 
+from kubeproxy.linux.netlink import nfnetlink as nf
 from kubeproxy.linux.netlink.attribute import text, u64
-from kubeproxy.linux.netlink.message import (
-    NLM_F_ACK,
-    NLM_F_REQUEST,
-    NLMSG_ERROR,
-    Message,
-    attributes,
-    encode,
-)
-from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, WHOLE_BATCH, MessageError, refusal
-from kubeproxy.linux.nfnetlink import Refused, open_netfilter, send, waiting
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_CREATE, Message
+from kubeproxy.linux.netlink_socket import Refused, decoding
+from kubeproxy.linux.nfnetlink import Nfnetlink
 
-_NEW = 7 << 8
-_GET = 7 << 8 | 1
-_DELETE = 7 << 8 | 3
-_NLM_F_CREATE = 0x400
 _AF_NETLINK = 16
-_NAME, _PACKETS, _BYTES = 1, 2, 3
 
 
 def ensure_counters(names: Iterable[str]) -> dict[str, str]:
     """Make the counters that do not exist; those that cannot be made, with the reason."""
     failed: dict[str, str] = {}
-    zero = u64(_PACKETS, 0) + u64(_BYTES, 0)
-    with open_netfilter() as link:
+    zero = u64(nf.NFACCT_PKTS, 0) + u64(nf.NFACCT_BYTES, 0)
+    with Nfnetlink() as link:
         for name in names:
-            what = f"cannot make the counter {name}"
-            error = _told(link, _NEW, _NLM_F_CREATE, text(_NAME, name) + zero, what)
-            if error is not None and error.errno not in {errno.EBUSY, errno.EEXIST}:
-                failed[name] = str(Refused(what, error))
+            new = _message(nf.NFNL_MSG_ACCT_NEW, name, NLM_F_ACK | NLM_F_CREATE, zero)
+            try:
+                link.request(new, f"cannot make the counter {name}")
+            except Refused as error:
+                if error.errno not in {errno.EBUSY, errno.EEXIST}:
+                    failed[name] = str(error)
     return failed
 
 
 def delete_counters(names: Iterable[str]) -> tuple[str, ...]:
     """Delete the counters that exist and that no rule counts with; those that were deleted."""
-    with open_netfilter() as link:
-        return tuple(
-            name
-            for name in names
-            if not _told(link, _DELETE, 0, text(_NAME, name), f"cannot delete the counter {name}")
-        )
+    deleted = []
+    with Nfnetlink() as link:
+        for name in names:
+            delete = _message(nf.NFNL_MSG_ACCT_DEL, name, NLM_F_ACK)
+            with contextlib.suppress(Refused):
+                link.request(delete, f"cannot delete the counter {name}")
+                deleted.append(name)
+    return tuple(deleted)
 
 
 def read_packets(names: Iterable[str]) -> dict[str, int]:
     """The packets that each counter has counted; those that do not exist are left out."""
     found: dict[str, int] = {}
-    with open_netfilter() as link:
+    with Nfnetlink() as link:
         for name in names:
-            body = NFGENMSG.pack(_AF_NETLINK, 0, 0) + text(_NAME, name)
             what = f"cannot read the counter {name}"
-            send(link, encode(Message(_GET, NLM_F_REQUEST, 1, body)), what)
-            for answer in waiting(link):
-                if answer is not None and answer.type == _NEW:
-                    counter = attributes(answer.payload[NFGENMSG.size :])
-                    with understood(what):
-                        found[name] = int.from_bytes(counter[_PACKETS], "big")
+            with contextlib.suppress(Refused), decoding(what):
+                (answer,) = link.request(_message(nf.NFNL_MSG_ACCT_GET, name), what)
+                found[name] = int.from_bytes(nf.attributes_in(answer)[nf.NFACCT_PKTS], "big")
     return found
 
 
-def _told(
-    link: socket.socket, kind: int, flags: int, payload: bytes, what: str
-) -> MessageError | None:
-    """Have the kernel do something; why it did not."""
-    body = NFGENMSG.pack(_AF_NETLINK, 0, 0) + payload
-    send(link, encode(Message(kind, NLM_F_REQUEST | NLM_F_ACK | flags, 1, body)), what)
-    answers = [each for each in waiting(link) if each is not None and each.type == NLMSG_ERROR]
-    with understood(what):
-        return refusal(answers[0]) if answers else MessageError(WHOLE_BATCH, errno.ENOBUFS)
+def _message(kind: int, name: str, flags: int = 0, rest: bytes = b"") -> Message:
+    return nf.message(kind, _AF_NETLINK, text(nf.NFACCT_NAME, name) + rest, flags)

@@ -1,30 +1,34 @@
-"""The system's own programs: find them, run them, and hear why they failed."""
+"""The system's own programs: find them, run them, and report why they failed."""
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import islice
 
 from kubeproxy.base.errors import KernelError
 
 # Enough for tables with hundreds of thousands of rules.
 TIME_LIMIT = 120.0
 _VERSION = re.compile(r"\bv(\d+(?:\.\d+)+)")
+_LINE = re.compile(r"\bline:? (\d+)")
+_MOST_LINES = 5
+_NFT_RULE = re.compile(r"^\s*(.+) # handle (\d+)$", re.MULTILINE)
 _ELSEWHERE = "/usr/sbin:/sbin"  # what a PATH that is made for users lacks
 
 
 class ToolFailed(KernelError):
-    """A program could not be run, or says that it failed; `said` are its own words."""
+    """A program could not be run, or failed; `stderr` is what it wrote there."""
 
-    def __init__(self, text: str, said: str = "") -> None:
+    def __init__(self, text: str, stderr: str = "") -> None:
         super().__init__(text)
-        self.said = said
+        self.stderr = stderr
 
 
 class Backend(Enum):
-    """The two tables of rules in the kernel that go by the name of iptables."""
+    """The two kinds of rules in the kernel that the iptables programs write."""
 
     LEGACY = "legacy"
     NFT = "nft"
@@ -36,7 +40,7 @@ def find(name: str) -> str | None:
 
 
 def find_iptables(program: str, backend: Backend) -> str | None:
-    """What to run for `iptables-save` and the like so that it speaks of that backend."""
+    """What to run for `iptables-save` and the like of that backend."""
     stem, _, verb = program.partition("-")
     explicit = find(f"{stem}-{backend.value}-{verb}")
     if explicit is not None:
@@ -44,19 +48,19 @@ def find_iptables(program: str, backend: Backend) -> str | None:
     plain = find(program)
     if plain is None:
         return None
-    # Releases before there were two backends name none, and only `iptables` tells its version.
+    # Releases before there were two backends name none, and only `iptables` prints its version.
     is_nft = "nf_tables" in run([find(stem) or plain, "--version"])
     return plain if is_nft == (backend is Backend.NFT) else None
 
 
-def version_in(said: str) -> tuple[int, ...] | None:
-    """The version that a program names as v1.8.9; None when it names none."""
-    named = _VERSION.search(said)
+def version_in(text: str) -> tuple[int, ...] | None:
+    """The version that a program prints as v1.8.9; None when it prints none."""
+    named = _VERSION.search(text)
     return tuple(map(int, named[1].split("."))) if named else None
 
 
 def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) -> str:
-    """What the program prints; `ToolFailed` with its own words when it ends badly or not at all.
+    """What the program prints; `ToolFailed` when it fails, or does not end.
 
     Bytes that are no UTF-8 come through unharmed, also from one program to the next.
     """
@@ -76,6 +80,32 @@ def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) ->
     except OSError as error:
         raise ToolFailed(f"{shown}: {error.strerror}") from error
     if done.returncode:
-        said = " ".join(done.stderr.split()) or "no word why"
-        raise ToolFailed(f"{shown}: exit code {done.returncode}: {said}", said)
+        stderr = " ".join(done.stderr.split())
+        reason = stderr or "no output on stderr"
+        raise ToolFailed(f"{shown}: exit code {done.returncode}: {reason}", stderr)
     return done.stdout
+
+
+def lines_named(stderr: str, text: str) -> dict[int, str]:
+    """The lines of the text that a program names by their numbers."""
+    lines = text.split("\n")
+    numbers = dict.fromkeys(int(number) for number in _LINE.findall(stderr))
+    return {number: lines[number - 1] for number in numbers if 0 < number <= len(lines)}
+
+
+def quoted(named: Mapping[int, str]) -> str:
+    """The first few of these lines, for an error."""
+    shown = islice(named.items(), _MOST_LINES)
+    return "".join(f"; line {number} is: {line}" for number, line in shown)
+
+
+def rule_texts(family: str, table: str) -> dict[int, str]:
+    """The rules of a table as `nft` prints them, by their handles; none when it cannot."""
+    program = find("nft")
+    if program is None:
+        return {}
+    try:
+        listed = run([program, "-a", "-t", "list", "table", family, table])
+    except ToolFailed:
+        return {}
+    return {int(handle): text for text, handle in _NFT_RULE.findall(listed)}

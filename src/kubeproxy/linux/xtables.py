@@ -1,40 +1,36 @@
 """The iptables programs of one IP family: chains, rules, and whole tables as text.
 
-Whatever `iptables` the system has is used, as upstream does: it may speak to either of the two
-backends. Where only the long names are installed, they serve.
+Whatever `iptables` the system has is used, as upstream does: it may be of either of the two
+backends. Where only the long names are installed, they are used.
 """
 
 import contextlib
 import math
-import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import find, version_in
+from kubeproxy.linux.tools import find, lines_named, quoted, version_in
 
 _STEMS = {
     Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
     Family.IPV6: ("ip6tables", "ip6tables-nft", "ip6tables-legacy"),
 }
 _OLDEST = (1, 6, 2)
-_WAIT = ("-w", "5")  # seconds that a program waits for another to let go of the lock
+_WAIT = ("-w", "5")  # seconds that a program waits for another to release the lock
 _SECONDS = 60.0
 _BYTES_A_SECOND = 25_000  # of rules, on a busy machine
 _MOST_SECONDS = 900.0  # hundreds of thousands of rules
-_PATIENCE = 10.0  # seconds
-_REMEMBERED = 10.0  # seconds after which all that a process did has been heard of
-_LINE = re.compile(r"\bline:? (\d+)")
-_MOST_LINES = 5
+_TURN_SECONDS = 10.0
+_REMEMBERED = 10.0  # seconds after which no more notifications about a process come
 
 _IS_NOT_THERE = 1
 _NO_LOCK_OR_REFUSED = 4
-_WHAT_TO_DO = {
+_ADVICE = {
     3: "the program and the kernel do not fit, or CAP_NET_ADMIN or, for iptables-legacy,"
     " CAP_NET_RAW is missing",
     _NO_LOCK_OR_REFUSED: "another program holds the lock of iptables, or the kernel refuses it:"
@@ -45,7 +41,7 @@ _WHAT_TO_DO = {
 class XtablesFailed(KernelError):
     """A program failed. `code` is its exit code; None when it did not run to its end.
 
-    `lines` are those of the text that it complains about, as far as it names any.
+    `lines` are those of the text that it names as the cause.
     """
 
     def __init__(self, text: str, code: int | None = None, lines: Sequence[str] = ()) -> None:
@@ -54,12 +50,12 @@ class XtablesFailed(KernelError):
         self.lines = lines
 
 
-class _Courtesy:
-    """The families' programs take turns, because those of the legacy kind have one lock.
+class _Turns:
+    """The families' programs take turns, because those of the legacy kind share one lock.
 
-    A large table holds it for longer than the programs wait. But one that hangs must not keep the
-    other family waiting: nobody waits longer than `_PATIENCE` for the same program. The program's
-    own wait for the lock then says whether it can go on.
+    A large table holds it for longer than the programs wait. But one that hangs must not block
+    the other family: no program waits longer than `_TURN_SECONDS` for the same one. After that
+    its own wait for the lock decides.
     """
 
     def __init__(self) -> None:
@@ -68,8 +64,8 @@ class _Courtesy:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        patience = max(0.0, self._since + _PATIENCE - time.monotonic())
-        is_taken = self._turn.acquire(timeout=patience)
+        left = max(0.0, self._since + _TURN_SECONDS - time.monotonic())
+        is_taken = self._turn.acquire(timeout=left)
         if is_taken:
             self._since = time.monotonic()
         try:
@@ -79,43 +75,43 @@ class _Courtesy:
                 self._turn.release()
 
 
-_COURTESY = _Courtesy()
+_TURNS = _Turns()
 
 
 class Xtables:
-    """The programs of one family. They are looked for at each use: they may come and go."""
+    """The programs of one family. They are found at each use: they may be replaced."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
         self.restore_failures = 0
         self._turn = threading.Lock()
-        self._beginning = threading.Lock()
+        self._starting = threading.Lock()
         self._own: dict[int, float] = {}  # processes, and when they ended
 
     def is_nft(self) -> bool:
-        """Whether the programs write nftables rules, of whose changes the kernel tells."""
+        """Whether the programs write nftables rules, of which the kernel sends notifications."""
         return "nf_tables" in self._run("", ["--version"], wait=False)
 
     def is_own(self, port: int) -> bool:
         """Whether a change that came through a netlink socket with that port was made here.
 
-        The kernel names a socket after the process that opens it, and gives no two of them one
-        name at a time: where the name is taken, by a process of another container, a change of
-        ours counts as one of others. What the kernel tells of the process itself cannot be used:
-        it is the number that the process has outside of our container.
+        The kernel gives a socket the number of the process that opens it as port, unless another
+        socket has it: where a process of another container has, a change of ours counts as one of
+        others. The process id in a notification cannot be used: it is the one that the process
+        has outside of our container.
         """
-        with self._beginning:
+        with self._starting:
             return port in self._own
 
     def check(self) -> None:
         """Raise `XtablesFailed` unless the programs are new enough and work with this kernel."""
-        why = unfit(self._run("", ["--version"], wait=False).strip())
-        if why:
-            raise XtablesFailed(f"{why}: install a newer one, or use another proxy mode")
+        reason = unfit(self._run("", ["--version"], wait=False).strip())
+        if reason:
+            raise XtablesFailed(f"{reason}: install a newer one, or use another proxy mode")
         self._run("", ["-S", "POSTROUTING", "-t", "nat"])
 
     def ensure_chain(self, table: str, chain: str) -> None:
-        """Make a chain; it may be there."""
+        """Make a chain; it may exist."""
         try:
             self._run("", ["-N", chain, "-t", table])
         except XtablesFailed as error:
@@ -123,7 +119,7 @@ class Xtables:
                 raise
 
     def has_chain(self, table: str, chain: str) -> bool:
-        """Whether a chain is there."""
+        """Whether a chain exists."""
         return self._is_there(["-S", chain, "-t", table])
 
     def ensure_rule(self, table: str, chain: str, words: Sequence[str]) -> bool:
@@ -161,28 +157,28 @@ class Xtables:
         shown = " ".join(command)
         limit = min(_SECONDS + len(text) / _BYTES_A_SECOND, _MOST_SECONDS)
         try:
-            with self._turn, _COURTESY.taken(), self._begun(command) as process:
+            with self._turn, _TURNS.taken(), self._started(command) as process:
                 output, errors = process.communicate(text.encode(), limit)
         except subprocess.TimeoutExpired as error:
             raise XtablesFailed(f"{shown}: did not end within {limit:.3g} seconds") from error
         except OSError as error:
             raise XtablesFailed(f"{shown}: {error.strerror}") from error
         if process.returncode:
-            said = " ".join(errors.decode(errors="replace").split())
-            named = lines_named(said, text)
+            stderr = " ".join(errors.decode(errors="replace").split())
+            named = lines_named(stderr, text)
             ending = _ending(process.returncode)
             raise XtablesFailed(
-                f"{shown}: {ending}{f': {said}' if said else ''}{quoted(named)}",
+                f"{shown}: {ending}{f': {stderr}' if stderr else ''}{quoted(named)}",
                 process.returncode,
                 tuple(named.values()),
             )
         return output.decode(errors="surrogateescape")
 
     @contextlib.contextmanager
-    def _begun(self, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that is known as ours before anybody can hear of what it does."""
+    def _started(self, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is known as ours before a notification of its changes can be read."""
         pipe = subprocess.PIPE
-        with self._beginning:
+        with self._starting:
             process = subprocess.Popen(  # noqa: S603  # no shell; a service's text is in no argument
                 command, stdin=pipe, stdout=pipe, stderr=pipe
             )
@@ -215,32 +211,19 @@ def find_program(family: Family, verb: str = "") -> str | None:
     return next((program for program in found if program is not None), None)
 
 
-def unfit(said: str) -> str:
-    """Why programs that say this of themselves will not do; "" when they may.
+def unfit(version_text: str) -> str:
+    """Why programs of that version cannot be used; "" when they may.
 
     Those that name no version may: whether they work is seen when they are used.
     """
-    found = version_in(said)
+    found = version_in(version_text)
     if found is None or found >= _OLDEST:
         return ""
-    return f"{said} is too old, 1.6.2 or later is needed: its restore waits for the lock"
-
-
-def lines_named(said: str, text: str) -> dict[int, str]:
-    """The lines of the text that a program complains about by their numbers."""
-    lines = text.split("\n")
-    numbers = dict.fromkeys(int(number) for number in _LINE.findall(said))
-    return {number: lines[number - 1] for number in numbers if 0 < number <= len(lines)}
-
-
-def quoted(named: Mapping[int, str]) -> str:
-    """The first few of these lines, as they stand in an error."""
-    shown = islice(named.items(), _MOST_LINES)
-    return "".join(f"; line {number} is: {line}" for number, line in shown)
+    return f"{version_text} is too old, 1.6.2 or later is needed: its restore waits for the lock"
 
 
 def _ending(code: int) -> str:
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    advice = _WHAT_TO_DO.get(code)
+    advice = _ADVICE.get(code)
     return f"exit code {code} ({advice})" if advice else f"exit code {code}"

@@ -276,7 +276,7 @@ def test_an_address_that_cannot_be_bound_is_named(plane: Plane, kernel: FakeKern
     kernel.device.broken.add(EXTERNAL_IP)
     report = plane.put(everywhere(), full=True)
     (reason,) = report.failed.values()
-    assert reason == f"cannot change {EXTERNAL_IP}: not permitted"
+    assert reason == f"cannot change {EXTERNAL_IP}: Cannot assign requested address"
     kernel.device.broken.clear()
     assert plane.apply().failed == {}
     assert fresh(plane.table).state() == kernel.state()

@@ -17,8 +17,8 @@ from fakes.ruleset import (
     text_of,
 )
 from kubeproxy.linux.netlink.message import attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELRULE,
     NFT_MSG_DELSETELEM,

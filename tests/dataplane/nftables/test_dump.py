@@ -28,8 +28,8 @@ from kubeproxy.dataplane.nftables.language import DROP, goto
 from kubeproxy.dataplane.nftables.program import TABLE, program
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFPROTO_IPV4,
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_GETCHAIN,
     NFT_MSG_GETRULE,
     NFT_MSG_GETSET,

@@ -28,8 +28,13 @@ from kubeproxy.dataplane.nftables.language import (
     numgen,
 )
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.linux.netlink.message import NLM_F_REQUEST, attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import NLM_F_APPEND, NLM_F_CREATE
+from kubeproxy.linux.netlink.message import (
+    NLM_F_APPEND,
+    NLM_F_CREATE,
+    NLM_F_REQUEST,
+    attributes,
+    decode,
+)
 from kubeproxy.table.node import Mode
 from world import node
 

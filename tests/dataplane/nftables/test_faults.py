@@ -11,7 +11,8 @@ from kubeproxy.base.inet import pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, tail
-from kubeproxy.linux.nfnetlink import GenerationChanged, Refused
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged
 from kubeproxy.table.entries import Backend, Entry
 
 A, B, C = service("a", 1), service("b", 2), service("c", 3)

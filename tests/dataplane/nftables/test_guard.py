@@ -21,9 +21,8 @@ from kubeproxy.dataplane.nftables.program import (
 )
 from kubeproxy.linux.netlink.attribute import text, u32
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFPROTO_IPV4,
-    NFPROTO_IPV6,
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6
+from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELTABLE,
     NFT_MSG_NEWCHAIN,
     NFT_MSG_NEWGEN,
@@ -73,7 +72,7 @@ def test_what_concerns_us(said: Message, expected: int | None) -> None:
 
 
 class FakeWatch:
-    """Stands in for `Watch`: tells what it is told to tell."""
+    """Stands in for `NftablesChanges`: sends what it is given."""
 
     def __init__(self) -> None:
         self.tell: Callable[[Message | None], None] = lambda _: None
@@ -127,7 +126,7 @@ async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
         made.append(FakeWatch())
         return made[-1]
 
-    monkeypatch.setattr(guard_module, "Watch", watch)
+    monkeypatch.setattr(guard_module, "NftablesChanges", watch)
     followed = Followed(Guard(), made)
     tasks = [
         asyncio.ensure_future(followed.guard.follow(number, OURS + number, followed.lose(family)))

@@ -19,7 +19,7 @@ from kubeproxy.dataplane.nftables.program import (
     SHARED_AFFINITY,
     SHARED_LOCAL_AFFINITY,
 )
-from kubeproxy.linux.nfnetlink import Refused
+from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.table.diff import Changes, diff
 from kubeproxy.table.entries import Backend, Table
 from kubeproxy.table.node import Mode

@@ -97,8 +97,8 @@ def test_a_deletion_names_the_entry_by_its_responder_zone_and_number(
     case: tuple[Flow, list[bytes], bytes],
 ) -> None:
     flow, directions, _ = case
-    asked = delete_request(flow, 9)
-    assert asked._replace(payload=b"") == Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, 9, b"")
+    asked = delete_request(flow)
+    assert asked._replace(payload=b"") == Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, 0, b"")
     said = attributes(flow.entry[4:])
     expected = {kind: said[kind] for kind in (REPLY, 12, 18) if kind in said}
     assert asked.payload[:4] == flow.entry[:4]
@@ -131,9 +131,9 @@ def test_other_messages_tell_no_flow(message: Message) -> None:
 
 @pytest.mark.parametrize(("family", "number"), [(Family.IPV4, 2), (Family.IPV6, 10)])
 def test_the_kernel_is_asked_for_udp_only(family: Family, number: int) -> None:
-    asked = dump_request(family, 7)
+    asked = dump_request(family)
     assert asked._replace(payload=b"") == Message(
-        IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, 7, b""
+        IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, 0, b""
     )
     assert asked.payload[:4] == bytes([number, 0, 0, 0])
     assert attributes(asked.payload[4:]) == {

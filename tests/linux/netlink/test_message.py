@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.netlink.address import address_in, dump_request
 from kubeproxy.linux.netlink.message import Message, attributes, decode, encode
+from kubeproxy.linux.netlink.route import address_in, addresses_request
 
 messages = st.builds(
     Message,
@@ -65,4 +65,4 @@ def test_addresses(payload: bytes, family: Family, expected: str | None) -> None
 
 
 def test_other_messages_tell_no_address() -> None:
-    assert address_in(dump_request(Family.IPV6, 1), Family.IPV6) is None
+    assert address_in(addresses_request(Family.IPV6), Family.IPV6) is None

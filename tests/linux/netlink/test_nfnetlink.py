@@ -6,30 +6,28 @@ from hypothesis import strategies as st
 
 from kubeproxy.linux.netlink.message import (
     NLM_F_ACK,
+    NLM_F_ACK_TLVS,
+    NLM_F_CAPPED,
+    NLM_F_CREATE,
     NLM_F_REQUEST,
     NLMSG_DONE,
     NLMSG_ERROR,
+    WHOLE_BATCH,
     Message,
+    MessageError,
     decode,
     encode,
+    refusal,
 )
 from kubeproxy.linux.netlink.nfnetlink import (
     BATCH_OVERHEAD,
     NFNL_MSG_BATCH_BEGIN,
     NFNL_MSG_BATCH_END,
     NFPROTO_IPV4,
-    NFT_MSG_NEWGEN,
-    NFT_MSG_NEWTABLE,
-    NLM_F_ACK_TLVS,
-    NLM_F_CAPPED,
-    NLM_F_CREATE,
-    MessageError,
     batch,
-    dump_error,
-    generation_in,
-    refusal,
     request,
 )
+from kubeproxy.linux.netlink.nftables import NFT_MSG_NEWGEN, NFT_MSG_NEWTABLE, generation_in
 
 BRACKET = bytes([0, 0, 0, 10])  # nfgenmsg of nftables, as begin and end carry it
 
@@ -124,6 +122,14 @@ def test_the_generation() -> None:
     assert generation_in(Message(NFT_MSG_NEWGEN, 0, 1, payload)) == 256
 
 
-@pytest.mark.parametrize(("number", "expected"), [(0, 0), (-4, 4)])
-def test_how_a_dump_ended(number: int, expected: int) -> None:
-    assert expected == dump_error(Message(NLMSG_DONE, 0, 1, struct.pack("=i", number)))
+@pytest.mark.parametrize(
+    ("number", "flags", "expected"),
+    [
+        pytest.param(0, 0, None, id="complete"),
+        pytest.param(-4, 0, MessageError(WHOLE_BATCH, 4), id="interrupted"),
+        pytest.param(-4, NLM_F_ACK_TLVS, MessageError(WHOLE_BATCH, 4), id="with-attributes"),
+    ],
+)
+def test_how_a_dump_ended(number: int, flags: int, expected: MessageError | None) -> None:
+    payload = struct.pack("=i", number)
+    assert expected == refusal(Message(NLMSG_DONE, flags, 0, payload))

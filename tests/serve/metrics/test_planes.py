@@ -5,7 +5,7 @@ import pytest
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Dataplane, Figures
-from kubeproxy.linux import nfacct, nftcounters
+from kubeproxy.linux import nfacct, nfnetlink
 from kubeproxy.serve.metrics.planes import figure_families, packet_families
 from kubeproxy.table.node import Mode
 from serve.metrics.exposed import shown
@@ -108,7 +108,7 @@ def test_packets_that_nftables_counts(monkeypatch: pytest.MonkeyPatch, localhost
         there = {"localhost-udp": 5, "affinity-full": 7} if family == 2 else {}
         return {name: packets for name, packets in there.items() if name in names}
 
-    monkeypatch.setattr(nftcounters, "read_packets", read)
+    monkeypatch.setattr(nfnetlink, "read_counters", read)
     families = packet_families(Mode.NFTABLES, tuple(Family), localhost=localhost)
     expected = {'kubeproxy_nftables_affinity_full_total{ip_family="IPv4"}': "7"}
     if localhost:

@@ -46,7 +46,6 @@ from kubeproxy.dataplane.xtables_guard import Guard
 from kubeproxy.linux import dummy, ipset
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.links import watch_device
-from kubeproxy.linux.netlink.address import AddressChange
 from kubeproxy.linux.netlink.ipvs import (
     Command,
     DeleteReal,
@@ -55,8 +54,8 @@ from kubeproxy.linux.netlink.ipvs import (
     SetReal,
     VirtualServer,
 )
-from kubeproxy.linux.netlink_socket import NetlinkError
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink.route import AddressChange
+from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
@@ -278,7 +277,7 @@ class Ipvs:
     def _repair(self, state: State, wanted: Tables, *, resets: bool) -> Work:
         """The work that makes the kernel, whatever it has, what is wanted."""
         names = [set_name(set_, self._family) for set_ in Set]
-        with understood("cannot read what ipset lists"):
+        with decoding("cannot read what ipset lists"):
             found_sets = listed_sets(ipset.save(names), self._family)
         created = sets.creation(found_sets, self._family)
         found = {table: listed_rules(self._programs.save(table)) for table in wanted}
@@ -288,7 +287,7 @@ class Ipvs:
         addresses = state.members[Set.IPVS_IPS]
         found_servers = self._servers.servers(self._family)
         every = state.servers()
-        with understood("cannot read the kernel's list of virtual servers"):
+        with decoding("cannot read the kernel's list of virtual servers"):
             weights = listed_weights(self._servers.listing(), self._family)
         refused = {key for part in self._refused_parts(state) for key in part.server_keys()}
         servers = {}
@@ -415,7 +414,7 @@ def _addresses(members: Iterable[Member]) -> tuple[str, ...]:
     return tuple(member for set_, member in members if set_ is Set.IPVS_IPS)
 
 
-def _is_fine(command: Command, error: NetlinkError) -> bool:
+def _is_fine(command: Command, error: Refused) -> bool:
     """Whether it is no failure, because what should go, or be used no more, is gone already."""
     removes = isinstance(command, DeleteServer | DeleteReal) or (
         isinstance(command, SetReal) and command.weight == DRAINING

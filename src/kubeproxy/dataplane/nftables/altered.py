@@ -15,6 +15,7 @@ from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program, Set
 from kubeproxy.dataplane.nftables.render import chain_lines, rule_text
 from kubeproxy.linux.netlink.message import ATTRIBUTE, attributes
+from kubeproxy.linux.netlink.nftables import NFTA_EXPR_NAME
 
 
 def altered(
@@ -94,6 +95,7 @@ def _expressions(rule: KernelRule) -> str:
     data = rule.expressions
     while data:
         length, _ = ATTRIBUTE.unpack_from(data)
-        words.append(attributes(data[ATTRIBUTE.size : length])[1].rstrip(b"\0").decode())
+        name = attributes(data[ATTRIBUTE.size : length])[NFTA_EXPR_NAME]
+        words.append(name.rstrip(b"\0").decode())
         data = data[(length + 3) & ~3 :]
     return f"({', '.join(words)})"

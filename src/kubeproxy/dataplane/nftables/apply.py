@@ -57,8 +57,9 @@ from kubeproxy.dataplane.nftables.state import (
 )
 from kubeproxy.dataplane.unfit import unfit, without
 from kubeproxy.linux.localproxy import LocalProxy
-from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH
-from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, Refused
+from kubeproxy.linux.netlink.message import WHOLE_BATCH
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
 

@@ -4,7 +4,6 @@ Elements are packed into messages of at most 64 KB, the largest attribute that n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from struct import Struct
 
 import msgspec
 
@@ -20,21 +19,14 @@ from kubeproxy.dataplane.nftables.encode import (
 )
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
-from kubeproxy.linux.netlink.attribute import nested, text
-from kubeproxy.linux.netlink.message import attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFT_MSG_DELRULE,
-    NFT_MSG_DELSETELEM,
-    NFT_MSG_NEWSETELEM,
-    NLM_F_CREATE,
-    request,
-)
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink.message import ATTRIBUTE, NLM_F_CREATE, decode
+from kubeproxy.linux.netlink.nfnetlink import attributes_in, request
 
-_HEADER = Struct("=HH")
-_NFGENMSG = 4
 _LARGEST = 65532 - 4  # of a nested attribute, padding included
 # What stands before an element of so many bytes; the longest has the name of a chain.
-_HEADERS = [_HEADER.pack(4 + size, 1) for size in range(512)]
+_HEADERS = [ATTRIBUTE.pack(4 + size, nft.NFTA_LIST_ELEM) for size in range(512)]
 
 
 # A first fill may take several transactions. In this order every moment is correct: lists before
@@ -143,22 +135,12 @@ def element_messages(
     program: Program, name: str, elements: Iterable[bytes], *, delete: bool = False
 ) -> list[bytes]:
     """Add elements to a set, or remove them."""
-    kind, flags = (NFT_MSG_DELSETELEM, 0) if delete else (NFT_MSG_NEWSETELEM, NLM_F_CREATE)
-    target = text(1, program.table) + text(2, name)
+    kind, flags = (nft.NFT_MSG_DELSETELEM, 0) if delete else (nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE)
     family = NFPROTO[program.family]
-    messages = []
-    waiting: list[bytes] = []
-    size = 0
-    for element in elements:
-        if size + len(element) > _LARGEST:
-            body = target + nested(3, b"".join(waiting))
-            messages.append(request(kind, family, body, flags))
-            waiting, size = [], 0
-        waiting.append(element)
-        size += len(element)
-    if waiting:
-        messages.append(request(kind, family, target + nested(3, b"".join(waiting)), flags))
-    return messages
+    return [
+        request(kind, family, nft.set_elements(program.table, name, *part), flags)
+        for part in pieces(elements, _LARGEST)
+    ]
 
 
 def batch_messages(program: Program, batch: Batch) -> list[bytes]:
@@ -180,24 +162,25 @@ def batch_messages(program: Program, batch: Batch) -> list[bytes]:
 
 
 def _flush_chain(program: Program, name: str) -> bytes:
-    payload = text(1, program.table) + text(2, name)
-    return request(NFT_MSG_DELRULE, NFPROTO[program.family], payload)
+    payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, name)
+    return request(nft.NFT_MSG_DELRULE, NFPROTO[program.family], payload)
 
 
 def _flush_set(program: Program, name: str) -> bytes:
-    payload = text(1, program.table) + text(2, name)
-    return request(NFT_MSG_DELSETELEM, NFPROTO[program.family], payload)
+    family = NFPROTO[program.family]
+    return request(nft.NFT_MSG_DELSETELEM, family, nft.set_elements(program.table, name))
 
 
 def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:
     """The messages in order, in groups of at most so many bytes."""
     found: list[list[bytes]] = []
+    part: list[bytes] = []
     size = limit
     for message in messages:
         if size + len(message) > limit:
-            found.append([])
-            size = 0
-        found[-1].append(message)
+            part, size = [], 0
+            found.append(part)
+        part.append(message)
         size += len(message)
     return found
 
@@ -205,15 +188,15 @@ def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:
 def element_at(message: bytes, offset: int) -> ElementKey | None:
     """The element of a message that an offset points at, as its set and what identifies it."""
     (sent,) = decode(message)
-    if sent.type not in {NFT_MSG_NEWSETELEM, NFT_MSG_DELSETELEM}:
+    if sent.type not in {nft.NFT_MSG_NEWSETELEM, nft.NFT_MSG_DELSETELEM}:
         return None
-    body = attributes(sent.payload[_NFGENMSG:])
-    listed = body[3]
-    name = body[2].rstrip(b"\0").decode()
+    body = attributes_in(sent)
+    listed = body[nft.NFTA_SET_ELEM_LIST_ELEMENTS]
+    name = body[nft.NFTA_SET_ELEM_LIST_SET].rstrip(b"\0").decode()
     start = len(message) - len(listed) - (-len(listed) % 4)
     position = 0
     while position + 4 <= len(listed):
-        length, _ = _HEADER.unpack_from(listed, position)
+        length, _ = ATTRIBUTE.unpack_from(listed, position)
         if start + position <= offset < start + position + length:
             return name, listed[position + 4 : position + length]
         position += (length + 3) & ~3

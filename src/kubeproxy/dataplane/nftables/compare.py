@@ -7,8 +7,8 @@ from kubeproxy.dataplane.nftables.inspect import Found, inspect
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import Placed, choices
 from kubeproxy.dataplane.nftables.state import Programmed
+from kubeproxy.linux.netlink_socket import decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.understood import understood
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Node
 
@@ -26,7 +26,7 @@ def look(
     A table that is to be replaced counts as one of others, whatever is in it.
     """
     needed = needed_chains(entries, node)
-    with understood(f"cannot read the {wanted.family.value} table {wanted.table}"):
+    with decoding(f"cannot read the {wanted.family.value} table {wanted.table}"):
         found = inspect(kernel, wanted, needed)
     if replace:
         found = Found(exists=found.exists)

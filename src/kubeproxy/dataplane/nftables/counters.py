@@ -23,10 +23,10 @@ from kubeproxy.dataplane.nftables.elements import (
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, lists, served
-from kubeproxy.linux.netlink.attribute import nested, text
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETSETELEM, NFT_MSG_GETTABLE
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink_socket import Refused, decoding
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
 
 LARGE_SET = 100_000
@@ -39,7 +39,7 @@ Values = dict[bytes, int]
 
 def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Reading:
     """The counters of these entries, which are all that are programmed."""
-    with Nfnetlink() as kernel, understood(f"cannot read the counters of {program.table}"):
+    with Nfnetlink() as kernel, decoding(f"cannot read the counters of {program.table}"):
         for _ in range(_ATTEMPTS):
             epoch = _epoch(kernel, program)
             values = _frontend_values(kernel, program, placed)
@@ -51,8 +51,8 @@ def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Read
 
 
 def _epoch(kernel: Nfnetlink, program: Program) -> int:
-    answer = kernel.get(NFT_MSG_GETTABLE, NFPROTO[program.family], text(1, program.table))
-    return table_handle(answer)
+    of_table = text(nft.NFTA_TABLE_NAME, program.table)
+    return table_handle(kernel.get(nft.NFT_MSG_GETTABLE, NFPROTO[program.family], of_table))
 
 
 def _counts(
@@ -128,9 +128,9 @@ def _read_set(
     """The counts of a set: by its keys if it is large, or if a dump finds no quiet moment."""
     if count >= LARGE_SET:
         return _get_each(kernel, program, name, keys())
-    payload = text(1, program.table) + text(2, name)
+    payload = nft.set_elements(program.table, name)
     try:
-        messages = kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        messages = kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
     except Refused as error:
         if error.errno != errno.EINTR:
             raise
@@ -142,14 +142,13 @@ def _read_set(
 
 
 def _get_each(kernel: Nfnetlink, program: Program, name: str, keys: Sequence[bytes]) -> Values:
-    of_set = text(1, program.table) + text(2, name)
     at_once = min(kernel.max_answers, _AT_ONCE)
     found: Values = {}
     for start in range(0, len(keys), at_once):
         heads = [head(key) for key in keys[start : start + at_once]]
-        payload = of_set + nested(3, *map(encoded, heads))
+        payload = nft.set_elements(program.table, name, *map(encoded, heads))
         try:
-            answers = kernel.get_each(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+            answers = kernel.get_each(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
         except Refused as error:
             if error.errno != errno.ENOENT:
                 raise

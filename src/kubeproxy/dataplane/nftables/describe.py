@@ -9,9 +9,6 @@ from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice, chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.dump import chain_in, code_in
 from kubeproxy.dataplane.nftables.elements import (
-    NFTA_SET_ELEM_DATA,
-    NFTA_SET_ELEM_KEY,
-    NFTA_SET_ELEM_KEY_END,
     Elements,
     entry_elements,
     joined_cidrs,
@@ -40,6 +37,7 @@ from kubeproxy.dataplane.nftables.sources import (
 )
 from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.dataplane.unfit import Unfit
+from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
@@ -75,10 +73,10 @@ def key_text(key: Key, data: bytes) -> str:
 def element_text(set_: Set, head: bytes, tail: bytes) -> str:
     """An element of a set or map."""
     parts = attributes(head)
-    first = attributes(parts[NFTA_SET_ELEM_KEY])[1]
+    first = attributes(parts[nft.NFTA_SET_ELEM_KEY])[nft.NFTA_DATA_VALUE]
     text = key_text(set_.key, first)
-    if NFTA_SET_ELEM_KEY_END in parts:
-        last = attributes(parts[NFTA_SET_ELEM_KEY_END])[1]
+    if nft.NFTA_SET_ELEM_KEY_END in parts:
+        last = attributes(parts[nft.NFTA_SET_ELEM_KEY_END])[nft.NFTA_DATA_VALUE]
         size = set_.key[-1].type.size
         text = key_text(set_.key[:-1], first) + " . " + range_text(first[-size:], last[-size:])
     if set_.counter:
@@ -87,7 +85,7 @@ def element_text(set_: Set, head: bytes, tail: bytes) -> str:
         code = code_in(tail)
         return f"{text} : {_VERDICT_WORD.get(code, code)} {chain_in(tail)}".rstrip()
     if set_.data:
-        data = attributes(attributes(tail)[NFTA_SET_ELEM_DATA])[1]
+        data = attributes(attributes(tail)[nft.NFTA_SET_ELEM_DATA])[nft.NFTA_DATA_VALUE]
         return f"{text} : {key_text(set_.data, data)}"
     return text
 

@@ -14,13 +14,14 @@ from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.choices import counts_in
 from kubeproxy.dataplane.nftables.describe import element_text, range_text
 from kubeproxy.dataplane.nftables.dump import read_elements
-from kubeproxy.dataplane.nftables.elements import NFTA_SET_ELEM_KEY, Elements, is_end
+from kubeproxy.dataplane.nftables.elements import Elements, is_end, key_in
 from kubeproxy.dataplane.nftables.language import HEADERS, Chain, Program, Set
 from kubeproxy.dataplane.nftables.owners import owner_of, owners_of
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.dataplane.nftables.state import Step
-from kubeproxy.linux.netlink.message import attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.message import decode
+from kubeproxy.linux.netlink.nfnetlink import attributes_in
 
 _REMEMBER = "remember-"
 
@@ -76,11 +77,11 @@ def _elements(program: Program, step: Step, before: Elements) -> tuple[Elements,
     added: Elements = {}
     for raw in batch_messages(program, step.batch):
         for message in decode(raw):
-            if message.type not in {NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM}:
+            if message.type not in {nft.NFT_MSG_DELSETELEM, nft.NFT_MSG_NEWSETELEM}:
                 continue
-            name = attributes(message.payload[4:])[2].rstrip(b"\0").decode()
+            name = attributes_in(message)[nft.NFTA_SET_ELEM_LIST_SET].rstrip(b"\0").decode()
             elements = read_elements([message])
-            if message.type == NFT_MSG_NEWSETELEM:
+            if message.type == nft.NFT_MSG_NEWSETELEM:
                 added.setdefault(name, {}).update(elements)
             else:
                 deleted.setdefault(name, {}).update({at: before[name][at] for at in elements})
@@ -128,4 +129,4 @@ def _before(address: bytes | None, size: int) -> bytes:
 
 def _bound(head: bytes) -> tuple[bytes, bool]:
     """An address where a range begins or, behind its last address, ends."""
-    return attributes(attributes(head)[NFTA_SET_ELEM_KEY])[1], is_end(head)
+    return key_in(head), is_end(head)

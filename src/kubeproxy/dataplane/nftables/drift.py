@@ -13,7 +13,7 @@ from kubeproxy.dataplane.nftables.inspect import read_declared
 from kubeproxy.dataplane.nftables.language import HEADERS, Program
 from kubeproxy.dataplane.nftables.state import reconcile
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.nft import rule_texts
+from kubeproxy.linux.tools import rule_texts
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 

@@ -6,27 +6,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.dataplane.nftables.elements import (
-    NFTA_SET_ELEM_DATA,
-    NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY,
-    NFTA_SET_ELEM_KEY_END,
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.attribute import attribute, text
+from kubeproxy.linux.netlink.message import ATTRIBUTE, NLA_TYPE_MASK, Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, attributes_in
+
+# Attributes of a set that its declaration consists of; others (handles, sizes) change by use.
+_DECLARATION = (
+    nft.NFTA_SET_FLAGS,
+    nft.NFTA_SET_KEY_TYPE,
+    nft.NFTA_SET_KEY_LEN,
+    nft.NFTA_SET_DATA_TYPE,
+    nft.NFTA_SET_DATA_LEN,
+    nft.NFTA_SET_USERDATA,
 )
-from kubeproxy.dataplane.nftables.expressions import NFTA_DATA_VERDICT
-from kubeproxy.linux.netlink.attribute import attribute
-from kubeproxy.linux.netlink.message import Message, attributes
-
-_NFGENMSG = 4
-_ATTRIBUTE = Struct("=HH")
-_TYPE_MASK = 0x3FFF
-
-# Attributes of a set that say what it is; others (handles, sizes) say how it fares.
-_DECLARATION = (3, 4, 5, 6, 7, 13)
-
-
-_SET_COUNT = 20
-_ACCEPT = (1).to_bytes(4, "big")
-_DORMANT = 1
+_ACCEPT = nft.NF_ACCEPT.to_bytes(4, "big")
 
 
 class KernelSet(msgspec.Struct, frozen=True):
@@ -56,7 +50,7 @@ class KernelRule(NamedTuple):
 
 
 def declaration(payload: bytes) -> dict[int, bytes]:
-    """What a NEWSET message says of a set, as far as it identifies the program's set."""
+    """Of the attributes in a NEWSET message, those that the set is declared with."""
     found = attributes(payload)
     return {kind: found[kind] for kind in _DECLARATION if kind in found}
 
@@ -65,11 +59,12 @@ def read_sets(messages: Iterable[Message]) -> dict[str, KernelSet]:
     """Sets by name."""
     found = {}
     for message in messages:
-        payload = message.payload[_NFGENMSG:]
-        parts = attributes(payload)
-        name = _text(parts[2])
-        count = int.from_bytes(parts[_SET_COUNT], "big") if _SET_COUNT in parts else None
-        found[name] = KernelSet(name, declaration(payload), count)
+        parts = attributes_in(message)
+        name = _text(parts[nft.NFTA_SET_NAME])
+        count = parts.get(nft.NFTA_SET_COUNT)
+        declared = declaration(message.payload[NFGENMSG.size :])
+        known = None if count is None else int.from_bytes(count, "big")
+        found[name] = KernelSet(name, declared, known)
     return found
 
 
@@ -77,32 +72,35 @@ def read_chains(messages: Iterable[Message], table: str) -> dict[str, KernelChai
     """Chains of the table by name; the kernel lists those of all tables of the family."""
     found = {}
     for message in messages:
-        chain = attributes(message.payload[_NFGENMSG:])
-        if _text(chain[1]) != table:
+        chain = attributes_in(message)
+        if _text(chain[nft.NFTA_CHAIN_TABLE]) != table:
             continue
-        name = _text(chain[3])
+        name = _text(chain[nft.NFTA_CHAIN_NAME])
         hook = None
-        if 4 in chain:
-            place = attributes(chain[4])
-            priority = int.from_bytes(place[2], "big", signed=True)
-            hook = (int.from_bytes(place[1], "big"), priority, _text(chain[7]))
-        found[name] = KernelChain(name, hook, chain.get(5, _ACCEPT) == _ACCEPT)
+        if nft.NFTA_CHAIN_HOOK in chain:
+            place = attributes(chain[nft.NFTA_CHAIN_HOOK])
+            number = int.from_bytes(place[nft.NFTA_HOOK_HOOKNUM], "big")
+            priority = int.from_bytes(place[nft.NFTA_HOOK_PRIORITY], "big", signed=True)
+            hook = (number, priority, _text(chain[nft.NFTA_CHAIN_TYPE]))
+        accepts = chain.get(nft.NFTA_CHAIN_POLICY, _ACCEPT) == _ACCEPT
+        found[name] = KernelChain(name, hook, accepts)
     return found
 
 
 def is_dormant(message: Message) -> bool:
     """Whether a table, as the kernel describes it, is switched off."""
-    flags = attributes(message.payload[_NFGENMSG:]).get(2, b"")
-    return bool(int.from_bytes(flags, "big") & _DORMANT)
+    flags = attributes_in(message).get(nft.NFTA_TABLE_FLAGS, b"")
+    return bool(int.from_bytes(flags, "big") & nft.NFT_TABLE_F_DORMANT)
 
 
 def read_rules(messages: Iterable[Message]) -> dict[str, list[KernelRule]]:
     """The rules, by chain and in order."""
     found: dict[str, list[KernelRule]] = {}
     for message in messages:
-        rule = attributes(message.payload[_NFGENMSG:])
-        kept = KernelRule(rule.get(4, b""), int.from_bytes(rule[3], "big"))
-        found.setdefault(_text(rule[2]), []).append(kept)
+        rule = attributes_in(message)
+        expressions = rule.get(nft.NFTA_RULE_EXPRESSIONS, b"")
+        kept = KernelRule(expressions, int.from_bytes(rule[nft.NFTA_RULE_HANDLE], "big"))
+        found.setdefault(_text(rule[nft.NFTA_RULE_CHAIN]), []).append(kept)
     return found
 
 
@@ -110,7 +108,7 @@ def read_elements(messages: Iterable[Message]) -> dict[bytes, bytes]:
     """The elements of one set: heads and tails."""
     found: dict[bytes, bytes] = {}
     for message in messages:
-        elements = attributes(message.payload[_NFGENMSG:]).get(3, b"")
+        elements = elements_in(message)
         plain = _plain_elements(elements)
         found.update(_any_elements(elements) if plain is None else plain)
     return found
@@ -127,14 +125,19 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
         return None
     size = int.from_bytes(data[:2], "little")
     first_header = data[4:8]
-    length, first = _ATTRIBUTE.unpack(first_header)
+    length, first = ATTRIBUTE.unpack(first_header)
     cut = 4 + length
-    if first & _TYPE_MASK != NFTA_SET_ELEM_KEY or size % 4 or len(data) % size or cut + 4 > size:
+    if (
+        first & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_KEY
+        or size % 4
+        or len(data) % size
+        or cut + 4 > size
+    ):
         return None
     second_header = data[cut : cut + 4]
-    rest, kind = _ATTRIBUTE.unpack(second_header)
+    rest, kind = ATTRIBUTE.unpack(second_header)
     end = cut + rest
-    if kind & _TYPE_MASK != NFTA_SET_ELEM_DATA or end > size:
+    if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or end > size:
         return None
     starts = range(0, len(data), size)
     header = data[:4]
@@ -151,29 +154,29 @@ def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Elements of any shape; counters and time-outs are not part of what they are."""
     offset = 0
     while offset + 4 <= len(data):
-        length, _ = _ATTRIBUTE.unpack_from(data, offset)
+        length, _ = ATTRIBUTE.unpack_from(data, offset)
         if length < 4:
             return
         parts = attributes(data[offset + 4 : offset + length])
         head = b"".join(
             attribute(kind, parts[kind])
-            for kind in (NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS)
+            for kind in (nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS)
             if kind in parts
         )
-        data_part = parts.get(NFTA_SET_ELEM_DATA)
-        tail = attribute(NFTA_SET_ELEM_DATA, data_part) if data_part is not None else b""
+        data_part = parts.get(nft.NFTA_SET_ELEM_DATA)
+        tail = attribute(nft.NFTA_SET_ELEM_DATA, data_part) if data_part is not None else b""
         yield head, tail
         offset += (length + 3) & ~3
 
 
 def elements_in(message: Message) -> bytes:
     """The list of elements in a message that lists some."""
-    return attributes(message.payload[_NFGENMSG:]).get(3, b"")
+    return attributes_in(message).get(nft.NFTA_SET_ELEM_LIST_ELEMENTS, b"")
 
 
 def table_handle(message: Message) -> int:
-    """The number that the kernel gave to a table: one that is made anew has another."""
-    return int.from_bytes(attributes(message.payload[_NFGENMSG:])[_TABLE_HANDLE], "big")
+    """The number that the kernel gave to a table: one that is made again has another."""
+    return int.from_bytes(attributes_in(message)[nft.NFTA_TABLE_HANDLE], "big")
 
 
 def counts_in(data: bytes) -> dict[bytes, int]:
@@ -195,9 +198,7 @@ def counts_in(data: bytes) -> dict[bytes, int]:
 
 
 _HEADERS = Struct("=12s")  # of the element, of its key, and of the key's value
-_COUNTER_NAME = attribute(1, b"counter\0")
-_TABLE_HANDLE = 4
-_NFTA_SET_ELEM_EXPR = 7
+_COUNTER_NAME = text(nft.NFTA_EXPR_NAME, "counter")
 
 
 def _counted_shape(data: bytes) -> Struct | None:
@@ -208,11 +209,15 @@ def _counted_shape(data: bytes) -> Struct | None:
     key = int.from_bytes(data[8:10], "little") - 4
     at = _HEADERS.size + key
     rest = 0
-    length, kind = _ATTRIBUTE.unpack_from(data, at)
-    if kind & _TYPE_MASK == NFTA_SET_ELEM_DATA:
+    length, kind = ATTRIBUTE.unpack_from(data, at)
+    if kind & NLA_TYPE_MASK == nft.NFTA_SET_ELEM_DATA:
         rest = length
-        length, kind = _ATTRIBUTE.unpack_from(data, at + rest)
-    if kind & _TYPE_MASK != _NFTA_SET_ELEM_EXPR or at + rest + length != size or length != 44:
+        length, kind = ATTRIBUTE.unpack_from(data, at + rest)
+    if (
+        kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_EXPR
+        or at + rest + length != size
+        or length != 44
+    ):
         return None
     return Struct(f"=12s{key}s{rest}s4x{len(_COUNTER_NAME)}s4x4x8s4x8s")
 
@@ -221,25 +226,28 @@ def any_counts(data: bytes) -> Iterator[tuple[bytes, int]]:
     """The key and data, and the packet count, of elements of any shape that count."""
     offset = 0
     while offset + 4 <= len(data):
-        length, _ = _ATTRIBUTE.unpack_from(data, offset)
+        length, _ = ATTRIBUTE.unpack_from(data, offset)
         parts = attributes(data[offset + 4 : offset + length])
-        key = attributes(parts[NFTA_SET_ELEM_KEY])[1]
-        value = attributes(parts.get(NFTA_SET_ELEM_DATA, b"")).get(1, b"")
-        counter = attributes(attributes(parts[_NFTA_SET_ELEM_EXPR])[2])
-        yield key + value, int.from_bytes(counter[2], "big")
+        key = attributes(parts[nft.NFTA_SET_ELEM_KEY])[nft.NFTA_DATA_VALUE]
+        data_part = attributes(parts.get(nft.NFTA_SET_ELEM_DATA, b""))
+        value = data_part.get(nft.NFTA_DATA_VALUE, b"")
+        counter = attributes(attributes(parts[nft.NFTA_SET_ELEM_EXPR])[nft.NFTA_EXPR_DATA])
+        yield key + value, int.from_bytes(counter[nft.NFTA_COUNTER_PACKETS], "big")
         offset += (length + 3) & ~3
 
 
 def chain_in(tail: bytes) -> str:
     """The chain that the tail of a verdict map's element leads to; "" when it is none."""
-    verdict = attributes(attributes(tail[4:])[NFTA_DATA_VERDICT])
-    return _text(verdict.get(2, b""))
+    return _text(_verdict(tail).get(nft.NFTA_VERDICT_CHAIN, b""))
 
 
 def code_in(tail: bytes) -> int:
     """The kernel's code of the verdict in the tail of a verdict map's element."""
-    verdict = attributes(attributes(tail[4:])[NFTA_DATA_VERDICT])
-    return int.from_bytes(verdict[1], "big", signed=True)
+    return int.from_bytes(_verdict(tail)[nft.NFTA_VERDICT_CODE], "big", signed=True)
+
+
+def _verdict(tail: bytes) -> dict[int, bytes]:
+    return attributes(attributes(tail[ATTRIBUTE.size :])[nft.NFTA_DATA_VERDICT])
 
 
 def _text(value: bytes) -> str:

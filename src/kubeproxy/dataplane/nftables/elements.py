@@ -27,18 +27,20 @@ from kubeproxy.dataplane.nftables.placed import (
 from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
+from kubeproxy.linux.netlink.nftables import (
+    NFT_SET_ELEM_INTERVAL_END,
+    NFTA_DATA_VALUE,
+    NFTA_SET_ELEM_DATA,
+    NFTA_SET_ELEM_FLAGS,
+    NFTA_SET_ELEM_KEY,
+    NFTA_SET_ELEM_KEY_END,
+)
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Mode, Node
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
 """Heads and tails, by the name of the set."""
-
-NFTA_SET_ELEM_KEY = 1
-NFTA_SET_ELEM_DATA = 2
-NFTA_SET_ELEM_FLAGS = 3
-NFTA_SET_ELEM_KEY_END = 10
-INTERVAL_END = 1
 
 _PROTOCOL_PORT = Struct("!B3xH2x")
 _PORT = Struct("!H2x")
@@ -51,17 +53,17 @@ _INDEX = [_NUMBER.pack(index) for index in range(4096)]
 
 def head(key: bytes) -> bytes:
     """The head of an element with a plain key."""
-    return nested(NFTA_SET_ELEM_KEY, attribute(1, key))
+    return nested(NFTA_SET_ELEM_KEY, attribute(NFTA_DATA_VALUE, key))
 
 
 def key_in(element: bytes) -> bytes:
     """The key of an element; of a range, its beginning."""
-    return attributes(attributes(element)[NFTA_SET_ELEM_KEY])[1]
+    return attributes(attributes(element)[NFTA_SET_ELEM_KEY])[NFTA_DATA_VALUE]
 
 
 def tail(data: bytes) -> bytes:
     """The tail of an element of a map."""
-    return nested(NFTA_SET_ELEM_DATA, attribute(1, data))
+    return nested(NFTA_SET_ELEM_DATA, attribute(NFTA_DATA_VALUE, data))
 
 
 @lru_cache(maxsize=1024)
@@ -187,8 +189,7 @@ def list_name(frontend: Frontend, *, local: bool) -> str:
 
 def range_head(first: bytes, last: bytes) -> bytes:
     """The head of an element that is a range."""
-    start = nested(NFTA_SET_ELEM_KEY, attribute(1, first))
-    return start + nested(NFTA_SET_ELEM_KEY_END, attribute(1, last))
+    return head(first) + nested(NFTA_SET_ELEM_KEY_END, attribute(NFTA_DATA_VALUE, last))
 
 
 def bounds(prefix: Prefix) -> tuple[bytes, bytes]:
@@ -243,7 +244,7 @@ def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
     return joined(map(bounds, node.service_cidrs))
 
 
-_IS_END = u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)
+_IS_END = u32(NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END)
 
 
 def is_end(bound: bytes) -> bool:

@@ -15,83 +15,77 @@ from kubeproxy.dataplane.nftables.language import (
     Selector,
     Set,
 )
+from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFT_MSG_DELCHAIN,
-    NFT_MSG_DELTABLE,
-    NFT_MSG_NEWCHAIN,
-    NFT_MSG_NEWOBJ,
-    NFT_MSG_NEWRULE,
-    NFT_MSG_NEWSET,
-    NFT_MSG_NEWTABLE,
-    NLM_F_APPEND,
-    NLM_F_CREATE,
-    request,
-)
+from kubeproxy.linux.netlink.message import NLM_F_APPEND, NLM_F_CREATE
+from kubeproxy.linux.netlink.nfnetlink import request
 
 VERDICT_TYPE = 0xFFFFFF00
 VERDICT_LENGTH = 16
 
-_MAP, _TIMEOUT, _EVAL, _INTERVAL, _CONCAT = 0x8, 0x10, 0x20, 0x4, 0x80
-_ACCEPT = 1
 _TYPE_BITS = 6
 _HOST_ORDER, _BIG_ENDIAN = 1, 2
-_COUNTER_OBJECT = 1
 
 
 def new_table(program: Program) -> bytes:
     """Make the table."""
-    payload = text(1, program.table) + attribute(6, _userdata(0, program.comment))
-    return request(NFT_MSG_NEWTABLE, NFPROTO[program.family], payload, NLM_F_CREATE)
+    comment = _item(_TABLE_COMMENT, _text(program.comment))
+    payload = text(nft.NFTA_TABLE_NAME, program.table)
+    payload += attribute(nft.NFTA_TABLE_USERDATA, comment)
+    return request(nft.NFT_MSG_NEWTABLE, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
 def delete_table(family: Family, table: str) -> bytes:
     """Remove a table with all that is in it."""
-    return request(NFT_MSG_DELTABLE, NFPROTO[family], text(1, table))
+    return request(nft.NFT_MSG_DELTABLE, NFPROTO[family], text(nft.NFTA_TABLE_NAME, table))
 
 
 def new_chain(program: Program, chain: Chain) -> bytes:
     """Make a chain, without its rules."""
-    payload = text(1, program.table) + text(3, chain.name)
+    payload = text(nft.NFTA_CHAIN_TABLE, program.table) + text(nft.NFTA_CHAIN_NAME, chain.name)
     if chain.hook is not None:
         hook = chain.hook
-        payload += nested(4, u32(1, hook.number), u32(2, hook.priority))
-        payload += u32(5, _ACCEPT) + text(7, hook.type)
-    return request(NFT_MSG_NEWCHAIN, NFPROTO[program.family], payload, NLM_F_CREATE)
+        payload += nested(
+            nft.NFTA_CHAIN_HOOK,
+            u32(nft.NFTA_HOOK_HOOKNUM, hook.number),
+            u32(nft.NFTA_HOOK_PRIORITY, hook.priority),
+        )
+        payload += u32(nft.NFTA_CHAIN_POLICY, nft.NF_ACCEPT)
+        payload += text(nft.NFTA_CHAIN_TYPE, hook.type)
+    return request(nft.NFT_MSG_NEWCHAIN, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
 def delete_chain(program: Program, name: str) -> bytes:
     """Remove a chain with its rules."""
-    payload = text(1, program.table) + text(3, name)
-    return request(NFT_MSG_DELCHAIN, NFPROTO[program.family], payload)
+    payload = text(nft.NFTA_CHAIN_TABLE, program.table) + text(nft.NFTA_CHAIN_NAME, name)
+    return request(nft.NFT_MSG_DELCHAIN, NFPROTO[program.family], payload)
 
 
 def new_rule(program: Program, chain: str, rule: Rule) -> bytes:
     """Add a rule at the end of a chain."""
-    payload = text(1, program.table) + text(2, chain) + nested(4, encode_rule(rule))
+    payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, chain)
+    payload += nested(nft.NFTA_RULE_EXPRESSIONS, encode_rule(rule))
     flags = NLM_F_CREATE | NLM_F_APPEND
-    return request(NFT_MSG_NEWRULE, NFPROTO[program.family], payload, flags)
+    return request(nft.NFT_MSG_NEWRULE, NFPROTO[program.family], payload, flags)
 
 
 def new_counter(program: Program, name: str) -> bytes:
     """Make a named counter."""
-    payload = text(1, program.table) + text(2, name) + u32(3, _COUNTER_OBJECT) + nested(4)
-    return request(NFT_MSG_NEWOBJ, NFPROTO[program.family], payload, NLM_F_CREATE)
+    payload = text(nft.NFTA_OBJ_TABLE, program.table) + text(nft.NFTA_OBJ_NAME, name)
+    payload += u32(nft.NFTA_OBJ_TYPE, nft.NFT_OBJECT_COUNTER) + nested(nft.NFTA_OBJ_DATA)
+    return request(nft.NFT_MSG_NEWOBJ, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
 def new_set(program: Program, set_: Set, number: int) -> bytes:
-    """Make a set; the number tells the sets of one batch apart."""
-    payload = text(1, program.table) + text(2, set_.name) + _declaration(set_)
-    payload += u32(10, number) + attribute(13, set_userdata(set_))
-    payload += nested(9, *_description(set_))
+    """Make a set; the number identifies it within a batch."""
+    payload = text(nft.NFTA_SET_TABLE, program.table) + text(nft.NFTA_SET_NAME, set_.name)
+    payload += _declaration(set_) + u32(nft.NFTA_SET_ID, number)
+    payload += attribute(nft.NFTA_SET_USERDATA, set_userdata(set_))
+    payload += nested(nft.NFTA_SET_DESC, *_description(set_))
     if set_.counter:
-        payload += nested(17, *_counter())
-    return request(NFT_MSG_NEWSET, NFPROTO[program.family], payload, NLM_F_CREATE)
-
-
-def _counter() -> tuple[bytes, ...]:
-    """The parts of a counter expression, outside of a list."""
-    return (text(1, "counter"), nested(2))
+        counter = text(nft.NFTA_EXPR_NAME, "counter")
+        payload += nested(nft.NFTA_SET_EXPR, counter, nested(nft.NFTA_EXPR_DATA))
+    return request(nft.NFT_MSG_NEWSET, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
 def key_size(key: Key) -> int:
@@ -111,40 +105,48 @@ def _type_number(key: Key) -> int:
 def _declaration(set_: Set) -> bytes:
     flags = 0
     if set_.data or set_.verdicts:
-        flags |= _MAP
+        flags |= nft.NFT_SET_MAP
     if set_.dynamic:
-        flags |= _TIMEOUT | _EVAL
+        flags |= nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL
     if set_.interval:
-        flags |= _INTERVAL | (_CONCAT if len(set_.key) > 1 else 0)
-    declared = u32(3, flags) if flags else b""
-    declared += u32(4, _type_number(set_.key)) + u32(5, key_size(set_.key))
+        flags |= nft.NFT_SET_INTERVAL | (nft.NFT_SET_CONCAT if len(set_.key) > 1 else 0)
+    declared = u32(nft.NFTA_SET_FLAGS, flags) if flags else b""
+    declared += u32(nft.NFTA_SET_KEY_TYPE, _type_number(set_.key))
+    declared += u32(nft.NFTA_SET_KEY_LEN, key_size(set_.key))
     if set_.verdicts:
-        declared += u32(6, VERDICT_TYPE) + u32(7, VERDICT_LENGTH)
+        declared += u32(nft.NFTA_SET_DATA_TYPE, VERDICT_TYPE)
+        declared += u32(nft.NFTA_SET_DATA_LEN, VERDICT_LENGTH)
     elif set_.data:
-        declared += u32(6, _type_number(set_.data)) + u32(7, key_size(set_.data))
+        declared += u32(nft.NFTA_SET_DATA_TYPE, _type_number(set_.data))
+        declared += u32(nft.NFTA_SET_DATA_LEN, key_size(set_.data))
     return declared
 
 
 def _description(set_: Set) -> tuple[bytes, ...]:
     if set_.size:
-        return (u32(1, set_.size),)
+        return (u32(nft.NFTA_SET_DESC_SIZE, set_.size),)
     if set_.interval and len(set_.key) > 1:
-        fields = (nested(1, u32(1, selector.type.size)) for selector in set_.key)
-        return (nested(2, *fields),)
+        sizes = (u32(nft.NFTA_SET_FIELD_LEN, selector.type.size) for selector in set_.key)
+        fields = (nested(nft.NFTA_LIST_ELEM, size) for size in sizes)
+        return (nested(nft.NFTA_SET_DESC_CONCAT, *fields),)
     return ()
 
 
 # User data: what nft keeps beside a set to print it as it was written. One byte of type, one of
 # length, numbers in host byte order.
 
+_TABLE_COMMENT = 0
 _KEY_BYTE_ORDER, _DATA_BYTE_ORDER, _KEY_TYPEOF, _DATA_TYPEOF = 0, 1, 3, 4
 _DATA_INTERVAL, _SET_COMMENT = 6, 7
+_TYPEOF_EXPRESSION, _TYPEOF_DATA = 0, 1
+_PAYLOAD_HEADER, _PAYLOAD_FIELD = 0, 1
+_META_KEY = 0
+_NUMGEN_TYPE, _NUMGEN_MODULUS, _NUMGEN_OFFSET = 0, 1, 2
 _EXPRESSION_PAYLOAD, _EXPRESSION_META, _EXPRESSION_CONCAT, _EXPRESSION_NUMGEN = 7, 9, 13, 23
 
 
-def _userdata(kind: int, comment: str) -> bytes:
-    value = comment.encode() + b"\0"
-    return bytes([kind, len(value)]) + value
+def _text(value: str) -> bytes:
+    return value.encode() + b"\0"
 
 
 def _item(kind: int, value: bytes) -> bytes:
@@ -164,12 +166,12 @@ def set_userdata(set_: Set) -> bytes:
     if set_.typeof:
         data += _item(_KEY_TYPEOF, _typeof(set_.key))
     elif len(set_.key) > 1:
-        data += _item(_KEY_TYPEOF, _number(0, _EXPRESSION_CONCAT) + _item(1, b""))
+        data += _item(_KEY_TYPEOF, _expression(_EXPRESSION_CONCAT, b""))
     if set_.typeof and set_.data:
         data += _item(_DATA_TYPEOF, _typeof(set_.data))
     if is_map:
         data += _number(_DATA_INTERVAL, 0)
-    return data + _userdata(_SET_COMMENT, set_.comment)
+    return data + _item(_SET_COMMENT, _text(set_.comment))
 
 
 def _byte_order(key: Key) -> int:
@@ -180,19 +182,23 @@ def _byte_order(key: Key) -> int:
 
 def _typeof(key: Key) -> bytes:
     parts = b"".join(_item(index, _typeof_one(selector)) for index, selector in enumerate(key))
-    return _number(0, _EXPRESSION_CONCAT) + _item(1, parts)
+    return _expression(_EXPRESSION_CONCAT, parts)
+
+
+def _expression(number: int, data: bytes) -> bytes:
+    return _number(_TYPEOF_EXPRESSION, number) + _item(_TYPEOF_DATA, data)
 
 
 def _typeof_one(selector: Selector) -> bytes:
     match selector.load:
         case Payload(_, _, header, field):
-            number, inner = _EXPRESSION_PAYLOAD, _number(0, header) + _number(1, field)
+            data = _number(_PAYLOAD_HEADER, header) + _number(_PAYLOAD_FIELD, field)
+            return _expression(_EXPRESSION_PAYLOAD, data)
         case Meta(key):
-            number, inner = _EXPRESSION_META, _number(0, key)
+            return _expression(_EXPRESSION_META, _number(_META_KEY, key))
         case Numgen(modulus, random):
-            kind = _number(0, 1 if random else 0)
-            number = _EXPRESSION_NUMGEN
-            inner = kind + _number(1, modulus) + _number(2, 0)
+            data = _number(_NUMGEN_TYPE, nft.NFT_NG_RANDOM if random else nft.NFT_NG_INCREMENTAL)
+            data += _number(_NUMGEN_MODULUS, modulus) + _number(_NUMGEN_OFFSET, 0)
+            return _expression(_EXPRESSION_NUMGEN, data)
         case _:
             raise TypeError(f"no set is declared with {selector.text}")
-    return _number(0, number) + _item(1, inner)

@@ -14,10 +14,12 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS, TABLE
-from kubeproxy.linux.netlink.message import Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_NEWGEN
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
-from kubeproxy.linux.nftwatch import Watch
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.nfnetlink import attributes_in
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
+from kubeproxy.linux.subscription import NftablesChanges
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
 _OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}
@@ -25,10 +27,14 @@ _OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.
 
 def concerns(message: Message) -> int | None:
     """The family of our table that a message speaks of; None when it is not about ours."""
-    if message.type == NFT_MSG_NEWGEN:
+    if message.type == nft.NFT_MSG_NEWGEN:
         return None
-    found = attributes(message.payload[4:])
-    if found.get(1) != TABLE.encode() + b"\0" or found.get(2) in _OPEN_TO_ALL:
+    # Every object names its table with the same attribute, and a set has the name that its
+    # elements have.
+    found = attributes_in(message)
+    if found.get(nft.NFTA_SET_ELEM_LIST_TABLE) != TABLE.encode() + b"\0":
+        return None
+    if found.get(nft.NFTA_SET_ELEM_LIST_SET) in _OPEN_TO_ALL:
         return None
     return message.payload[0]
 
@@ -54,7 +60,7 @@ class Guard:
     """Passes on word of changes by others to those who own a family."""
 
     def __init__(self) -> None:
-        self._watch: Watch | None = None
+        self._watch: NftablesChanges | None = None
         self._commits = 0
         self._turn = asyncio.Lock()
         self._own: set[int] = set()
@@ -68,7 +74,7 @@ class Guard:
         if not is_first:
             await asyncio.Event().wait()  # the first one follows for all
         async with self._turn:  # to begin amid a large transaction would be as dear
-            watch = self._watch = Watch()
+            watch = self._watch = NftablesChanges()
         try:
             await watch.follow(self._tell)
         finally:

@@ -21,15 +21,10 @@ from kubeproxy.dataplane.nftables.dump import (
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
-from kubeproxy.linux.netlink.attribute import nested, text
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFT_MSG_GETCHAIN,
-    NFT_MSG_GETRULE,
-    NFT_MSG_GETSET,
-    NFT_MSG_GETSETELEM,
-    NFT_MSG_GETTABLE,
-)
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend
 from kubeproxy.table.node import LOOPBACK
 
@@ -64,14 +59,14 @@ class Found(msgspec.Struct, frozen=True):
 def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Found:
     """Read the table; elements only when the program and the chains of choices are right."""
     family = NFPROTO[program.family]
-    of_table = text(1, program.table)
     try:
-        dormant = is_dormant(kernel.get(NFT_MSG_GETTABLE, family, of_table))
+        answer = kernel.get(nft.NFT_MSG_GETTABLE, family, text(nft.NFTA_TABLE_NAME, program.table))
     except Refused as error:
         if error.errno == _ENOENT:
             return Found(exists=False)
         raise
-    sets = read_sets(kernel.dump(NFT_MSG_GETSET, family, of_table))
+    dormant = is_dormant(answer)
+    sets = _read_sets(kernel, program)
     # Of a table that others filled, there may be hundreds of thousands of rules.
     if dormant or wrong_sets(program, sets):
         return Found(exists=True, dormant=dormant)
@@ -91,12 +86,17 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
 def read_declared(kernel: Nfnetlink, program: Program) -> Declared:
     """What the table has beside elements."""
     family = NFPROTO[program.family]
-    of_table = text(1, program.table)
+    of_table = text(nft.NFTA_RULE_TABLE, program.table)
     return Declared(
-        read_sets(kernel.dump(NFT_MSG_GETSET, family, of_table)),
-        read_chains(kernel.dump(NFT_MSG_GETCHAIN, family), program.table),
-        read_rules(kernel.dump(NFT_MSG_GETRULE, family, of_table)),
+        _read_sets(kernel, program),
+        read_chains(kernel.dump(nft.NFT_MSG_GETCHAIN, family), program.table),
+        read_rules(kernel.dump(nft.NFT_MSG_GETRULE, family, of_table)),
     )
+
+
+def _read_sets(kernel: Nfnetlink, program: Program) -> dict[str, KernelSet]:
+    of_table = text(nft.NFTA_SET_TABLE, program.table)
+    return read_sets(kernel.dump(nft.NFT_MSG_GETSET, NFPROTO[program.family], of_table))
 
 
 def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, bytes]:
@@ -105,9 +105,9 @@ def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, b
     A dump can miss some while the kernel enlarges a set: then it is shorter than the set's own
     count, and is repeated. Sets of ranges count differently, and are small.
     """
-    payload = text(1, program.table) + text(2, set_.name)
+    payload = nft.set_elements(program.table, set_.name)
     for _ in range(_DUMP_ATTEMPTS):
-        messages = kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        messages = kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
         found = read_elements(messages)
         if set_.count is None or len(found) >= set_.count:
             break
@@ -148,14 +148,13 @@ def _lengths(tail: bytes) -> tuple[int, int]:
 def _get_each(
     kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]
 ) -> dict[bytes, bytes]:
-    of_set = text(1, program.table) + text(2, name)
     found: dict[bytes, bytes] = {}
     size = len(list_tail(Backend(LOOPBACK[program.family].address, 0)))
     at_once = min(kernel.max_answers, _AT_ONCE)
     for start in range(0, len(heads), at_once):
         asked = heads[start : start + at_once]
-        payload = of_set + nested(3, *map(encoded, asked))
-        answers = kernel.get_each(NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        payload = nft.set_elements(program.table, name, *map(encoded, asked))
+        answers = kernel.get_each(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
         # All answers have the same shape; a counter may stand behind the data.
         data_at = answers[0].index(asked[0]) + len(asked[0])
         tails = [answer[data_at : data_at + size] for answer in answers]

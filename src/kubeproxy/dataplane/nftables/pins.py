@@ -17,10 +17,9 @@ from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
 from kubeproxy.dataplane.nftables.state import Programmed
-from kubeproxy.linux.netlink.attribute import text
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETSETELEM
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
-from kubeproxy.linux.understood import understood
+from kubeproxy.linux.netlink.nftables import NFT_MSG_GETSETELEM, set_elements
+from kubeproxy.linux.netlink_socket import Refused, decoding
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend
 
 _NUMBER = Struct("=I")
@@ -53,8 +52,8 @@ def valid_data(placed: Iterable[Placed], *, local: bool) -> dict[int, frozenset[
 
 def read_pins(kernel: Nfnetlink, program: Program, name: str) -> dict[bytes, bytes]:
     """The pins of a map."""
-    of_map = text(1, program.table) + text(2, name)
-    with understood(f"cannot read the pins of clients in {name}"):
+    of_map = set_elements(program.table, name)
+    with decoding(f"cannot read the pins of clients in {name}"):
         return read_elements(kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], of_map))
 
 

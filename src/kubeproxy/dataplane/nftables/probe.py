@@ -17,8 +17,9 @@ from kubeproxy.dataplane.nftables.encode import new_chain
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.render import rule_text
-from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink.message import WHOLE_BATCH
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 

@@ -1,9 +1,9 @@
-"""Connection tracking entries: those of UDP, listed and deleted; and new ones, as they are told.
+"""Connection tracking entries: those of UDP, listed and deleted; and events of new ones.
 
-A busy node has 100,000 entries and more, and thousands of new ones a second, so what the kernel
-tells is matched against a template of the layout that it always writes. Taking the attributes
-apart costs five times as much; `plain_flow` and `plain_connection` do that for any layout, and
-are what the templates are tested against.
+A busy node has 100,000 entries and more, and thousands of new ones a second, so an entry is
+matched against a template of the layout that the kernel always writes. Decoding the attributes
+costs five times as much; `plain_flow` and `plain_connection` do that for any layout, and are what
+the templates are tested against.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.message import (
+    ATTRIBUTE,
     HEADER,
     NLM_F_DUMP,
     NLM_F_REQUEST,
@@ -26,41 +27,36 @@ from kubeproxy.linux.netlink.nfnetlink import (
     NFPROTO_IPV6,
 )
 
-# The multicast group that tells of every new entry.
+# The multicast group with every new entry.
 NFNLGRP_CONNTRACK_NEW = 1
 
 IPCTNL_MSG_CT_NEW = NFNL_SUBSYS_CTNETLINK << 8 | 0
 IPCTNL_MSG_CT_GET = NFNL_SUBSYS_CTNETLINK << 8 | 1
 IPCTNL_MSG_CT_DELETE = NFNL_SUBSYS_CTNETLINK << 8 | 2
 
-_CTA_TUPLE_ORIG = 1
-_CTA_TUPLE_REPLY = 2
-_CTA_ID = 12
-_CTA_ZONE = 18
-_CTA_FILTER = 25
+CTA_TUPLE_ORIG, CTA_TUPLE_REPLY, CTA_ID, CTA_ZONE, CTA_FILTER = 1, 2, 12, 18, 25
+CTA_TUPLE_IP, CTA_TUPLE_PROTO = 1, 2
+CTA_IP_V4_SRC, CTA_IP_V4_DST, CTA_IP_V6_SRC, CTA_IP_V6_DST = 1, 2, 3, 4
+CTA_PROTO_NUM, CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT = 1, 2, 3
+CTA_FILTER_ORIG_FLAGS = 1
 
-_CTA_TUPLE_IP = 1
-_CTA_TUPLE_PROTO = 2
-_CTA_PROTO_NUM = 1
-_CTA_PROTO_SRC_PORT = 2
-_CTA_PROTO_DST_PORT = 3
-
-_CTA_FILTER_ORIG_FLAGS = 1
 _FILTER_BY_PROTOCOL = struct.pack("=I", 1 << 3)
-
 _NESTED = 0x8000
 _UDP = bytes([Protocol.UDP])
 _NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 
 # The attributes for the source and the destination, and how long an address is.
-_ADDRESS = {NFPROTO_IPV4: (1, 2, 4), NFPROTO_IPV6: (3, 4, 16)}
+_ADDRESS = {
+    NFPROTO_IPV4: (CTA_IP_V4_SRC, CTA_IP_V4_DST, 4),
+    NFPROTO_IPV6: (CTA_IP_V6_SRC, CTA_IP_V6_DST, 16),
+}
 
 
 class Flow(NamedTuple):
     """A UDP flow that the kernel tracks.
 
-    `destination` is whom the client sent to and `responder` who is expected to answer, both as
-    address and port in network order. `entry` is what the kernel said of it.
+    The client sent to the `destination`, and the `responder` is expected to answer: address and
+    port in network order. `entry` is the kernel's own entry.
     """
 
     destination: bytes
@@ -72,7 +68,7 @@ class Connection(NamedTuple):
     """A tracked connection: as its first packet was sent, and as the replies are expected.
 
     All ends are address and port in network order. The client sent to the destination; the
-    responder answers, and takes the source that it has seen for the client.
+    responder answers to the source that it has seen.
     """
 
     protocol: int
@@ -86,24 +82,24 @@ Dialled = tuple[bytes, bytes, bytes]
 """Address, protocol and port that a client sent to, in network order."""
 
 
-def dump_request(family: Family, sequence: int) -> Message:
+def dump_request(family: Family) -> Message:
     """Ask for the UDP entries of a family.
 
     Kernels before 5.8 do not know the filter and send all protocols; reading skips these.
     """
-    proto = nested(_CTA_TUPLE_PROTO, attribute(_CTA_PROTO_NUM, _UDP))
+    proto = nested(CTA_TUPLE_PROTO, attribute(CTA_PROTO_NUM, _UDP))
     payload = b"".join(
         (
             NFGENMSG.pack(_NFPROTO[family], 0, 0),
-            nested(_CTA_TUPLE_ORIG, proto),
+            nested(CTA_TUPLE_ORIG, proto),
             # Of all attributes this one has to say that it is nested.
-            nested(_CTA_FILTER | _NESTED, attribute(_CTA_FILTER_ORIG_FLAGS, _FILTER_BY_PROTOCOL)),
+            nested(CTA_FILTER | _NESTED, attribute(CTA_FILTER_ORIG_FLAGS, _FILTER_BY_PROTOCOL)),
         )
     )
-    return Message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, sequence, payload)
+    return Message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, 0, payload)
 
 
-def delete_request(flow: Flow, sequence: int) -> Message:
+def delete_request(flow: Flow) -> Message:
     """Ask for the deletion of the entry.
 
     It is named by its reply direction, in which the responder is: the client may have got a new
@@ -111,20 +107,20 @@ def delete_request(flow: Flow, sequence: int) -> Message:
     id. Without a direction the kernel would delete every entry.
     """
     found = attributes(flow.entry[NFGENMSG.size :])
-    reply = nested(_CTA_TUPLE_REPLY, found[_CTA_TUPLE_REPLY])
+    reply = nested(CTA_TUPLE_REPLY, found[CTA_TUPLE_REPLY])
     payload = NFGENMSG.pack(flow.entry[0], 0, 0) + reply
-    for kind in (_CTA_ZONE, _CTA_ID):
+    for kind in (CTA_ZONE, CTA_ID):
         if kind in found:
             payload += attribute(kind, found[kind])
-    return Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, sequence, payload)
+    return Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, 0, payload)
 
 
 def flow_in(message: Message) -> Flow | None:
-    """The flow that a message tells of; None when it is of another kind or protocol."""
+    """The flow in a message; None when it is of another kind or protocol."""
     if message.type != IPCTNL_MSG_CT_NEW:
         return None
     entry = message.payload
-    match = _FLOW_LAYOUTS[entry[0]].match(entry)
+    match = _FLOW_LAYOUTS[entry[0]].match(entry, _ENTRY_AT)
     if match is None:
         return plain_flow(entry)
     address, port, responder, responder_port = match.groups()
@@ -140,12 +136,12 @@ def plain_flow(entry: bytes) -> Flow | None:
 
 
 def dialled(event: bytes) -> Dialled | None:
-    """Whom the client of a new connection sent to; None when there are no ports.
+    """Where the client of a new connection sent to; None when there are no ports.
 
     An event is what one read of the socket gives: the kernel sends each by itself. This is
-    cheap, so that events about others are; `connection_in` tells everything.
+    cheap, because most events are ignored; `connection_in` decodes everything.
     """
-    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event)
+    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event, _EVENT_AT)
     if match is not None:
         address, protocol, port = match.group(2, 3, 5)
         return address, protocol, port
@@ -157,8 +153,8 @@ def dialled(event: bytes) -> Dialled | None:
 
 
 def connection_in(event: bytes) -> Connection | None:
-    """The new connection that an event tells of; None when it has no ports."""
-    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event)
+    """The new connection in an event; None when it has no ports."""
+    match = _EVENT_LAYOUTS[event[HEADER.size]].match(event, _EVENT_AT)
     if match is None:
         return plain_connection(event[HEADER.size :])
     client, to, protocol, client_port, to_port, *reply = match.groups()
@@ -177,73 +173,51 @@ def plain_connection(entry: bytes) -> Connection | None:
     found = attributes(entry[NFGENMSG.size :])
     source_at, destination_at, _ = _ADDRESS[entry[0]]
     ends = []
-    for kind in (_CTA_TUPLE_ORIG, _CTA_TUPLE_REPLY):
+    for kind in (CTA_TUPLE_ORIG, CTA_TUPLE_REPLY):
         direction = attributes(found[kind])
-        addresses = attributes(direction[_CTA_TUPLE_IP])
-        proto = attributes(direction[_CTA_TUPLE_PROTO])
-        if _CTA_PROTO_SRC_PORT not in proto:  # ICMP
+        addresses = attributes(direction[CTA_TUPLE_IP])
+        proto = attributes(direction[CTA_TUPLE_PROTO])
+        if CTA_PROTO_SRC_PORT not in proto:  # ICMP
             return None
-        ends.append(addresses[source_at] + proto[_CTA_PROTO_SRC_PORT])
-        ends.append(addresses[destination_at] + proto[_CTA_PROTO_DST_PORT])
+        ends.append(addresses[source_at] + proto[CTA_PROTO_SRC_PORT])
+        ends.append(addresses[destination_at] + proto[CTA_PROTO_DST_PORT])
     client, destination, responder, seen = ends
-    return Connection(proto[_CTA_PROTO_NUM][0], client, destination, responder, seen)
+    return Connection(proto[CTA_PROTO_NUM][0], client, destination, responder, seen)
 
 
-class _Wanted(NamedTuple):
-    """Patterns for what a direction says: `%s` where it is, in a group where it is wanted."""
-
-    source: bytes
-    destination: bytes
-    protocol: bytes
-
-
-def _flow_layout(family: int) -> re.Pattern[bytes]:
-    """The start of a UDP entry: both directions, the wanted address and port in groups."""
-    udp = re.escape(_UDP)
-    original, reply = _Wanted(b"%s", b"(%s)", udp), _Wanted(b"(%s)", b"%s", udp)
-    return _layout(NFGENMSG.size, family, original, reply)
+def _layout(family: int, protocol: bytes, client: bytes, server: bytes) -> re.Pattern[bytes]:
+    """Both directions of an entry; of the ends, `(%s)` is in a group and `%s` is not."""
+    original = _direction_layout(CTA_TUPLE_ORIG, family, protocol, client, server)
+    reply = _direction_layout(CTA_TUPLE_REPLY, family, protocol, server, client)
+    return re.compile(original + reply, re.DOTALL)
 
 
-def _event_layout(family: int) -> re.Pattern[bytes]:
-    """The start of an event: addresses, protocol and ports in groups, there and back."""
-    everything = _Wanted(b"(%s)", b"(%s)", b"(.)")
-    return _layout(HEADER.size + NFGENMSG.size, family, everything, everything)
-
-
-def _layout(head: int, family: int, original: _Wanted, reply: _Wanted) -> re.Pattern[bytes]:
-    directions = _tuple_layout(_CTA_TUPLE_ORIG, family, original)
-    directions += _tuple_layout(_CTA_TUPLE_REPLY, family, reply)
-    return re.compile(_anything(head) + directions, re.DOTALL)
-
-
-def _anything(size: int) -> bytes:
-    return b".{%d}" % size
-
-
-def _tuple_layout(kind: int, family: int, wanted: _Wanted) -> bytes:
+def _direction_layout(
+    kind: int, family: int, protocol: bytes, source: bytes, destination: bytes
+) -> bytes:
     source_at, destination_at, width = _ADDRESS[family]
-    address = _anything(width)
-    ip = _head(source_at, width) + wanted.source % address
-    ip += _head(destination_at, width) + wanted.destination % address
-    proto = _head(_CTA_PROTO_NUM, 1) + wanted.protocol + b"..."
-    proto += _head(_CTA_PROTO_SRC_PORT, 2) + wanted.source % b".." + b".."
-    proto += _head(_CTA_PROTO_DST_PORT, 2) + wanted.destination % b".." + b".."
+    address = b".{%d}" % width
     ip_size, proto_size = 2 * (4 + width), 3 * 8
     return b"".join(
         (
             _head(kind | _NESTED, 4 + ip_size + 4 + proto_size),
-            _head(_CTA_TUPLE_IP | _NESTED, ip_size),
-            ip,
-            _head(_CTA_TUPLE_PROTO | _NESTED, proto_size),
-            proto,
+            _head(CTA_TUPLE_IP | _NESTED, ip_size),
+            _head(source_at, width) + source % address,
+            _head(destination_at, width) + destination % address,
+            _head(CTA_TUPLE_PROTO | _NESTED, proto_size),
+            _head(CTA_PROTO_NUM, 1) + protocol + b"...",
+            _head(CTA_PROTO_SRC_PORT, 2) + source % b".." + b"..",
+            _head(CTA_PROTO_DST_PORT, 2) + destination % b".." + b"..",
         )
     )
 
 
 def _head(kind: int, size: int) -> bytes:
     """The header of an attribute, as a pattern."""
-    return re.escape(struct.pack("=HH", 4 + size, kind))
+    return re.escape(ATTRIBUTE.pack(ATTRIBUTE.size + size, kind))
 
 
-_FLOW_LAYOUTS = {family: _flow_layout(family) for family in _ADDRESS}
-_EVENT_LAYOUTS = {family: _event_layout(family) for family in _ADDRESS}
+_FLOW_LAYOUTS = {each: _layout(each, re.escape(_UDP), b"%s", b"(%s)") for each in _ADDRESS}
+_EVENT_LAYOUTS = {each: _layout(each, b"(.)", b"(%s)", b"(%s)") for each in _ADDRESS}
+_ENTRY_AT = NFGENMSG.size
+_EVENT_AT = HEADER.size + NFGENMSG.size

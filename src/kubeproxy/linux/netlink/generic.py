@@ -1,6 +1,6 @@
 """Generic netlink: subsystems that the kernel numbers as they are loaded.
 
-A subsystem has a name; its number, which is the type of its messages, is asked for.
+A subsystem has a name; its number is the type of its messages, and has to be requested.
 """
 
 import struct
@@ -32,7 +32,7 @@ def number_request(name: str) -> Message:
 
 
 def number_in(message: Message) -> int:
-    """The number that the answer tells."""
+    """The number in the answer."""
     return int(_NUMBER.unpack(body(message)[_CTRL_ATTR_FAMILY_ID])[0])
 
 

@@ -21,22 +21,29 @@ PERSISTENT: Final = 0x1
 SOURCE_PORT: Final = 0x10
 """In the hash of the scheduler mh: the client's port counts, not only its address."""
 
-_HASHED: Final = 0x2  # the kernel's own: it has put the server into its table
+IP_VS_SVC_F_HASHED: Final = 0x2  # the kernel's own: it has put the server into its table
+IP_VS_CONN_F_MASQ: Final = 0
 
-_NEW_SERVICE, _SET_SERVICE, _DEL_SERVICE, _GET_SERVICE = 1, 2, 3, 4
-_NEW_DEST, _SET_DEST, _DEL_DEST, _GET_DEST = 5, 6, 7, 8
-_SET_CONFIG = 12
+IPVS_CMD_NEW_SERVICE, IPVS_CMD_SET_SERVICE = 1, 2
+IPVS_CMD_DEL_SERVICE, IPVS_CMD_GET_SERVICE = 3, 4
+IPVS_CMD_NEW_DEST, IPVS_CMD_SET_DEST, IPVS_CMD_DEL_DEST, IPVS_CMD_GET_DEST = 5, 6, 7, 8
+IPVS_CMD_SET_CONFIG = 12
 
-_SERVICE, _DEST = 1, 2
-_TIMEOUT_TCP, _TIMEOUT_TCP_FIN, _TIMEOUT_UDP = 4, 5, 6
+IPVS_CMD_ATTR_SERVICE, IPVS_CMD_ATTR_DEST = 1, 2
+IPVS_CMD_ATTR_TIMEOUT_TCP, IPVS_CMD_ATTR_TIMEOUT_TCP_FIN, IPVS_CMD_ATTR_TIMEOUT_UDP = 4, 5, 6
 
-_SVC_FAMILY, _SVC_PROTOCOL, _SVC_ADDRESS, _SVC_PORT, _SVC_MARK = 1, 2, 3, 4, 5
-_SVC_SCHEDULER, _SVC_FLAGS, _SVC_TIMEOUT, _SVC_NETMASK = 6, 7, 8, 9
+IPVS_SVC_ATTR_AF, IPVS_SVC_ATTR_PROTOCOL, IPVS_SVC_ATTR_ADDR, IPVS_SVC_ATTR_PORT = 1, 2, 3, 4
+IPVS_SVC_ATTR_FWMARK, IPVS_SVC_ATTR_SCHED_NAME, IPVS_SVC_ATTR_FLAGS = 5, 6, 7
+IPVS_SVC_ATTR_TIMEOUT, IPVS_SVC_ATTR_NETMASK = 8, 9
+IPVS_SVC_ATTR_STATS64 = 12  # of kernels since 4.1
 
-_DEST_ADDRESS, _DEST_PORT, _DEST_FORWARDING, _DEST_WEIGHT = 1, 2, 3, 4
-_DEST_UPPER, _DEST_LOWER, _DEST_ACTIVE, _DEST_INACTIVE, _DEST_FAMILY = 5, 6, 7, 8, 11
+IPVS_DEST_ATTR_ADDR, IPVS_DEST_ATTR_PORT, IPVS_DEST_ATTR_FWD_METHOD = 1, 2, 3
+IPVS_DEST_ATTR_WEIGHT, IPVS_DEST_ATTR_U_THRESH, IPVS_DEST_ATTR_L_THRESH = 4, 5, 6
+IPVS_DEST_ATTR_ACTIVE_CONNS, IPVS_DEST_ATTR_INACT_CONNS = 7, 8
+IPVS_DEST_ATTR_ADDR_FAMILY = 11
 
-_SVC_STATISTICS = 12  # the 64-bit kind, of kernels since 4.1
+IPVS_STATS_ATTR_CONNS, IPVS_STATS_ATTR_INPKTS, IPVS_STATS_ATTR_OUTPKTS = 1, 2, 3
+IPVS_STATS_ATTR_INBYTES, IPVS_STATS_ATTR_OUTBYTES = 4, 5
 
 _U16 = struct.Struct("=H")
 _U32 = struct.Struct("=I")
@@ -45,11 +52,10 @@ _EVERY_FLAG = 0xFFFFFFFF
 _AF = {Family.IPV4: 2, Family.IPV6: 10}
 _AF_INET6 = _U16.pack(_AF[Family.IPV6])
 _WHOLE_ADDRESS = {Family.IPV4: 0xFFFFFFFF, Family.IPV6: 128}
-_MASQUERADING = 0
 
 
 class ServerKey(NamedTuple):
-    """What a virtual server is found by."""
+    """What identifies a virtual server."""
 
     protocol: Protocol
     address: str
@@ -68,7 +74,7 @@ class VirtualServer(msgspec.Struct, frozen=True, gc=False):
 
 
 class RealKey(NamedTuple):
-    """What a real server is found by, among those of its virtual server."""
+    """What identifies a real server among those of its virtual server."""
 
     address: str
     port: int
@@ -78,7 +84,7 @@ class RealKey(NamedTuple):
 
 
 class RealServer(msgspec.Struct, frozen=True, gc=False):
-    """A real server as the kernel tells it: its weight, and how many connections it has."""
+    """A real server as the kernel lists it: its weight, and how many connections it has."""
 
     weight: int = 1
     active: int = 0
@@ -86,7 +92,7 @@ class RealServer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Statistics(msgspec.Struct, frozen=True, gc=False):
-    """What a virtual or a real server has seen since it was made."""
+    """What a virtual or a real server has counted since it was made."""
 
     connections: int = 0
     packets_in: int = 0
@@ -103,7 +109,7 @@ class AddServer(msgspec.Struct, frozen=True, gc=False):
 
 
 class SetServer(msgspec.Struct, frozen=True, gc=False):
-    """Set a virtual server otherwise; its real servers and connections stay."""
+    """Change a virtual server; its real servers and connections stay."""
 
     key: ServerKey
     server: VirtualServer
@@ -132,7 +138,7 @@ class SetReal(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeleteReal(msgspec.Struct, frozen=True, gc=False):
-    """Take a real server away."""
+    """Remove a real server."""
 
     key: ServerKey
     real: RealKey
@@ -141,12 +147,12 @@ class DeleteReal(msgspec.Struct, frozen=True, gc=False):
 Command = AddServer | SetServer | DeleteServer | AddReal | SetReal | DeleteReal
 
 _COMMANDS: dict[type[Command], tuple[int, str]] = {
-    AddServer: (_NEW_SERVICE, "add the virtual server"),
-    SetServer: (_SET_SERVICE, "change the virtual server"),
-    DeleteServer: (_DEL_SERVICE, "delete the virtual server"),
-    AddReal: (_NEW_DEST, "add the real server"),
-    SetReal: (_SET_DEST, "change the real server"),
-    DeleteReal: (_DEL_DEST, "delete the real server"),
+    AddServer: (IPVS_CMD_NEW_SERVICE, "add the virtual server"),
+    SetServer: (IPVS_CMD_SET_SERVICE, "change the virtual server"),
+    DeleteServer: (IPVS_CMD_DEL_SERVICE, "delete the virtual server"),
+    AddReal: (IPVS_CMD_NEW_DEST, "add the real server"),
+    SetReal: (IPVS_CMD_SET_DEST, "change the real server"),
+    DeleteReal: (IPVS_CMD_DEL_DEST, "delete the real server"),
 }
 
 
@@ -159,7 +165,7 @@ def describe(command: Command) -> str:
 
 
 def command_request(kind: int, command: Command) -> Message:
-    """The command as a message to the subsystem of that number. Without a refusal no answer."""
+    """The command as a message to the subsystem of that number. Only a refusal is answered."""
     return request(kind, _COMMANDS[type(command)][0], _payload(command))
 
 
@@ -179,61 +185,61 @@ def _payload(command: Command) -> bytes:
 
 def servers_request(kind: int) -> Message:
     """Ask for all virtual servers."""
-    return request(kind, _GET_SERVICE, flags=NLM_F_DUMP)
+    return request(kind, IPVS_CMD_GET_SERVICE, flags=NLM_F_DUMP)
 
 
 def server_request(kind: int, key: ServerKey) -> Message:
     """Ask for one virtual server; ESRCH says that there is none."""
-    return request(kind, _GET_SERVICE, _named(key), NLM_F_ACK)
+    return request(kind, IPVS_CMD_GET_SERVICE, _named(key), NLM_F_ACK)
 
 
 def reals_request(kind: int, key: ServerKey) -> Message:
     """Ask for the real servers of a virtual one; of one that is not there, none come."""
-    return request(kind, _GET_DEST, _named(key), NLM_F_DUMP)
+    return request(kind, IPVS_CMD_GET_DEST, _named(key), NLM_F_DUMP)
 
 
 def timeouts_request(kind: int, tcp: int, tcp_fin: int, udp: int) -> Message:
     """Set after how many idle seconds connections are forgotten; 0 leaves one as it is."""
     payload = b"".join(
         (
-            attribute(_TIMEOUT_TCP, _U32.pack(tcp)),
-            attribute(_TIMEOUT_TCP_FIN, _U32.pack(tcp_fin)),
-            attribute(_TIMEOUT_UDP, _U32.pack(udp)),
+            attribute(IPVS_CMD_ATTR_TIMEOUT_TCP, _U32.pack(tcp)),
+            attribute(IPVS_CMD_ATTR_TIMEOUT_TCP_FIN, _U32.pack(tcp_fin)),
+            attribute(IPVS_CMD_ATTR_TIMEOUT_UDP, _U32.pack(udp)),
         )
     )
-    return request(kind, _SET_CONFIG, payload)
+    return request(kind, IPVS_CMD_SET_CONFIG, payload)
 
 
 @lru_cache(maxsize=1)  # a virtual server's real servers come one after another
 def _named(key: ServerKey) -> bytes:
-    """What names a virtual server."""
-    return nested(_SERVICE, _identity(key))
+    """The attributes that identify a virtual server."""
+    return nested(IPVS_CMD_ATTR_SERVICE, _identity(key))
 
 
 def _identity(key: ServerKey) -> bytes:
     return b"".join(
         (
-            attribute(_SVC_FAMILY, _U16.pack(_AF[family_of(key.address)])),
-            attribute(_SVC_PROTOCOL, _U16.pack(key.protocol)),
-            attribute(_SVC_ADDRESS, pack(key.address)),
-            attribute(_SVC_PORT, key.port.to_bytes(2, "big")),
+            attribute(IPVS_SVC_ATTR_AF, _U16.pack(_AF[family_of(key.address)])),
+            attribute(IPVS_SVC_ATTR_PROTOCOL, _U16.pack(key.protocol)),
+            attribute(IPVS_SVC_ATTR_ADDR, pack(key.address)),
+            attribute(IPVS_SVC_ATTR_PORT, key.port.to_bytes(2, "big")),
         )
     )
 
 
 def _server(key: ServerKey, server: VirtualServer) -> bytes:
     return nested(
-        _SERVICE,
+        IPVS_CMD_ATTR_SERVICE,
         _identity(key),
-        text(_SVC_SCHEDULER, server.scheduler),
-        attribute(_SVC_FLAGS, _FLAGS_AND_MASK.pack(server.flags, _EVERY_FLAG)),
-        attribute(_SVC_TIMEOUT, _U32.pack(server.timeout)),
-        attribute(_SVC_NETMASK, _U32.pack(_WHOLE_ADDRESS[family_of(key.address)])),
+        text(IPVS_SVC_ATTR_SCHED_NAME, server.scheduler),
+        attribute(IPVS_SVC_ATTR_FLAGS, _FLAGS_AND_MASK.pack(server.flags, _EVERY_FLAG)),
+        attribute(IPVS_SVC_ATTR_TIMEOUT, _U32.pack(server.timeout)),
+        attribute(IPVS_SVC_ATTR_NETMASK, _U32.pack(_WHOLE_ADDRESS[family_of(key.address)])),
     )
 
 
 def _real(real: RealKey, weight: int) -> bytes:
-    """One pack for all attributes, because there are ten times as many of these as of all else."""
+    """One pack for all attributes: there are ten times as many of these as of everything else."""
     packed = pack(real.address)
     layout, address_head = _REAL_LAYOUTS[len(packed)]
     port = real.port.to_bytes(2, "big")
@@ -243,58 +249,59 @@ def _real(real: RealKey, weight: int) -> bytes:
 def _real_layout(width: int) -> tuple[struct.Struct, tuple[int, ...]]:
     """How a real server is laid out whose address has so many bytes, and how that begins."""
     layout = struct.Struct(f"=HHHH{width}sHH2s2xHHIHHIHHIHHI")
-    return layout, (layout.size, _DEST, 4 + width, _DEST_ADDRESS)
+    return layout, (layout.size, IPVS_CMD_ATTR_DEST, 4 + width, IPVS_DEST_ATTR_ADDR)
 
 
 _REAL_LAYOUTS = {width: _real_layout(width) for width in (4, 16)}
-_PORT_HEAD = (6, _DEST_PORT)
-_WEIGHT_HEAD = (8, _DEST_FORWARDING, _MASQUERADING, 8, _DEST_WEIGHT)
-_TAIL = (8, _DEST_UPPER, 0, 8, _DEST_LOWER, 0)
+_PORT_HEAD = (6, IPVS_DEST_ATTR_PORT)
+_WEIGHT_HEAD = (8, IPVS_DEST_ATTR_FWD_METHOD, IP_VS_CONN_F_MASQ, 8, IPVS_DEST_ATTR_WEIGHT)
+_TAIL = (8, IPVS_DEST_ATTR_U_THRESH, 0, 8, IPVS_DEST_ATTR_L_THRESH, 0)
 
 
 def server_in(message: Message) -> tuple[ServerKey, VirtualServer] | None:
-    """The virtual server that a message tells of; None when it is one of a firewall mark."""
-    found = attributes(body(message)[_SERVICE])
+    """The virtual server in a message; None when it is one of a firewall mark."""
+    found = attributes(body(message)[IPVS_CMD_ATTR_SERVICE])
     key = _key_in(found)
     if key is None:
         return None
-    flags, _ = _FLAGS_AND_MASK.unpack(found[_SVC_FLAGS])
-    scheduler = found[_SVC_SCHEDULER].rstrip(b"\0").decode()
-    return key, VirtualServer(scheduler, flags & ~_HASHED, _number(found[_SVC_TIMEOUT]))
+    flags, _ = _FLAGS_AND_MASK.unpack(found[IPVS_SVC_ATTR_FLAGS])
+    scheduler = found[IPVS_SVC_ATTR_SCHED_NAME].rstrip(b"\0").decode()
+    timeout = _number(found[IPVS_SVC_ATTR_TIMEOUT])
+    return key, VirtualServer(scheduler, flags & ~IP_VS_SVC_F_HASHED, timeout)
 
 
 def server_statistics_in(message: Message) -> tuple[ServerKey, Statistics] | None:
-    """What the virtual server has seen that a message tells of; None as in `server_in`."""
-    found = attributes(body(message)[_SERVICE])
+    """What the virtual server in a message has counted; None as in `server_in`."""
+    found = attributes(body(message)[IPVS_CMD_ATTR_SERVICE])
     key = _key_in(found)
     return None if key is None else (key, _statistics(found))
 
 
 def real_in(message: Message, family: Family) -> tuple[RealKey, RealServer]:
-    """The real server that a message tells of; `family` is that of its virtual server."""
-    found = attributes(body(message)[_DEST])
+    """The real server in a message; `family` is that of its virtual server."""
+    found = attributes(body(message)[IPVS_CMD_ATTR_DEST])
     server = RealServer(
-        _number(found[_DEST_WEIGHT]),
-        _number(found[_DEST_ACTIVE]),
-        _number(found[_DEST_INACTIVE]),
+        _number(found[IPVS_DEST_ATTR_WEIGHT]),
+        _number(found[IPVS_DEST_ATTR_ACTIVE_CONNS]),
+        _number(found[IPVS_DEST_ATTR_INACT_CONNS]),
     )
     return _real_key_in(found, family), server
 
 
 def _key_in(found: dict[int, bytes]) -> ServerKey | None:
-    if _SVC_MARK in found:
+    if IPVS_SVC_ATTR_FWMARK in found:
         return None
-    protocol = Protocol(_number(found[_SVC_PROTOCOL]))
-    address = _address(found[_SVC_ADDRESS], is_ipv6=found[_SVC_FAMILY] == _AF_INET6)
-    return ServerKey(protocol, address, int.from_bytes(found[_SVC_PORT], "big"))
+    protocol = Protocol(_number(found[IPVS_SVC_ATTR_PROTOCOL]))
+    address = _address(found[IPVS_SVC_ATTR_ADDR], is_ipv6=found[IPVS_SVC_ATTR_AF] == _AF_INET6)
+    return ServerKey(protocol, address, int.from_bytes(found[IPVS_SVC_ATTR_PORT], "big"))
 
 
 def _real_key_in(found: dict[int, bytes], family: Family) -> RealKey:
     # Through a tunnel, a real server may be of the other family; older kernels know no tunnels.
-    told = found.get(_DEST_FAMILY)
-    is_ipv6 = family is Family.IPV6 if told is None else told == _AF_INET6
-    address = _address(found[_DEST_ADDRESS], is_ipv6=is_ipv6)
-    return RealKey(address, int.from_bytes(found[_DEST_PORT], "big"))
+    own = found.get(IPVS_DEST_ATTR_ADDR_FAMILY)
+    is_ipv6 = family is Family.IPV6 if own is None else own == _AF_INET6
+    address = _address(found[IPVS_DEST_ATTR_ADDR], is_ipv6=is_ipv6)
+    return RealKey(address, int.from_bytes(found[IPVS_DEST_ATTR_PORT], "big"))
 
 
 def _address(packed: bytes, *, is_ipv6: bool) -> str:
@@ -303,8 +310,14 @@ def _address(packed: bytes, *, is_ipv6: bool) -> str:
 
 
 def _statistics(found: dict[int, bytes]) -> Statistics:
-    counters = attributes(found[_SVC_STATISTICS])
-    return Statistics(*(_number(counters[kind]) for kind in range(1, 6)))
+    counters = attributes(found[IPVS_SVC_ATTR_STATS64])
+    return Statistics(
+        connections=_number(counters[IPVS_STATS_ATTR_CONNS]),
+        packets_in=_number(counters[IPVS_STATS_ATTR_INPKTS]),
+        packets_out=_number(counters[IPVS_STATS_ATTR_OUTPKTS]),
+        bytes_in=_number(counters[IPVS_STATS_ATTR_INBYTES]),
+        bytes_out=_number(counters[IPVS_STATS_ATTR_OUTBYTES]),
+    )
 
 
 def _number(packed: bytes) -> int:

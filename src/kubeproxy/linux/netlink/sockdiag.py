@@ -1,10 +1,11 @@
-"""One TCP socket of this machine, by its two ends, and whose it is (linux/inet_diag.h)."""
+"""One TCP socket of this machine, by its two ends, and its owner (linux/inet_diag.h)."""
 
 import struct
 
 from kubeproxy.base.inet import Family, family_of, pack
 from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_REQUEST, Message
 
+NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 
 _TCP = 6
@@ -24,13 +25,13 @@ def socket_request(own: tuple[str, int], other: tuple[str, int]) -> Message:
     ends = b"".join(pack(address).ljust(_ADDRESS, b"\0") for address, _ in (own, other))
     head = _HEAD.pack(_AF[family_of(own[0])], _TCP, 0, 0, _ANY_STATE)
     payload = head + ports + ends + _REST.pack(0, _ANY, _ANY)
-    return Message(SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_ACK, 1, payload)
+    return Message(SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_ACK, 0, payload)
 
 
 def user_in(message: Message) -> int | None:
-    """The user whose socket the answer is about; None when it has no other end.
+    """The user who owns the socket in the answer; None when it has no other end.
 
-    Where no socket has the two ends, the kernel tells of one that listens at the first of them.
+    Where no socket has the two ends, the kernel names one that listens at the first of them.
     """
     state, user = _ANSWER.unpack_from(message.payload)
     return None if state == _LISTENS else int(user)

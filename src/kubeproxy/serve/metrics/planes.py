@@ -163,8 +163,8 @@ def _counted(
     """The packets of named counters of our tables."""
     from kubeproxy.dataplane.nftables.expressions import NFPROTO  # noqa: PLC0415
     from kubeproxy.dataplane.nftables.program import TABLE  # noqa: PLC0415
-    from kubeproxy.linux.nftcounters import read_packets  # noqa: PLC0415
+    from kubeproxy.linux.nfnetlink import read_counters  # noqa: PLC0415
 
     for family in families:
-        for name, packets in read_packets(NFPROTO[family], TABLE, names).items():
+        for name, packets in read_counters(NFPROTO[family], TABLE, names).items():
             yield family, name, packets

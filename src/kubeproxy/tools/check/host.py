@@ -10,7 +10,8 @@ import msgspec
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.linux.tools import ToolFailed, run
 from kubeproxy.linux.xtables import find_program, unfit

@@ -16,7 +16,7 @@ from kubeproxy.linux.dummy import ensure_dummy
 from kubeproxy.linux.ipset import IpsetFailed
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
 from kubeproxy.linux.netlink.ipvs import AddServer, ServerKey, VirtualServer
-from kubeproxy.linux.netlink_socket import NetlinkError
+from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.tools import find
 from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
 from kubeproxy.tools.check.iptables import has_programs, restored
@@ -54,7 +54,7 @@ def written(means: Means) -> list[Finding]:
             ipvs.servers(Family.IPV4)
     except IpvsMissing:
         first, is_loaded = [without_ip_vs(modules, means.scheduler)], False
-    except NetlinkError as error:
+    except Refused as error:
         first, is_loaded = [_not_allowed(error)], True
     else:
         first, is_loaded = _servers(means), True
@@ -95,7 +95,7 @@ def _servers(means: Means) -> list[Finding]:
     return findings
 
 
-def _not_allowed(error: NetlinkError) -> Finding:
+def _not_allowed(error: Refused) -> Finding:
     """ip_vs lets nobody try it but the machine's own root: not even the root of a container."""
     if error.errno != errno.EPERM:
         return lacking(Topic.IPVS, "ip_vs", str(error), "choose nftables")
@@ -112,7 +112,7 @@ def _dummy() -> Finding:
     what = "dummy device"
     try:
         ensure_dummy(DEVICE)
-    except NetlinkError as error:
+    except Refused as error:
         missing = error.errno == errno.EOPNOTSUPP
         detail = "the kernel has no dummy devices" if missing else str(error)
         return lacking(Topic.IPVS, what, detail, "use a kernel that has them, or choose nftables")

@@ -20,8 +20,9 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.linux import ipset
 from kubeproxy.linux.netlink.attribute import text
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETCHAIN, NFT_MSG_GETTABLE
-from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
+from kubeproxy.linux.netlink.nftables import NFT_MSG_GETCHAIN, NFT_MSG_GETTABLE, NFTA_TABLE_NAME
+from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.tools import Backend, find, find_iptables, run
 from kubeproxy.tools.check.rivals import HINT, Chains, Sightings
 
@@ -102,7 +103,7 @@ def _tables() -> dict[Family, bool]:
         for family in Family:
             number = NFPROTO[family]
             try:
-                netfilter.get(NFT_MSG_GETTABLE, number, text(1, TABLE))
+                netfilter.get(NFT_MSG_GETTABLE, number, text(NFTA_TABLE_NAME, TABLE))
             except Refused as error:
                 if error.errno != errno.ENOENT:
                     raise

@@ -15,8 +15,7 @@ from kubeproxy.dataplane.ipvs.settings import Settings as IpvsSettings
 from kubeproxy.dataplane.nftables.apply import Settings as NftablesSettings
 from kubeproxy.engine.node import LOOPBACK_IP, NodeIPs, node_port_ranges
 from kubeproxy.engine.settings import Setting, wanted_at_init, wanted_settings
-from kubeproxy.linux.cores import online_cores
-from kubeproxy.linux.families import why_no_ipv6
+from kubeproxy.linux.machine import online_cores, why_no_ipv6
 from kubeproxy.linux.tools import find
 from kubeproxy.table.node import Mode, Node
 from kubeproxy.tools.check import conntrack, host, iptables, ipvs, nftables

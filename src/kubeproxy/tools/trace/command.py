@@ -15,7 +15,7 @@ from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
-from kubeproxy.linux.conntrackwatch import ConnectionWatch
+from kubeproxy.linux.conntrack import ConnectionWatch
 from kubeproxy.linux.links import interface_addresses
 from kubeproxy.tools import client
 from kubeproxy.tools.client import Client

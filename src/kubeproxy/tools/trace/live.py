@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.linux.conntrackwatch import ConnectionWatch
+from kubeproxy.linux.conntrack import ConnectionWatch
 from kubeproxy.tools.trace.index import Index
 from kubeproxy.tools.trace.stream import Trace
 
@@ -42,7 +42,7 @@ def follow(
         if any(descriptor == output for descriptor, _ in ready):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         trace.known = known()
-        for event in watch.waiting(_AT_ONCE):
+        for event in watch.events(_AT_ONCE):
             trace.take(event)
             if trace.is_complete:
                 break

@@ -1,16 +1,20 @@
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.netlink.address import (
+from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, Message
+from kubeproxy.linux.netlink.route import (
     AddressChange,
-    add_request,
+    add_address_request,
     address_in,
+    addresses_request,
     change_in,
+    delete_device_request,
     device_in,
-    dump_request,
-    remove_request,
+    device_request,
+    kind_in,
+    new_dummy_request,
+    remove_address_request,
 )
-from kubeproxy.linux.netlink.message import NLM_F_DUMP, NLM_F_REQUEST, Message
 
 CREATE, EXCLUSIVE = 0x400, 0x200
 VIP = "02200000 07000000 08000200 0a603201 08000100 0a603201"
@@ -24,8 +28,8 @@ VIP6 = (
     ("family", "payload"), [(Family.IPV4, "02000000 00000000"), (Family.IPV6, "0a000000 00000000")]
 )
 def test_the_request_for_all(family: Family, payload: str) -> None:
-    expected = Message(22, NLM_F_REQUEST | NLM_F_DUMP, 5, bytes.fromhex(payload))
-    assert expected == dump_request(family, 5)
+    expected = Message(22, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes.fromhex(payload))
+    assert expected == addresses_request(family)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +42,8 @@ def test_the_request_for_all(family: Family, payload: str) -> None:
 def test_single_addresses_are_added_and_removed(address: str, payload: str) -> None:
     body = bytes.fromhex(payload)
     flags = NLM_F_REQUEST | CREATE | EXCLUSIVE
-    assert Message(20, flags, 0, body) == add_request(7, address)
-    assert Message(21, NLM_F_REQUEST, 0, body) == remove_request(7, address)
+    assert Message(20, flags, 0, body) == add_address_request(7, address)
+    assert Message(21, NLM_F_REQUEST, 0, body) == remove_address_request(7, address)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +86,37 @@ def test_the_change_in_a_message(
     kind: int, family: Family, expected: AddressChange | None
 ) -> None:
     assert expected == change_in(Message(kind, 0, 0, bytes.fromhex(VIP)), family)
+
+
+DEVICE = bytes.fromhex("00000000 07000000 00000000 00000000")
+
+
+def test_a_dummy_has_a_name_and_no_queue() -> None:
+    payload = bytes.fromhex(
+        "00000000 00000000 00000000 00000000"
+        "0f000300 6b756265 2d697076 73300000"
+        "08000d00 00000000"
+        "10001200 0a000100 64756d6d 79000000"
+    )
+    expected = Message(16, NLM_F_REQUEST | CREATE | EXCLUSIVE, 0, payload)
+    assert expected == new_dummy_request("kube-ipvs0")
+
+
+def test_a_device_is_asked_for_and_deleted_by_its_index() -> None:
+    assert Message(18, NLM_F_REQUEST | NLM_F_ACK, 0, DEVICE) == device_request(7)
+    assert Message(17, NLM_F_REQUEST, 0, DEVICE) == delete_device_request(7)
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        pytest.param("09000300 6c6f3000 00000000", "", id="not-virtual"),
+        pytest.param("10001200 0a000100 64756d6d 79000000", "dummy", id="dummy"),
+        pytest.param(
+            "14001280 0b000100 62726964 67650000 04000200", "bridge", id="flagged-nested"
+        ),
+    ],
+)
+def test_the_kind_of_a_device(rest: str, expected: str) -> None:
+    message = Message(16, 0, 0, DEVICE + bytes.fromhex(rest))
+    assert expected == kind_in(message)

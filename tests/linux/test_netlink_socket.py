@@ -1,7 +1,8 @@
-"""Answers of the kernel that make no sense: an error of the kernel's, that says what was asked."""
+"""Unexpected answers of the kernel: an error that says what could not be done."""
 
-import socket
+import errno
 from collections.abc import Callable
+from struct import pack
 
 import pytest
 
@@ -11,12 +12,24 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import counters, pins
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.linux import conntrack, dummy, ipvs, links, nfacct, nfnetlink, nftcounters
+from kubeproxy.linux import conntrack, dummy, links, nfacct, nfnetlink
+from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.attribute import attribute
 from kubeproxy.linux.netlink.ipvs import ServerKey
-from kubeproxy.linux.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, encode
-from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETSET
+from kubeproxy.linux.netlink.message import (
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    WHOLE_BATCH,
+    Message,
+    MessageError,
+    encode,
+)
+from kubeproxy.linux.netlink.nftables import NFT_MSG_GETSET
+from kubeproxy.linux.netlink_socket import Link, Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from world import node
@@ -105,7 +118,7 @@ def empty(kind: int) -> bytes:
             id="new-accounting",
         ),
         pytest.param(
-            lambda: nftcounters.read_packets(2, "t", ["c"]),
+            lambda: nfnetlink.read_counters(2, "t", ["c"]),
             [empty(0xA12)],
             "cannot read the counter c",
             id="named-counter",
@@ -138,12 +151,12 @@ def empty(kind: int) -> bytes:
             lambda: dummy.change_addresses("lo", ["192.0.2.1"], []),
             [encode(Message(NLMSG_ERROR, 0, 9, b"\xff\xff\xff\xff" + bytes(16)))],
             "cannot change the addresses of lo",
-            id="refusal-of-what-nobody-asked",
+            id="refusal-of-another-request",
         ),
         pytest.param(
             lambda: Ipvs().servers(Family.IPV4),
             [encode(Message(16, 0, 1, bytes(4) + attribute(1, b"\xff" * 5))), DONE],
-            "cannot ask the kernel for ip_vs",
+            "cannot find ip_vs in the kernel",
             id="number-that-is-none",
         ),
         pytest.param(
@@ -152,18 +165,17 @@ def empty(kind: int) -> bytes:
         pytest.param(
             lambda: Ipvs().servers(Family.IPV4),
             [empty(16), DONE],
-            "cannot ask the kernel for ip_vs",
+            "cannot find ip_vs in the kernel",
             id="number-of-ipvs",
         ),
     ],
 )
-def test_nonsense_is_an_error_of_the_kernel_that_says_what_was_asked(
+def test_an_unexpected_answer_is_an_error_that_says_what_could_not_be_done(
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[], object], answers: list[bytes], asked: str
 ) -> None:
     opened = [FakeLink(*answers)]
-    for module in (nfnetlink, ipvs, links, dummy):
-        monkeypatch.setattr(module, "open_netlink", lambda _: opened[0])
-    with pytest.raises(KernelError, match=f"^{asked}.* makes no sense"):
+    monkeypatch.setattr(netlink, "open_netlink", lambda _: opened[0])
+    with pytest.raises(KernelError, match=f"^{asked}.* unexpected answer"):
         ask()
 
 
@@ -176,12 +188,99 @@ def test_nonsense_is_an_error_of_the_kernel_that_says_what_was_asked(
         pytest.param(lambda servers: servers.statistics(), id="statistics"),
     ],
 )
-def test_nonsense_of_ipvs(ask: Callable[[Ipvs], object]) -> None:
+def test_unexpected_answers_of_ipvs(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[Ipvs], object]
+) -> None:
+    monkeypatch.setattr(netlink, "open_netlink", lambda _: FakeLink(empty(30), DONE))
     servers = Ipvs()
-    servers._link, servers._number = _as_socket(FakeLink(empty(30), DONE)), 30
-    with pytest.raises(KernelError, match="makes no sense"):
+    servers._link, servers._number = netlink.Link(0), 30
+    with pytest.raises(KernelError, match="unexpected answer"):
         ask(servers)
 
 
-def _as_socket(kernel: FakeLink) -> socket.socket:
-    return kernel  # type: ignore[return-value]  # as much of one as is used
+OBJECT = empty(NEW_SET)
+OBJECT_OF_CHANGED = encode(Message(NEW_SET, NLM_F_DUMP_INTR, 0, bytes(4)))
+DUMP = Message(NFT_MSG_GETSET, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes(4))
+GET = Message(NFT_MSG_GETSET, NLM_F_REQUEST, 0, bytes(4))
+
+
+def ended(kind: int, number: int, sequence: int = 0) -> bytes:
+    return encode(Message(kind, 0, sequence, pack("=i", -number) + bytes(16)))
+
+
+class Answering(FakeLink):
+    """A socket that answers each request with the next of several answers."""
+
+    def __init__(self, *answers: list[bytes]) -> None:
+        super().__init__()
+        self._next = list(answers)
+
+    def send(self, data: bytes) -> int:
+        self._answers = tuple(self._next.pop(0))
+        return super().send(data)
+
+
+@pytest.fixture
+def link(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Link]:
+    def opened(*answers: list[bytes]) -> Link:
+        monkeypatch.setattr(netlink, "open_netlink", lambda _: Answering(*answers))
+        return Link(0, {errno.ESRCH: "look elsewhere"})
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers", "expected"),
+    [
+        pytest.param(DUMP, [[DONE]], 0, id="nothing-to-list"),
+        pytest.param(DUMP, [[OBJECT, OBJECT], [OBJECT]], None, id="no-end"),
+        pytest.param(DUMP, [[OBJECT, OBJECT, DONE]], 2, id="a-list"),
+        pytest.param(
+            DUMP,
+            [[OBJECT_OF_CHANGED, DONE], [ended(NLMSG_DONE, errno.EINTR)], [OBJECT, DONE]],
+            1,
+            id="listed-again-because-it-changed",
+        ),
+        pytest.param(GET, [[OBJECT]], 1, id="one-object-needs-no-end"),
+        pytest.param(GET, [[]], None, id="no-answer"),
+    ],
+)
+def test_answers(
+    link: Callable[..., Link], request_: Message, answers: list[list[bytes]], expected: int | None
+) -> None:
+    opened = link(*answers)
+    if expected is not None:
+        assert expected == len(opened.request(request_, "cannot read"))
+        return
+    with pytest.raises(Refused, match=r"^cannot read: .*\(answers were lost\)") as caught:
+        opened.request(request_, "cannot read")
+    assert caught.value.errno == errno.ENOBUFS
+
+
+def test_what_always_changes_is_an_error_at_last(link: Callable[..., Link]) -> None:
+    opened = link(*[[OBJECT_OF_CHANGED, DONE]] * 5)
+    with pytest.raises(Refused, match=r"\(it changes faster than it can be listed\)") as caught:
+        opened.request(DUMP, "cannot read")
+    assert caught.value.errno == errno.EINTR
+
+
+def test_a_refusal_has_advice(link: Callable[..., Link]) -> None:
+    with pytest.raises(Refused, match=r"^cannot read: No such process: look elsewhere$"):
+        link([ended(NLMSG_ERROR, errno.ESRCH)]).request(GET, "cannot read")
+
+
+def test_refusals_are_by_place(link: Callable[..., Link]) -> None:
+    first = [ended(NLMSG_ERROR, errno.EEXIST, 2), ended(NLMSG_ERROR, 0, 256)]
+    second = [ended(NLMSG_ERROR, errno.ENOENT, 3)]
+    refused = link(first, second).send_all([GET] * 259, "cannot change")
+    assert refused == {
+        1: MessageError(WHOLE_BATCH, errno.EEXIST),
+        258: MessageError(WHOLE_BATCH, errno.ENOENT),
+    }
+
+
+def test_without_an_answer_to_the_last_request_answers_were_lost(
+    link: Callable[..., Link],
+) -> None:
+    with pytest.raises(Refused, match=r"\(answers were lost\)"):
+        link([ended(NLMSG_ERROR, errno.EEXIST, 1)]).send_all([GET] * 2, "cannot change")
