@@ -18,7 +18,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer
@@ -56,11 +56,11 @@ class Observed(Rig):
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         self._history, self._health = History(), Health(60.0, lambda: True)
-        setting = Setting(THIS_NODE, self.vantage)
+        setting = SyncInput(THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.dataplane, notify=self._hear),
+            SyncTarget(self.dataplane, notify=self._hear),
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )

@@ -1,0 +1,38 @@
+"""What the list and watch protocol yields beside events: incidents, for the log."""
+
+from enum import Enum
+
+import msgspec
+
+from kubeproxy.cluster.client.status import Status
+from kubeproxy.cluster.events import Event
+from kubeproxy.cluster.objects.decode import UndecodableObject
+
+
+class IncidentReason(Enum):
+    """What went wrong; the value is the log message."""
+
+    WATCH_LIST_REFUSED = "The API server refused the watch-list, falling back to a list"
+    EXPIRED = "The resourceVersion of the watch has expired, relisting"
+    REFUSED = "The API server refused the request"
+    TRY_LATER = "The API server asked to retry later"
+    ERROR_EVENT = "The API server ended the watch with an ERROR event, relisting"
+    INVALID_DATA = "The API server sent invalid data, relisting"
+    CLOSED_AT_ONCE = "The API server closed the watch at once, relisting"
+    INCOMPLETE = "The API server closed the watch-list before it was complete"
+    NO_BOOKMARK = "The API server has not completed the watch-list yet"
+    NEVER_COMPLETE = "The API server does not complete the watch-list, falling back to a list"
+    IDLE = "The watch was idle for too long, opening it again"
+    NO_EVENTS = "The watch ended without any event or bookmark, relisting"
+    UNKNOWN_EVENT = "Ignored a watch event of unknown type"
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """Something that an operator may want to know. It has been handled already."""
+
+    reason: IncidentReason
+    status: Status | None = None
+    detail: str = ""
+
+
+Output = Event | Incident | UndecodableObject
