@@ -9,8 +9,8 @@ from kubeproxy.cluster.client.access import Access, Tls, User
 from kubeproxy.cluster.client.http_client import RateLimit
 from kubeproxy.cluster.client.observed import Attempt, Exchange
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
-from kubeproxy.cluster.objects.decode import KubeObject
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 

@@ -281,7 +281,7 @@ async def test_a_service_that_asks_for_too_much_is_logged_once_until_it_asks_for
     rig.change("L1 R1 R2")
     await rig.sync.sync()
     logged = capsys.readouterr().err
-    assert logged.count("Service asks for too much, some of its ports are not served") == 1
+    assert logged.count("Service exceeds a limit, some of its ports are not served") == 1
     assert 'service="shop/cart"' in logged
     ((key, text),) = [(problem.key, problem.text) for problem in rig.sync.problems]
     assert key == CART

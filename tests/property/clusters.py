@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from kubeproxy.cluster.objects.decode import KubeObject, convert
+from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.types import KubeObject
 
 SERVICES = ("a", "b", "c")
 SLICES = ("a-1", "a-2", "b-1", "x")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kubeproxy.base.inet import Family
 from kubeproxy.base.steps import Steps, finish
 from kubeproxy.cluster.model.cluster import Cluster
-from kubeproxy.cluster.objects.decode import KubeObject
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes, diff, patch

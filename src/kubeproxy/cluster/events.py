@@ -8,8 +8,8 @@ has to start again removes nothing.
 
 import msgspec
 
-from kubeproxy.cluster.objects.decode import KubeObject
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.types import KubeObject
 
 
 class Upsert(msgspec.Struct, frozen=True):

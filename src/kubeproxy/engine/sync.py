@@ -225,7 +225,7 @@ class FamilySync:
                 self._log_service(message, service, reason)
         for service, reason in builder.excess.items():
             if service not in excess:
-                message = "Service asks for too much, some of its ports are not served"
+                message = "Service exceeds a limit, some of its ports are not served"
                 self._log_service(message, service, reason)
         self._log_conflicts()
         return changes

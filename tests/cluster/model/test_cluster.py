@@ -7,7 +7,7 @@ from kubeproxy.cluster.model.cluster import Cluster, Problem, Touched
 from kubeproxy.cluster.model.node import derive_node, primary_ips
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.cluster.objects.node import Node
+from kubeproxy.cluster.objects.types import Node
 from world import CART, cluster_of, endpoint_slice, kestrel, service
 
 

@@ -6,7 +6,7 @@ from kubeproxy.base.inet import Family, Prefix, Protocol
 from kubeproxy.cluster.model.serviceport import Derived, derive_service_ports
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.objects.service import Service
+from kubeproxy.cluster.objects.types import Service
 from world import service
 
 

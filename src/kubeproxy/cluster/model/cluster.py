@@ -16,12 +16,8 @@ from kubeproxy.cluster.model.endpoint import Slice, derive_slice
 from kubeproxy.cluster.model.node import NodeState, derive_node
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.model.topology import Place
-from kubeproxy.cluster.objects.decode import KubeObject
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.cluster.objects.node import Node
-from kubeproxy.cluster.objects.service import Service
-from kubeproxy.cluster.objects.servicecidr import ServiceCIDR
+from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -9,14 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind, ObjectMeta
 from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
-from kubeproxy.cluster.objects.node import Node
-from kubeproxy.cluster.objects.service import Service
-from kubeproxy.cluster.objects.servicecidr import ServiceCIDR
-
-KubeObject = Service | EndpointSlice | Node | ServiceCIDR
+from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
 TYPE_OF_KIND: dict[Kind, type[KubeObject]] = {
     Kind.SERVICE: Service,

@@ -19,7 +19,7 @@ The phases:
 
 A list delivers Reset, all objects, Synced. `_version` is the resourceVersion up to which all
 changes were delivered. A list sets it when it is complete, so an incomplete one is never resumed.
-A watch that is cut off or told to retry later is resumed from `_version`. Whatever casts doubt on
+A watch that is cut off, or refused for now, is resumed from `_version`. Whatever casts doubt on
 `_version` or on the stream (expired, ERROR event, invalid data, closed at once, no event at all)
 leads to a relist.
 """
@@ -40,8 +40,9 @@ from kubeproxy.cluster.client.resources import (
 )
 from kubeproxy.cluster.client.status import Status, decode_status
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
-from kubeproxy.cluster.objects.decode import KubeObject, UndecodableObject, decode
+from kubeproxy.cluster.objects.decode import UndecodableObject, decode
 from kubeproxy.cluster.objects.meta import ObjectMeta
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.watch import wire
 from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
 

@@ -9,9 +9,10 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from kubeproxy.base.errors import ApiServerError
-from kubeproxy.cluster.objects.decode import TYPE_OF_KIND, KubeObject, decode_metadata
+from kubeproxy.cluster.objects.decode import TYPE_OF_KIND, decode_metadata
 from kubeproxy.cluster.objects.meta import Kind, ObjectMeta
 from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+from kubeproxy.cluster.objects.types import KubeObject
 
 LONGEST_LINE = 16 * 1024 * 1024
 """Far above the 1.5 MiB that etcd stores in one object."""
