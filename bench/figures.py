@@ -14,7 +14,7 @@ class Metric(msgspec.Struct, frozen=True):
     unit: str
     digits: int = 1
     compared: bool = True
-    """Whether a ratio says who is better."""
+    """Whether a ratio says which proxy is better."""
 
 
 METRICS = (
@@ -23,7 +23,7 @@ METRICS = (
     Metric("change_p50", "one endpoint changed, p50", "ms"),
     Metric("change_p99", "one endpoint changed, p99", "ms"),
     Metric("change_cpu", "  CPU for one", "ms"),
-    Metric("change_bytes", "  told by the kernel for one", "bytes", 0),
+    Metric("change_bytes", "  notified by the kernel for one", "bytes", 0),
     Metric("burst", "1,000 changes in a burst", "s", 2),
     Metric("burst_cpu", "  CPU for it", "s", 2),
     Metric("burst_transactions", "  transactions", "", 0, compared=False),

@@ -1,4 +1,4 @@
-"""The status over HTTP: how long each answer takes, and what syncs notice of somebody who polls.
+"""The status over HTTP: how long each response takes, and what polling costs syncs.
 
 As `bench.traffic`: three addresses for each service, one family, and rounds with and without the
 client that take turns. A third argument is a part of the paths that are wanted.
@@ -47,11 +47,11 @@ PATHS = (
     "/status?part=services",
 )
 PAUSE = 0.5
-"""Seconds between two questions, as of two people whose pages ask every second."""
+"""Seconds between two requests, as of two pages that refresh every second."""
 
 
 class Observed(Rig):
-    """A kernel whose syncs are those of the daemon, with the parts that people may look at."""
+    """Syncs as in the daemon, with the parts that are shown."""
 
     def __init__(self, size: Size) -> None:
         super().__init__(size)
@@ -60,7 +60,7 @@ class Observed(Rig):
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            SyncTarget(self.dataplane, notify=self._hear),
+            SyncTarget(self.dataplane, notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
@@ -80,7 +80,7 @@ class Observed(Rig):
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 
-    def _hear(self, observation: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         self._history.observe(observation)
         self._health.observe(observation)
 

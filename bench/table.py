@@ -6,7 +6,7 @@ import sys
 import time
 
 from bench.clusters import NODE, Size, endpoint_slice, objects
-from bench.memory import peak, resident
+from bench.processes import peak, resident
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import decode
@@ -16,15 +16,15 @@ from kubeproxy.table.compile import Vantage
 
 
 def main(size: Size) -> None:
-    told = objects(size)
-    total = sum(len(data) for _, data in told)
+    listed = objects(size)
+    total = sum(len(data) for _, data in listed)
     gc.collect()
     gc.freeze()
     before = resident()
     started = time.perf_counter()
     cluster = Cluster(NODE)
     builder = Builder(Family.IPV4)
-    for kind, data in told:
+    for kind, data in listed:
         cluster.upsert(kind, decode(kind, data))
     decoded = time.perf_counter()
     vantage = Vantage(cluster.place, "192.0.2.1")
