@@ -12,7 +12,6 @@ from http import HTTPStatus
 import aiohttp
 
 from kubeproxy.base.errors import ApiServerError
-from kubeproxy.cluster.client.resources import Resource
 from kubeproxy.cluster.client.status import Status
 
 
@@ -127,8 +126,3 @@ def describe_refusal(status: Status, what: str, server: str, identity: str) -> s
             return f"{text}; check that the server URL begins with https:// if the port speaks TLS"
         case _:
             return text
-
-
-def describe_resource(resource: Resource) -> str:
-    """A resource as an operator looks for it: its name and where it is served."""
-    return f"{resource.name} ({resource.path})"

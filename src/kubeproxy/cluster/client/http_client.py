@@ -38,6 +38,7 @@ LOGGED_WAIT = 0.05
 LONG_WAIT = 1.0
 LONG_WAIT_PERIOD = 10.0
 
+_Exchanged = contextlib.AbstractAsyncContextManager[Response]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
 
@@ -135,22 +136,13 @@ class HttpClient:
         if session is not None:
             await session.close()
 
-    @contextlib.asynccontextmanager
-    async def get(
-        self, path: str, query: Query, *, watch: bool = False
-    ) -> AsyncIterator[Response]:
+    def get(self, path: str, query: Query, *, watch: bool = False) -> _Exchanged:
         """The response to a GET, of any status, after the retries that the server asked for."""
-        async with self._exchange(_Call(path, query, watch=watch)) as response:
-            yield response
+        return self._exchange(_Call(path, query, watch=watch))
 
-    @contextlib.asynccontextmanager
-    async def write(
-        self, method: str, path: str, body: bytes, content_type: str
-    ) -> AsyncIterator[Response]:
+    def write(self, method: str, path: str, body: bytes, content_type: str) -> _Exchanged:
         """As `get`, for a request with a body; the rate limit holds for it too."""
-        call = _Call(path, method=method, body=body, content_type=content_type)
-        async with self._exchange(call) as response:
-            yield response
+        return self._exchange(_Call(path, (), method, body=body, content_type=content_type))
 
     @contextlib.asynccontextmanager
     async def _exchange(self, call: _Call) -> AsyncIterator[Response]:

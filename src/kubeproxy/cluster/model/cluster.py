@@ -94,7 +94,13 @@ class Cluster:
 
     def reset(self, kind: Kind) -> None:
         """A list begins: objects that are not in it are gone when it is complete."""
-        self._unlisted[kind] = set(self._keys(kind))
+        known: dict[Kind, Iterable[ObjectKey]] = {
+            Kind.SERVICE: {key for services in self._services.values() for key in services},
+            Kind.ENDPOINT_SLICE: self._slices,
+            Kind.NODE: self._nodes,
+            Kind.SERVICE_CIDR: self._service_cidrs,
+        }
+        self._unlisted[kind] = set(known[kind])
 
     def complete(self, kind: Kind) -> Touched:
         """A list is complete."""
@@ -142,19 +148,6 @@ class Cluster:
         """The current list has the object, so it stays when the list is complete."""
         if kind in self._unlisted:
             self._unlisted[kind].discard(key)
-
-    def _keys(self, kind: Kind) -> Iterable[ObjectKey]:
-        match kind:
-            case Kind.SERVICE:
-                return {key for services in self._services.values() for key in services}
-            case Kind.ENDPOINT_SLICE:
-                return self._slices
-            case Kind.NODE:
-                return self._nodes
-            case Kind.SERVICE_CIDR:
-                return self._service_cidrs
-            case _:
-                assert_never(kind)
 
     def _upsert_service(self, key: ObjectKey, obj: Service) -> Touched:
         derived = {

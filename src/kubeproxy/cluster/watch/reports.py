@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from kubeproxy.base import klog
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.client.failures import describe_refusal, describe_resource
+from kubeproxy.cluster.client.failures import describe_refusal
 from kubeproxy.cluster.client.resources import Resource
 from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.objects.decode import UndecodableObject
@@ -20,18 +20,6 @@ from kubeproxy.cluster.watch.incidents import Incident, IncidentReason
 PERIOD = 60.0
 PERIOD_OF_KIND = {Kind.SERVICE_CIDR: 3600.0}
 """Servers before 1.33 do not have ServiceCIDRs, and older roles do not allow them."""
-
-_VERBOSITY = {
-    IncidentReason.WATCH_LIST_REFUSED: 2,
-    IncidentReason.EXPIRED: 4,
-    IncidentReason.INCOMPLETE: 0,
-    IncidentReason.ERROR_EVENT: 0,
-    IncidentReason.CLOSED_AT_ONCE: 0,
-    IncidentReason.NO_BOOKMARK: 0,
-    IncidentReason.NEVER_COMPLETE: 0,
-    IncidentReason.IDLE: 2,
-    IncidentReason.NO_EVENTS: 2,
-}
 
 
 class Outage:
@@ -122,16 +110,17 @@ class Reports:
         if reason in (IncidentReason.REFUSED, IncidentReason.TRY_LATER) and status is not None:
             self._refused(resource, status, now)
             return
+        message, verbosity = reason.value
         detail = str(status) if status is not None else incident.detail
         pairs = {"resource": resource.name} | ({"reason": detail} if detail else {})
-        if reason in _VERBOSITY:
-            klog.info(reason.value, v=_VERBOSITY[reason], **pairs)
+        if verbosity is None:
+            klog.error(message, **pairs)
         else:
-            klog.error(reason.value, **pairs)
+            klog.info(message, v=verbosity, **pairs)
 
     def _refused(self, resource: Resource, status: Status, now: float) -> None:
         """Internal errors, and requests or credentials that are not valid, concern all kinds."""
-        what = describe_resource(resource)
+        what = f"{resource.name} ({resource.path})"
         text = describe_refusal(status, what, self._access.server, self._access.identity)
         if status.code in (400, 401) or status.code >= 500:
             duration = self._outage.failed(resource.kind, text, now)
