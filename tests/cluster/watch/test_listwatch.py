@@ -643,7 +643,7 @@ def test_a_watch_is_opened_again() -> None:
     assert watch("7") == asked(protocol)
 
 
-def test_a_closed_machine_takes_late_reports_in_its_stride() -> None:
+def test_reports_after_the_end_of_a_watch_are_ignored() -> None:
     protocol = watching("5")
     protocol.disconnected(30.0)
     assert shown(protocol.receive(event("ADDED", service("a", 8)))) == []
