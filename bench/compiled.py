@@ -1,5 +1,6 @@
 """A generated cluster as model and table, and changes of it: what the benches of stages share."""
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -29,10 +30,15 @@ class Compiled:
     def __init__(self, size: Size, listed: Iterable[tuple[Kind, bytes]] | None = None) -> None:
         self.size = size
         self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
-        for kind, data in objects(size) if listed is None else listed:
+        generated = objects(size) if listed is None else listed
+        started = time.perf_counter()
+        for kind, data in generated:
             self.cluster.upsert(kind, decode(kind, data))
+        decoded = time.perf_counter()
         self.vantage = Vantage(self.cluster.place, NODE_ADDRESS)
         self.first = self.compile(())
+        self.seconds = (decoded - started, time.perf_counter() - decoded)
+        """To the model, and from there to the table."""
 
     def events(self) -> Iterator[bytes]:
         """Slices with one endpoint changed, of one service after the other, without end."""
