@@ -91,7 +91,7 @@ golden: venv  ## rewrite the expected parts of tests/cases; review the diff as c
 	$(BIN)/python -m pytest -p no:randomly tests/test_cases.py --golden
 
 .PHONY: screenshots
-screenshots: venv packages  ## take the pictures of docs/status.md anew, in a minute and a half
+screenshots: venv packages  ## take the pictures of docs/status.md again, in a minute and a half
 	KUBEPROXY_SCREENSHOTS=docs/images $(LAB) -q tests/lab/test_page.py -k pictures
 
 BENCH_OPTIONS := $(if $(PEER),--peer $(PEER)) $(if $(RUNS),--runs $(RUNS)) \

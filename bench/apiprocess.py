@@ -28,16 +28,16 @@ from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
 from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES
 
-PATIENCE = 600.0
+TIMEOUT = 600.0
 TOGETHER = 20
-"""So many changes are told before the streams are served again."""
+"""So many changes are queued before the streams are served again."""
 
 
 class Wait(Enum):
     """What to wait for."""
 
-    NOBODY = "no watch is open, and what the next one begins with is encoded"
-    TOLD = "somebody watches slices and has been sent all of them"
+    CLOSED = "no watch is open, and the initial events of the next one are encoded"
+    SYNCED = "slices are watched, and all of them have been sent"
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,18 +91,18 @@ async def _serve(size: Size, directory: Path) -> None:
 
 
 def _encode_ahead(server: FakeApiServer) -> None:
-    """Make what a proxy is sent first, so that its clock does not run for that."""
+    """Encode the initial events before the proxy's clock starts."""
     for resource in (SERVICES, ENDPOINT_SLICES):
         server.encode_ahead(resource.path, dict(resource.selectors))
 
 
 async def _wait(server: FakeApiServer, what: Wait) -> None:
-    async with asyncio.timeout(PATIENCE):
-        if what is Wait.NOBODY:
-            await server.wait_watchers(0, within=PATIENCE)
+    async with asyncio.timeout(TIMEOUT):
+        if what is Wait.CLOSED:
+            await server.wait_watchers(0, within=TIMEOUT)
             _encode_ahead(server)
         else:
-            while not any(w.sent_at and not w.unsent for w in server.watchers_of("EndpointSlice")):  # noqa: ASYNC110  # nobody tells
+            while not any(w.sent_at and not w.unsent for w in server.watchers_of("EndpointSlice")):  # noqa: ASYNC110  # there is no event for it
                 await asyncio.sleep(0.01)
 
 
@@ -113,7 +113,7 @@ async def _send(server: FakeApiServer, prepared: list[Document]) -> Sent:
         if number % TOGETHER == 0:
             await asyncio.sleep(0)
     watchers = server.watchers_of("EndpointSlice")
-    while any(watcher.unsent for watcher in watchers):  # noqa: ASYNC110  # nobody tells
+    while any(watcher.unsent for watcher in watchers):  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.001)
     times = [at for watcher in watchers for at in watcher.sent_at if at >= began]
     return Sent(min(times), max(times))

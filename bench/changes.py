@@ -1,6 +1,6 @@
-"""What happens to a cluster while it is measured: which slices change, and what must come of it.
+"""The changes of a cluster while it is measured, and their expected result.
 
-Pure: the dice are handed in, so that ours and the peer meet the same changes in the same order.
+Random numbers are an argument, so that ours and the peer meet the same changes.
 """
 
 import random
@@ -22,8 +22,8 @@ class SliceChange(msgspec.Struct, frozen=True, array_like=True):
     serials: tuple[int, ...]
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What the kernel has to know of a service when all is done: endpoints that came and went."""
+class Expected(msgspec.Struct, frozen=True):
+    """What the kernel must have of a service in the end: endpoints that came, none that went."""
 
     service: int
     here: frozenset[int]
@@ -31,10 +31,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Changes in the order in which they are sent, and what has to come of them."""
+    """Changes in the order in which they are sent, and their expected result."""
 
     changes: tuple[SliceChange, ...]
-    wanted: tuple[Wanted, ...]
+    expected: tuple[Expected, ...]
 
 
 class Fleet:
@@ -54,10 +54,10 @@ class Fleet:
         old = frozenset(self._serials[service])
         return Plan((self._replace(service, [0])[0],), (self._outcome(service, old),))
 
-    def burst(self, count: int, dice: random.Random) -> Plan:
+    def burst(self, count: int, rng: random.Random) -> Plan:
         """So many changes of one endpoint each, spread over as many services as there are."""
         order = list(range(self.size.services))
-        dice.shuffle(order)
+        rng.shuffle(order)
         places = [(order[i % len(order)], i // len(order)) for i in range(count)]
         before = {service: frozenset(self._serials[service]) for service, _ in places}
         changes = [
@@ -65,10 +65,10 @@ class Fleet:
         ]
         return self._plan(changes, before)
 
-    def rolling(self, share: float, dice: random.Random) -> Plan:
+    def rolling(self, share: float, rng: random.Random) -> Plan:
         """That share of the services gets new endpoints, all of them, a quarter at a time."""
         count = max(1, round(self.size.services * share))
-        chosen = dice.sample(range(self.size.services), count)
+        chosen = rng.sample(range(self.size.services), count)
         before = {service: frozenset(self._serials[service]) for service in chosen}
         changes = [
             change
@@ -94,9 +94,9 @@ class Fleet:
     def _plan(self, changes: Sequence[SliceChange], before: dict[int, frozenset[int]]) -> Plan:
         # Last sent, first asked for: the others have most likely been programmed before it.
         last_first = dict.fromkeys(change.service for change in reversed(changes))
-        wanted = tuple(self._outcome(service, before[service]) for service in last_first)
-        return Plan(tuple(changes), wanted)
+        expected = tuple(self._outcome(service, before[service]) for service in last_first)
+        return Plan(tuple(changes), expected)
 
-    def _outcome(self, service: int, old: frozenset[int]) -> Wanted:
+    def _outcome(self, service: int, old: frozenset[int]) -> Expected:
         new = frozenset(self._serials[service])
-        return Wanted(service, here=new - old, gone=old - new)
+        return Expected(service, here=new - old, gone=old - new)

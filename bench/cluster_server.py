@@ -65,25 +65,25 @@ class ClusterServer:
 
     def begin_sending(self) -> None:
         """Have what is prepared sent, while the kernel is being watched."""
-        self._tell(Command(send=True))
+        self._send(Command(send=True))
 
     def sent(self) -> Sent:
         """When that was; waits until it is done."""
         return self._answer(Sent)
 
     def wait_left(self) -> None:
-        """Wait until nobody watches, and all is ready for who comes next."""
-        self._ask(Command(wait=Wait.NOBODY))
+        """Wait until no watch is open, and all is ready for the next."""
+        self._ask(Command(wait=Wait.CLOSED))
 
-    def wait_told(self) -> None:
-        """Wait until somebody watches and has been sent all there is."""
-        self._ask(Command(wait=Wait.TOLD))
+    def wait_synced(self) -> None:
+        """Wait until a client watches and has been sent all objects."""
+        self._ask(Command(wait=Wait.SYNCED))
 
     def _ask(self, command: Command) -> None:
-        self._tell(command)
+        self._send(command)
         self._answer(Sent)
 
-    def _tell(self, command: Command) -> None:
+    def _send(self, command: Command) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(command) + b"\n")
         self._process.stdin.flush()

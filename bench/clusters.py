@@ -143,7 +143,7 @@ def documents(size: Size) -> Iterator[Document]:
 
 
 def objects(size: Size) -> list[tuple[Kind, bytes]]:
-    """The same as an API server tells it, an object at a time."""
+    """The same as JSON, an object at a time."""
     kinds = {"Service": Kind.SERVICE, "EndpointSlice": Kind.ENDPOINT_SLICE}
     return [(kinds[str(each["kind"])], _encode(each)) for each in documents(size)]
 

@@ -1,5 +1,6 @@
 """A generated cluster as model and table, and changes of it: what the benches of stages share."""
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -24,15 +25,20 @@ THIS_NODE = Node(
 
 
 class Compiled:
-    """A cluster, and the table of it; without objects `told` it is the generated one."""
+    """A cluster, and the table of it; by default, the generated one."""
 
-    def __init__(self, size: Size, told: Iterable[tuple[Kind, bytes]] | None = None) -> None:
+    def __init__(self, size: Size, listed: Iterable[tuple[Kind, bytes]] | None = None) -> None:
         self.size = size
         self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
-        for kind, data in objects(size) if told is None else told:
+        generated = objects(size) if listed is None else listed
+        started = time.perf_counter()
+        for kind, data in generated:
             self.cluster.upsert(kind, decode(kind, data))
+        decoded = time.perf_counter()
         self.vantage = Vantage(self.cluster.place, NODE_ADDRESS)
         self.first = self.compile(())
+        self.seconds = (decoded - started, time.perf_counter() - decoded)
+        """To the model, and from there to the table."""
 
     def events(self) -> Iterator[bytes]:
         """Slices with one endpoint changed, of one service after the other, without end."""
@@ -40,12 +46,12 @@ class Compiled:
         return (endpoint_slice(each % services, endpoints, version=each) for each in count(1))
 
     def take(self, event: bytes) -> list[ObjectKey]:
-        """Take a slice in; the services that it touches."""
+        """Apply a slice; the services that it touches."""
         touched = self.cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, event))
         return [key for _, key in touched.services]
 
     def compile(self, services: Iterable[ObjectKey]) -> Changes:
-        """Compile services anew."""
+        """Compile services again."""
         return self.builder.update(self.cluster, services, self.vantage)
 
     def everything(self, changes: Changes = NO_CHANGES) -> Update:

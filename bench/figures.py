@@ -14,7 +14,7 @@ class Metric(msgspec.Struct, frozen=True):
     unit: str
     digits: int = 1
     compared: bool = True
-    """Whether a ratio says who is better."""
+    """Whether a ratio says which proxy is better."""
 
 
 METRICS = (

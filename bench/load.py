@@ -1,6 +1,6 @@
 """Both ends of the connections whose cost is measured, as processes: `python -m bench.load ROLE`.
 
-The same plain blocking loops for everybody: what differs between two runs is the way between them.
+The same plain blocking loops for all: two runs differ in the path between them only.
 The client prints one JSON object.
 """
 

@@ -1,4 +1,4 @@
-"""On what, and of what, the figures are."""
+"""The machine and the code that were measured."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ class Code(msgspec.Struct, frozen=True):
 
     commit: str
     fingerprint: str
-    """Of all source files: tells whether the code has changed since."""
+    """A hash of all source files: whether the code has changed since."""
     is_modified: bool
     """Whether there were changes that the commit does not have."""
 

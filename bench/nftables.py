@@ -11,7 +11,7 @@ from itertools import islice
 
 from bench.clusters import Size
 from bench.compiled import Compiled
-from bench.memory import peak, resident
+from bench.processes import peak, resident
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
@@ -19,7 +19,7 @@ from kubeproxy.linux.nfnetlink import Nfnetlink
 
 
 class Timed(Nfnetlink):
-    """The kernel, with a watch on how long each transaction holds it, and what it is sent."""
+    """The kernel, with the time and the bytes of each transaction."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""How much a transaction writes: the messages with which the kernel tells others of it.
+"""How much a transaction writes: the size of the kernel's notifications of it.
 
-No proxy can be asked for that, and their ways differ (a socket here, a program there). What the
-kernel tells listeners of a transaction is the same for all: each object that came or went, in the
-kernel's own encoding. Listening costs the writer, so nothing is timed meanwhile.
+Proxies write in different ways, one with a socket, another with a program. The notifications are
+the same for all: each object that was added or removed, in the kernel's own encoding. Listening
+costs the writer, so nothing is timed meanwhile.
 """
 
 import time
@@ -24,9 +24,9 @@ class Notified:
         """Stop listening."""
         self._link.close()
 
-    def take(self, patience: float, quiet: float = 0.2) -> int:
-        """Bytes told until nothing was told for a while; 0 when nothing comes at all."""
-        total, end = 0, time.monotonic() + patience
+    def take(self, timeout: float, quiet: float = 0.2) -> int:
+        """Bytes of notifications until there is none for a while."""
+        total, end = 0, time.monotonic() + timeout
         while time.monotonic() < end:
             messages = list(self._link.received())
             if not messages:

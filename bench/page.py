@@ -95,8 +95,8 @@ def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
 
 def _of_what(results: Results) -> str:
     changed = ", with changes that were not committed" if results.code.is_modified else ""
-    who = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
-    return f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {who}."
+    versions = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
+    return f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {versions}."
 
 
 def _age(results: Results, code: str) -> Iterator[str]:

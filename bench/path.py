@@ -1,7 +1,7 @@
-"""What packets pay: new connections and a stream through a service, and without any proxy.
+"""The cost for packets: new connections and a stream through a service, and without a proxy.
 
-Three namespaces stand in a row: a pod that dials, the node with the proxy, and the machine that
-has all endpoints. Dialled are many services in turn, so that no mode is judged by a lucky place.
+There are three namespaces in a row: a pod that connects, the node with the proxy, and the machine
+with all endpoints. Many services are used in turn, because their position can matter in a mode.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from lab.namespaces import Namespace
 DIALLED = 100
 CLIENTS = 2
 ENDPOINTS = 2
-PATIENCE = 600.0
+TIMEOUT = 600.0
 _CLIENT = "10.255.255.2"
 _ENDPOINT_RANGE = "10.128.0.0/10"
 _WORKERS = 2
@@ -92,8 +92,8 @@ _SERVER_END = (
 def measure(way: Proxy | Limit, services: int, seconds: float, seed: int) -> dict[str, float]:
     """The figures of one way at one size."""
     size = Size(services, ENDPOINTS)
-    dice = random.Random(seed)
-    chosen = [dice.randrange(services) for _ in range(DIALLED)]
+    rng = random.Random(seed)
+    chosen = [rng.randrange(services) for _ in range(DIALLED)]
     row = Row()
     try:
         if isinstance(way, Limit):
@@ -127,7 +127,7 @@ def _wait_served(
 ) -> None:
     """Wait until a connection to each address has been answered; the way is known then."""
     wanted = list(dict.fromkeys(addresses))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with _serving(row.server, "accept"):
         while True:
             go_on()
@@ -135,7 +135,7 @@ def _wait_served(
             if found.count >= len(wanted) and not found.failed:
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"services are not served within {PATIENCE:.0f} s")
+                raise TimeoutError(f"services are not served within {TIMEOUT:.0f} s")
 
 
 def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> dict[str, float]:

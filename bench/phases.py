@@ -7,20 +7,20 @@ from functools import partial
 
 import msgspec
 
-from bench.changes import Fleet, Plan, Wanted
+from bench.changes import Expected, Fleet, Plan
 from bench.cluster_server import ClusterServer
 from bench.clusters import Size
 from bench.figures import quantile
 from bench.namespaces import node_namespace
 from bench.notified import Notified
-from bench.programmed import ENDPOINTS, UNTOLD, Kernel, Programmed
+from bench.programmed import ENDPOINTS, UNKNOWN, Kernel, Programmed
 from bench.proxies import Proxy, Running
 from lab.namespaces import Namespace
 
 SAMPLE = 20
 BURST = 1000
 ROLLING_SHARE = 0.1
-PATIENCE = 900.0
+TIMEOUT = 900.0
 QUIET = 1.0
 PAUSE = 0.02
 FINE, COARSE = 0.0002, 0.002
@@ -49,51 +49,51 @@ class Scene:
         self.largest = 0.0
 
     def note_peak(self) -> None:
-        """Remember the most memory that any of its lives had."""
+        """Record its peak memory."""
         self.peak = max(self.peak, self.running.memory().peak)
 
     def wait(self, checks: Sequence[Callable[[], bool]], since: int, every: float) -> Programmed:
-        """Wait until the kernel has it, while the proxy lives and for so long."""
-        deadline = time.monotonic() + PATIENCE
+        """Wait until the kernel has it; raises when the proxy ends, or after a timeout."""
+        deadline = time.monotonic() + TIMEOUT
 
         def go_on() -> None:
             self.running.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.proxy.title} did not program it in {PATIENCE:.0f} s")
+                raise TimeoutError(f"{self.proxy.title} did not program it in {TIMEOUT:.0f} s")
 
         return self.kernel.wait(checks, since, every, go_on)
 
     def stop(self) -> None:
-        """End the proxy, and remember the most memory that it or a program of its had."""
+        """Stop the proxy, and record the peak memory of it and its programs."""
         self.note_peak()
         self.largest = max(self.largest, self.peak, self.running.stop())
 
     def restart(self) -> None:
-        """End the proxy and start it again."""
+        """Stop the proxy and start it again."""
         self.stop()
         self.server.wait_left()
         self.since = self.kernel.generation()
         self.running = Running(self.proxy, self.namespace, self.server)
 
     def close(self) -> None:
-        """End it all."""
+        """Stop everything."""
         self.running.stop()
         self.kernel.close()
 
 
 def measure(proxy: Proxy, size: Size, effort: Effort, seed: int) -> dict[str, float]:
     """All figures of one run; the seed decides which services change."""
-    fleet, dice = Fleet(size), random.Random(seed)
+    fleet, rng = Fleet(size), random.Random(seed)
     with node_namespace("node") as namespace, ClusterServer(namespace, size) as server:
         scene = Scene(namespace, server, proxy)
         try:
             return {
-                **_cold(scene, fleet, dice),
+                **_cold(scene, fleet, rng),
                 **_rest(scene, effort.rest_seconds),
-                **_changes(scene, fleet, dice, effort),
-                **_burst(scene, fleet.burst(BURST, dice), size),
-                **_rolling(scene, fleet.rolling(ROLLING_SHARE, dice), size),
-                **_restart(scene, fleet, dice),
+                **_changes(scene, fleet, rng, effort),
+                **_many(scene, "burst", fleet.burst(BURST, rng), size),
+                **_many(scene, "rolling", fleet.rolling(ROLLING_SHARE, rng), size),
+                **_restart(scene, fleet, rng),
                 "peak": scene.peak,
                 "largest": scene.largest,
             }
@@ -112,24 +112,24 @@ def warm_up(proxy: Proxy) -> None:
             scene.close()
 
 
-def _checks(kernel: Kernel, wanted: Sequence[Wanted], size: Size) -> list[Callable[[], bool]]:
-    return [partial(kernel.knows, each, size.endpoints) for each in wanted]
+def _checks(kernel: Kernel, expected: Sequence[Expected], size: Size) -> list[Callable[[], bool]]:
+    return [partial(kernel.knows, each, size.endpoints) for each in expected]
 
 
-def _cold(scene: Scene, fleet: Fleet, dice: random.Random) -> dict[str, float]:
+def _cold(scene: Scene, fleet: Fleet, rng: random.Random) -> dict[str, float]:
     size, kernel = fleet.size, scene.kernel
-    chosen = {0, size.services - 1, *(dice.randrange(size.services) for _ in range(SAMPLE))}
-    wanted = [Wanted(i, frozenset(fleet.endpoints(i)), frozenset()) for i in sorted(chosen)]
+    chosen = {0, size.services - 1, *(rng.randrange(size.services) for _ in range(SAMPLE))}
+    expected = [Expected(i, frozenset(fleet.endpoints(i)), frozenset()) for i in sorted(chosen)]
 
     def is_full() -> bool:
         endpoints = kernel.count(ENDPOINTS)  # upstream has no such map
-        return kernel.frontends() in {size.services, UNTOLD} and endpoints in {
+        return kernel.frontends() in {size.services, UNKNOWN} and endpoints in {
             None,
             size.total,
-            UNTOLD,
+            UNKNOWN,
         }
 
-    checks = [is_full, *_checks(kernel, wanted, size)]
+    checks = [is_full, *_checks(kernel, expected, size)]
     done = scene.wait(checks, scene.since, COARSE)
     scene.running.wait_settled(QUIET)
     memory = scene.running.memory()
@@ -150,9 +150,9 @@ def _rest(scene: Scene, seconds: float) -> dict[str, float]:
     return {"rest_cpu": 100 * used / (time.monotonic() - began)}
 
 
-def _changes(scene: Scene, fleet: Fleet, dice: random.Random, effort: Effort) -> dict[str, float]:
+def _changes(scene: Scene, fleet: Fleet, rng: random.Random, effort: Effort) -> dict[str, float]:
     before = scene.running.cpu()
-    times = [_one(scene, fleet, dice).seconds for _ in range(effort.changes)]
+    times = [_one(scene, fleet, rng).seconds for _ in range(effort.changes)]
     scene.running.wait_settled(QUIET)
     used = scene.running.cpu() - before
     return {
@@ -160,7 +160,7 @@ def _changes(scene: Scene, fleet: Fleet, dice: random.Random, effort: Effort) ->
         "change_p99": quantile(times, 99) * 1000,
         "change_max": max(times) * 1000,
         "change_cpu": used / effort.changes * 1000,
-        "change_bytes": _counted(scene, fleet, dice, effort.counted),
+        "change_bytes": _counted(scene, fleet, rng, effort.counted),
     }
 
 
@@ -170,62 +170,54 @@ class _Took(msgspec.Struct, frozen=True):
     at: float
 
 
-def _one(scene: Scene, fleet: Fleet, dice: random.Random) -> _Took:
-    plan = fleet.one(dice.randrange(fleet.size.services))
+def _one(scene: Scene, fleet: Fleet, rng: random.Random) -> _Took:
+    plan = fleet.one(rng.randrange(fleet.size.services))
     scene.server.prepare(plan)
     time.sleep(PAUSE)
     since = scene.kernel.generation()
     scene.server.begin_sending()
-    checks = _checks(scene.kernel, plan.wanted, fleet.size)
+    checks = _checks(scene.kernel, plan.expected, fleet.size)
     done = scene.wait(checks, since, FINE)
     return _Took(done.at - scene.server.sent().first, done.at)
 
 
-def _counted(scene: Scene, fleet: Fleet, dice: random.Random, count: int) -> float:
-    told = []
+def _counted(scene: Scene, fleet: Fleet, rng: random.Random, count: int) -> float:
+    counts = []
     for _ in range(count):
         listener = Notified(scene.namespace)
         try:
-            _one(scene, fleet, dice)
-            told.append(listener.take(patience=5))
+            _one(scene, fleet, rng)
+            counts.append(listener.take(timeout=5))
         finally:
             listener.close()
-    return quantile(told, 50)
+    return quantile(counts, 50)
 
 
-def _burst(scene: Scene, plan: Plan, size: Size) -> dict[str, float]:
-    return {f"burst{key}": value for key, value in _many(scene, plan, size).items()}
-
-
-def _rolling(scene: Scene, plan: Plan, size: Size) -> dict[str, float]:
-    return {f"rolling{key}": value for key, value in _many(scene, plan, size).items()}
-
-
-def _many(scene: Scene, plan: Plan, size: Size) -> dict[str, float]:
+def _many(scene: Scene, name: str, plan: Plan, size: Size) -> dict[str, float]:
     scene.server.prepare(plan)
     scene.running.wait_settled(QUIET)
     before, since = scene.running.cpu(), scene.kernel.generation()
     scene.server.begin_sending()
-    checks = _checks(scene.kernel, plan.wanted, size)
+    checks = _checks(scene.kernel, plan.expected, size)
     done = scene.wait(checks, since, COARSE)
     sent = scene.server.sent()
     scene.running.wait_settled(QUIET)
     return {
-        "": done.at - sent.first,
-        "_behind": done.at - sent.last,
-        "_cpu": scene.running.cpu() - before,
-        "_transactions": done.transactions,
-        "_events": len(plan.changes),
+        name: done.at - sent.first,
+        f"{name}_behind": done.at - sent.last,
+        f"{name}_cpu": scene.running.cpu() - before,
+        f"{name}_transactions": done.transactions,
+        f"{name}_events": len(plan.changes),
     }
 
 
-def _restart(scene: Scene, fleet: Fleet, dice: random.Random) -> dict[str, float]:
-    """Until it is at rest; a change then shows whether it really is, or was out of breath."""
+def _restart(scene: Scene, fleet: Fleet, rng: random.Random) -> dict[str, float]:
+    """Until it is at rest; a change then shows whether it really is."""
     scene.restart()
-    scene.server.wait_told()
+    scene.server.wait_synced()
     at = scene.running.wait_settled(QUIET)
     transactions, used = scene.kernel.generation() - scene.since, scene.running.cpu()
-    took = _one(scene, fleet, dice)
+    took = _one(scene, fleet, rng)
     if took.seconds > QUIET:
         at = took.at
         transactions = scene.kernel.generation() - scene.since - 1

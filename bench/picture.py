@@ -17,7 +17,7 @@ _COLOURS = ("#2563a8", "#c2702a", "#5a8f3c", "#8257a3", "#777777")
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One value: of which group (a size), and of whom."""
+    """One value: of which group (a size), and of which proxy."""
 
     group: str
     series: str
@@ -25,7 +25,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """One figure of everybody at all sizes."""
+    """One figure of all proxies at all sizes."""
 
     metric: Metric
     bars: tuple[Bar, ...]

@@ -1,12 +1,13 @@
-"""What the kernel knows of a process: CPU, memory. Read from /proc, so it is the same for all."""
+"""CPU and memory of processes, from /proc, so that it is the same for all proxies."""
 
 import os
+import resource
 from pathlib import Path
 
 import msgspec
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_UTIME = 11  # the place behind the name in /proc/PID/stat; then stime, cutime, cstime
+_UTIME = 11  # the position behind the name in /proc/PID/stat; then stime, cutime, cstime
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ def parse_kilobytes(status: str, field: str) -> float:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) / 1024
-    raise ValueError(f"the kernel does not tell {field}")
+    raise ValueError(f"the kernel does not report {field}")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -66,3 +67,13 @@ def memory(pid: int) -> Memory:
         parse_kilobytes(status, "VmHWM"),
         parse_kilobytes(rollup, "Pss"),
     )
+
+
+def resident() -> float:
+    """Resident memory of this process, in megabytes."""
+    return parse_kilobytes(Path("/proc/self/status").read_text(), "VmRSS")
+
+
+def peak() -> float:
+    """The most resident memory that this process had, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

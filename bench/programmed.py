@@ -1,7 +1,7 @@
-"""What the kernel has been told, read from the kernel: no proxy is asked how far it is.
+"""What is programmed, read from the kernel: no proxy is asked.
 
 Both layouts are understood: ours, where endpoints are elements of one map, and upstream's, where
-each service has a chain with a map of its own. Reading takes no lock, so it holds nobody up.
+each service has a chain with a map of its own. Reading takes no lock, so it delays no proxy.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench.changes import Wanted
+from bench.changes import Expected
 from bench.clusters import ENDPOINT_PORT, SERVICE_PORT, cluster_ip, endpoint_address
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
 from kubeproxy.linux.netlink.message import attributes
@@ -26,7 +26,7 @@ TABLE = "kube-proxy"
 FRONTENDS = "service-choices"
 ENDPOINTS = "service-endpoints"
 PEER_FRONTENDS = "service-ips"
-UNTOLD = -1
+UNKNOWN = -1
 """Older kernels do not say how many elements a set has."""
 AT_ONCE = 20
 """So many services are looked up before the generation is read again."""
@@ -63,31 +63,31 @@ class Kernel:
         return self._link.generation()
 
     def count(self, name: str) -> int | None:
-        """How many elements a set has, or `UNTOLD`; None when there is no such set."""
+        """How many elements a set has, or `UNKNOWN`; None when there is no such set."""
         try:
             answer = self._link.get(NFT_MSG_GETSET, NFPROTO_IPV4, _of_table() + text(_SET, name))
         except Refused:
             return None
         found = attributes(answer.payload[NFGENMSG.size :])
-        return int.from_bytes(found[_COUNT], "big") if _COUNT in found else UNTOLD
+        return int.from_bytes(found[_COUNT], "big") if _COUNT in found else UNKNOWN
 
     def frontends(self) -> int | None:
-        """How many frontends there are, in either layout, or `UNTOLD`."""
+        """How many frontends there are, in either layout, or `UNKNOWN`."""
         ours = self.count(FRONTENDS)
         return self.count(PEER_FRONTENDS) if ours is None else ours
 
-    def knows(self, wanted: Wanted, endpoints: int) -> bool:
+    def knows(self, expected: Expected, endpoints: int) -> bool:
         """Whether a service has the endpoints that it should, and not those that went."""
         try:
-            known = self._endpoints(wanted.service, endpoints)
+            known = self._endpoints(expected.service, endpoints)
         except Refused:
             return False
-        return all(marks(known, serial) for serial in wanted.here) and not any(
-            marks(known, serial) for serial in wanted.gone
+        return all(marks(known, serial) for serial in expected.here) and not any(
+            marks(known, serial) for serial in expected.gone
         )
 
     def _endpoints(self, service: int, count: int) -> bytes:
-        """All that is known of the endpoints of a service, in the kernel's own words."""
+        """All that the kernel has of the endpoints of a service, encoded."""
         frontend = _FRONTEND.pack(socket.inet_aton(cluster_ip(service)), 6, SERVICE_PORT)
         ours = self.count(FRONTENDS) is not None
         (answer,) = self._elements(FRONTENDS if ours else PEER_FRONTENDS, [frontend])
@@ -122,7 +122,7 @@ class Kernel:
         every: float,
         go_on: Callable[[], None],
     ) -> Programmed:
-        """Wait until all checks have held, looking anew after each transaction.
+        """Wait until all checks have held, looking again after each transaction.
 
         `go_on` raises when there is nothing to wait for any more.
         """

@@ -1,4 +1,4 @@
-"""The proxies that are measured: commands, one configuration for all of them, and their lives."""
+"""The proxies that are measured: commands, one configuration for all, and their processes."""
 
 import os
 import signal
@@ -11,12 +11,11 @@ import msgspec
 
 from bench.cluster_server import ClusterServer
 from bench.clusters import NODE, POD_RANGE
-from bench.memory import peak
-from bench.processes import Memory, cpu_seconds, memory
+from bench.processes import Memory, cpu_seconds, memory, peak
 from lab.namespaces import Namespace
 
-PATIENCE = 60.0
-SETTLE_PATIENCE = 600.0
+STOP_TIMEOUT = 60.0
+SETTLE_TIMEOUT = 600.0
 
 # Megabytes. The kernel counts pages on each processor and adds them up now and then: one peak that
 # is read twice can differ.
@@ -32,7 +31,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How tables and pictures call it."""
+        """Its name in tables and pictures."""
         return f"{self.name} {self.mode}"
 
 
@@ -104,10 +103,10 @@ class Running:
     def wait_settled(self, quiet: float) -> float:
         """When it last did something noticeable before it was quiet for so long.
 
-        Or when we lost patience, with one that is never quiet.
+        Or when the timeout is over, with one that is never quiet.
         """
         last, at = self.cpu(), time.monotonic()
-        deadline = at + SETTLE_PATIENCE
+        deadline = at + SETTLE_TIMEOUT
         while time.monotonic() < min(at + quiet, deadline):
             time.sleep(0.02)
             now = self.cpu()
@@ -116,7 +115,7 @@ class Running:
         return at
 
     def stop(self) -> float:
-        """End it as a node does: with SIGTERM, and SIGKILL for who does not listen.
+        """Stop it as a node does: with SIGTERM, then SIGKILL.
 
         The most memory, in megabytes, that it or any program that it ran has had; 0 when that is
         not known, because it was no more than ours, which a new process begins with, or because
@@ -125,7 +124,7 @@ class Running:
         if self._process.returncode is not None:
             return 0.0
         os.kill(self.pid, signal.SIGTERM)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + STOP_TIMEOUT
         while (ended := os.wait4(self.pid, os.WNOHANG))[0] == 0:
             if time.monotonic() > deadline:
                 os.killpg(self.pid, signal.SIGKILL)  # and the programs that keep it

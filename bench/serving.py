@@ -1,7 +1,7 @@
-"""Syncs beside a rude crowd: one endpoint changed, event to kernel, with and without clients.
+"""Syncs beside many bad clients: one endpoint changed, event to kernel, with and without them.
 
-500 probes at once every second, 100 slow readers of a large page, 200 connections that say
-nothing, 50 that say garbage. Quiet and loud rounds take turns, so that a busy machine spoils both.
+500 probes at once every second, 100 slow readers of a large page, 200 silent connections, 50 that
+send garbage. Rounds with and without them take turns, so that both meet the same machine.
 The time runs from when the event is due: that the event loop is late is part of it.
 Runs in a network namespace of its own: `unshare --user --map-root-user --net python -m
 bench.serving 1000 10`.
@@ -29,7 +29,7 @@ from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
 
 ROUNDS, SYNCS = 6, 100
-PROBES, SLOW, SILENT, RUDE = 500, 100, 200, 50
+PROBES, SLOW, SILENT, GARBAGE = 500, 100, 200, 50
 LARGE = Answer(body=bytes(4 << 20))
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -49,7 +49,7 @@ async def main(size: Size) -> None:
         times: dict[bool, list[float]] = {False: [], True: []}
         for turn in range(2 * ROUNDS):
             loud = turn % 2 == 1
-            with crowd(number) if loud else contextlib.nullcontext():
+            with clients(number) if loud else contextlib.nullcontext():
                 while loud and room.connections < SLOW + SILENT:  # noqa: ASYNC110  # it gathers
                     await asyncio.sleep(0.05)
                 times[loud] += [await rig.sync_one() for _ in range(SYNCS)]
@@ -60,15 +60,15 @@ async def main(size: Size) -> None:
 def report(size: Size, times: dict[bool, list[float]], answered: int) -> None:
     quiet, loud = (statistics.quantiles(times[which], n=100) for which in (False, True))
     print(
-        f"{size}: one endpoint changed, event to kernel, quiet / with a crowd ({answered} probes "
+        f"{size}: one endpoint changed, event to kernel, without / with them ({answered} probes "
         f"answered): p50 {quiet[49]:.2f} / {loud[49]:.2f} ms (x {loud[49] / quiet[49]:.2f}), "
         f"p99 {quiet[98]:.2f} / {loud[98]:.2f} ms (x {loud[98] / quiet[98]:.2f})"
     )
 
 
 @contextlib.contextmanager
-def crowd(number: int) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.serving", "crowd", str(number)])
+def clients(number: int) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-m", "bench.serving", "clients", str(number)])
     try:
         yield
     finally:
@@ -76,8 +76,8 @@ def crowd(number: int) -> Iterator[None]:
         process.wait()
 
 
-async def pester(number: int) -> None:
-    """The crowd: a process of its own."""
+async def run_clients(number: int) -> None:
+    """The clients: a process of its own."""
     allow_many()
     address = ("127.0.0.1", number)
     held = [socket.create_connection(address) for _ in range(SLOW + SILENT)]
@@ -89,9 +89,9 @@ async def pester(number: int) -> None:
         for each in held[:SLOW]:
             with contextlib.suppress(OSError):
                 each.recv(512)
-        for _ in range(RUDE):
-            with contextlib.suppress(OSError), socket.create_connection(address) as rude:
-                rude.sendall(os.urandom(2000) + b"\n\n")
+        for _ in range(GARBAGE):
+            with contextlib.suppress(OSError), socket.create_connection(address) as sock:
+                sock.sendall(os.urandom(2000) + b"\n\n")
         await asyncio.gather(*(probe(address) for _ in range(PROBES)))
         await asyncio.sleep(max(0.0, begun + 1 - time.monotonic()))
 
@@ -104,8 +104,8 @@ async def probe(address: tuple[str, int]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "crowd":
-        asyncio.run(pester(int(sys.argv[2])))
+    if sys.argv[1] == "clients":
+        asyncio.run(run_clients(int(sys.argv[2])))
     else:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         asyncio.run(main(Size(*map(int, sys.argv[1:3]))))

@@ -1,4 +1,4 @@
-"""The status over HTTP: how long each answer takes, and what syncs notice of somebody who polls.
+"""The status over HTTP: how long each response takes, and what polling costs syncs.
 
 As `bench.traffic`: three addresses for each service, one family, and rounds with and without the
 client that take turns. A third argument is a part of the paths that are wanted.
@@ -18,7 +18,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer
@@ -47,20 +47,20 @@ PATHS = (
     "/status?part=services",
 )
 PAUSE = 0.5
-"""Seconds between two questions, as of two people whose pages ask every second."""
+"""Seconds between two requests, as of two pages that refresh every second."""
 
 
 class Observed(Rig):
-    """A kernel whose syncs are those of the daemon, with the parts that people may look at."""
+    """Syncs as in the daemon, with the parts that are shown."""
 
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         self._history, self._health = History(), Health(60.0, lambda: True)
-        setting = Setting(THIS_NODE, self.vantage)
+        setting = SyncInput(THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.dataplane, notify=self._hear),
+            SyncTarget(self.dataplane, notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
@@ -80,7 +80,7 @@ class Observed(Rig):
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 
-    def _hear(self, observation: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         self._history.observe(observation)
         self._health.observe(observation)
 

@@ -4,49 +4,36 @@ import gc
 import statistics
 import sys
 import time
+from itertools import islice
 
-from bench.clusters import NODE, Size, endpoint_slice, objects
-from bench.memory import peak, resident
-from kubeproxy.base.inet import Family
-from kubeproxy.cluster.model.cluster import Cluster
-from kubeproxy.cluster.objects.decode import decode
-from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
+from bench.clusters import Size, objects
+from bench.compiled import Compiled
+from bench.processes import peak, resident
 
 
 def main(size: Size) -> None:
-    told = objects(size)
-    total = sum(len(data) for _, data in told)
+    listed = objects(size)
+    total = sum(len(data) for _, data in listed)
     gc.collect()
     gc.freeze()
     before = resident()
-    started = time.perf_counter()
-    cluster = Cluster(NODE)
-    builder = Builder(Family.IPV4)
-    for kind, data in told:
-        cluster.upsert(kind, decode(kind, data))
-    decoded = time.perf_counter()
-    vantage = Vantage(cluster.place, "192.0.2.1")
-    changes = builder.update(cluster, (), vantage)
-    compiled = time.perf_counter()
-    assert len(changes.added) == size.services
+    compiled = Compiled(size, listed)
+    assert len(compiled.first.added) == size.services
+    to_model, to_table = compiled.seconds
     after = resident()
     print(
-        f"{size}: {total / 1e6:.0f} MB JSON -> model {decoded - started:.2f} s, "
-        f"-> table {compiled - decoded:.2f} s, together {compiled - started:.2f} s; "
+        f"{size}: {total / 1e6:.0f} MB JSON -> model {to_model:.2f} s, "
+        f"-> table {to_table:.2f} s, together {to_model + to_table:.2f} s; "
         f"resident {after:.0f} MB with the JSON, {after - before:.0f} MB for model and table, "
         f"peak {peak():.0f} MB"
     )
-    changes_ms = []
-    for version in range(1, 201):
-        data = endpoint_slice(version % size.services, size.endpoints, version=version)
+    milliseconds = []
+    for event in islice(compiled.events(), 200):
         begun = time.perf_counter()
-        touched = cluster.upsert(Kind.ENDPOINT_SLICE, decode(Kind.ENDPOINT_SLICE, data))
-        difference = builder.update(cluster, [key for _, key in touched.services], vantage)
-        changes_ms.append((time.perf_counter() - begun) * 1000)
-        assert len(difference.changed) == 1
-    cuts = statistics.quantiles(changes_ms, n=100)
+        update = compiled.change(event)
+        milliseconds.append((time.perf_counter() - begun) * 1000)
+        assert len(update.changes.changed) == 1
+    cuts = statistics.quantiles(milliseconds, n=100)
     print(
         f"{size}: one endpoint changed, event to diff: "
         f"p50 {cuts[49]:.3f} ms, p99 {cuts[98]:.3f} ms"

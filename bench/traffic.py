@@ -90,7 +90,7 @@ class Rig(Compiled):
         return (loop.time() - due) * 1000
 
     async def program(self, event: bytes) -> None:
-        """Have the kernel know of a change."""
+        """Apply a change."""
         await self.dataplane.apply(self.change(event))
 
 
@@ -140,7 +140,7 @@ def quantiles(values: list[float]) -> tuple[float, float]:
 
 
 async def compare(rig: Rig, what: str, path: str, port: int, pause: float) -> None:
-    """Syncs and the event loop, with somebody who asks and without."""
+    """Syncs and the event loop, with a client and without."""
     alone: list[float] = []
     beside: list[float] = []
     stalls: dict[bool, list[float]] = {False: [], True: []}

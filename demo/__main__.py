@@ -13,7 +13,7 @@ from rich.text import Text
 from demo import acts, insight, ruleset
 from demo.cluster import Cluster
 from demo.machine import enter_namespaces
-from demo.proxy import Proxy, ProxyEnded
+from demo.proxy import Proxy, ProxyFailed
 from demo.screen import Screen, open_console
 from demo.stage import DIRECTORY, MANIFESTS, Stage
 from demo.traffic import SHOPPER, Traffic, pod_of
@@ -27,28 +27,28 @@ clients outside        +--------------+   pods of kestrel: web-1, web-2 ...
 everywhere else -------|  kube-proxy  |-- pods of heron and merlin: web-3 ...
                        +--------------+"""
 ACTS: Final = (
-    acts.sharing,
-    acts.rolling,
-    acts.loyalty,
-    acts.refusal,
-    acts.fence,
-    insight.reasons,
+    acts.balancing,
+    acts.draining,
+    acts.affinity,
+    acts.rejection,
+    acts.source_ranges,
+    insight.explaining,
     insight.counting,
-    insight.asking,
+    insight.querying,
     insight.program,
     insight.repair,
 )
 
 
 def main() -> int:
-    """Play all acts, or say in one sentence why this machine cannot."""
+    """Play all acts, or print why this machine cannot."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     screen = Screen(open_console(terminal=terminal))
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         enter_namespaces()
         _play(screen)
-    except (OperatorError, ProxyEnded) as error:
+    except (OperatorError, ProxyFailed) as error:
         screen.say(Text(f"make demo: {error}", style="red"))
         return 1
     except KeyboardInterrupt:
@@ -64,15 +64,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _play(screen: Screen) -> None:
     began = time.monotonic()
     with ExitStack() as closing:
-        stage = _opened(screen, closing)
+        stage = _open_stage(screen, closing)
         for act in ACTS:
             act(stage)
-        complaints = stage.proxy.complaints()
+        errors = stage.proxy.errors()
         screen.say()
         screen.claim(
             "kube-proxy is still running, and logged no error",
-            holds=stage.proxy.is_running and not complaints,
-            instead=" ".join(complaints[:1]),
+            holds=stage.proxy.is_running and not errors,
+            instead=" ".join(errors[:1]),
         )
         sent = stage.traffic.sent
     _close(screen, f"{sent:,} connections in {time.monotonic() - began:.0f} s")
@@ -87,7 +87,7 @@ def _close(screen: Screen, figures: str) -> None:
     screen.say(Text.assemble((text, "bold green"), " Nothing is left behind."))
 
 
-def _opened(screen: Screen, closing: ExitStack) -> Stage:
+def _open_stage(screen: Screen, closing: ExitStack) -> Stage:
     """The network, with a proxy that has programmed the examples."""
     screen.say(Text("kube-proxy, in a network that ends with this program", style="bold"))
     screen.say("No root, no cluster; nothing of this machine's own network is touched.")
@@ -126,15 +126,15 @@ def _network(closing: ExitStack) -> Network:
     except AssertionError as error:
         raise OperatorError(f"the demo cannot build its network: {error}") from error
     closing.callback(network.close)
-    with _deaf_to_interrupts():
+    with _interrupts_ignored():
         responders = Responders(network)
     closing.callback(responders.close)
     return network
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that begin meanwhile do not hear Ctrl-C: they end when we let them."""
+def _interrupts_ignored() -> Iterator[None]:
+    """Processes that are started meanwhile ignore Ctrl-C: we stop them."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The acts in which clients connect: who answers, who is refused, who is dropped."""
+"""The acts with clients: which pod answers, and which client is refused or dropped."""
 
 import time
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from lab.outcome import Fate, Outcome
 BATCH = 20
 """Connections made at once."""
 CERTAIN = 8
-"""Batches after which a pod that none of them reached gets no connections any more."""
+"""So many batches without a connection to a pod show that it gets none any more."""
 VISITORS = 24
 VISITS = 6
 SHOWN_VISITORS = 6
 SILENCE = 0.4
-"""Seconds after which no answer is no answer."""
+"""Seconds to wait for an answer that should not come."""
 
 
-def sharing(stage: Stage) -> None:
+def balancing(stage: Stage) -> None:
     """Several pods share the connections to a cluster IP."""
     screen, web = stage.screen, stage.cluster.frontend("shop/web")
     screen.act("Three pods share a service", f"Pod shopper connects to shop/web at {web}.")
@@ -48,7 +48,7 @@ def _claim_all_answered(stage: Stage, tally: Tally) -> None:
     )
 
 
-def rolling(stage: Stage) -> None:
+def draining(stage: Stage) -> None:
     """A pod leaves and returns, and no client notices."""
     screen, cluster = stage.screen, stage.cluster
     pods = cluster.pods("shop/web")
@@ -110,7 +110,7 @@ class _Stream:
         self._show(time_line(self._stage.screen, self._tally, expected=round(5.6 / TICK)))
 
 
-def loyalty(stage: Stage) -> None:
+def affinity(stage: Stage) -> None:
     """With session affinity, a client keeps its pod."""
     screen, cart = stage.screen, stage.cluster.frontend("shop/cart", "node port")
     screen.act(
@@ -141,10 +141,10 @@ def loyalty(stage: Stage) -> None:
     screen.pause(0.7)
 
 
-def refusal(stage: Stage) -> None:
+def rejection(stage: Stage) -> None:
     """A service without endpoints refuses at once."""
     screen, reports = stage.screen, stage.cluster.frontend("shop/reports")
-    screen.act("Nobody there: refused at once", f"shop/reports at {reports} has no endpoints.")
+    screen.act("No endpoints: refused at once", f"shop/reports at {reports} has no endpoints.")
     outcome, took = _once(stage, SHOPPER, reports)
     screen.claim(
         f"pod shopper got an ICMP port unreachable after {1000 * took:.1f} ms, not a time-out",
@@ -154,7 +154,7 @@ def refusal(stage: Stage) -> None:
     screen.pause(0.7)
 
 
-def fence(stage: Stage) -> None:
+def source_ranges(stage: Stage) -> None:
     """A load balancer's address with source ranges."""
     screen, door = stage.screen, stage.cluster.frontend("shop/storefront", "load balancer")
     screen.act(
@@ -166,7 +166,7 @@ def fence(stage: Stage) -> None:
     pod = pod_of(welcome, here)
     saw = welcome.saw.address if welcome.saw else ""
     screen.claim(
-        f"{CUSTOMER.address}: {pod.name if pod else 'nobody'} answered after "
+        f"{CUSTOMER.address}: {pod.name if pod else 'no pod'} answered after "
         f"{1000 * took:.1f} ms, and saw the client's own address",
         holds=pod is not None and saw == CUSTOMER.address,
         instead=str(welcome),

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from kubeproxy.base.inet import Protocol
+from kubeproxy.cluster.objects.types import Service
 from lab.plan import HOSTS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -20,38 +21,8 @@ Document = dict[str, object]
 
 
 class _Meta(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str = ""
-    labels: dict[str, str] = {}
-
-
-class _Port(msgspec.Struct, frozen=True, rename="camel"):
-    port: int
-    protocol: str
-    node_port: int = 0
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    ports: tuple[_Port, ...]
-    cluster_ip: str = msgspec.field(name="clusterIP")
-
-
-class _Ingress(msgspec.Struct, frozen=True):
-    ip: str
-
-
-class _LoadBalancer(msgspec.Struct, frozen=True):
-    ingress: tuple[_Ingress, ...] = ()
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    load_balancer: _LoadBalancer = _LoadBalancer()
-
-
-class _Service(msgspec.Struct, frozen=True):
-    metadata: _Meta
-    spec: _Spec
-    status: _Status = _Status()
+    namespace: str
+    labels: dict[str, str]
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -102,7 +73,7 @@ class Cluster:
             msgspec.convert(each, _Slice) for each in documents if each["kind"] == "EndpointSlice"
         ]
         services = [
-            msgspec.convert(each, _Service) for each in documents if each["kind"] == "Service"
+            msgspec.convert(each, Service) for each in documents if each["kind"] == "Service"
         ]
         self.frontends = tuple(each for service in services for each in _frontends(service))
 
@@ -159,13 +130,16 @@ def _endpoints(document: Mapping[str, object]) -> list[Document]:
     return found
 
 
-def _frontends(service: _Service) -> Iterator[Frontend]:
-    name = f"{service.metadata.namespace}/{service.metadata.name}"
-    for port in service.spec.ports:
-        protocol = Protocol[port.protocol]
-        yield Frontend(name, "cluster IP", service.spec.cluster_ip, port.port, protocol)
-        for ingress in service.status.load_balancer.ingress:
-            yield Frontend(name, "load balancer", ingress.ip, port.port, protocol)
+def _frontends(service: Service) -> Iterator[Frontend]:
+    name, spec = str(service.metadata.key), service.spec
+    assert spec is not None
+    assert spec.cluster_ip is not None
+    balancer = service.status.load_balancer if service.status else None
+    for port in spec.ports or ():
+        protocol = Protocol[port.protocol or "TCP"]
+        yield Frontend(name, "cluster IP", spec.cluster_ip, port.port, protocol)
+        for ingress in (balancer.ingress if balancer else None) or ():
+            yield Frontend(name, "load balancer", ingress.ip or "", port.port, protocol)
         if port.node_port:
             yield Frontend(name, "node port", NODE_ADDRESS, port.node_port, protocol)
 

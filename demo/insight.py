@@ -1,4 +1,4 @@
-"""The acts about the proxy itself: why, how many, with which rules, and what if they are gone."""
+"""The acts about the proxy itself: explanations, counters, rules, and their repair."""
 
 import subprocess
 import time
@@ -12,21 +12,21 @@ from demo.cluster import Frontend, many
 from demo.pictures import counted, wrapped
 from demo.proxy import CIDR_FLAG
 from demo.stage import MANIFESTS, Stage
-from demo.traffic import CUSTOMER, PATIENCE, SHOPPER, STRANGER, Client, pod_of
+from demo.traffic import CUSTOMER, SHOPPER, STRANGER, TIMEOUT, Client, pod_of
 from kubeproxy.serve.status.wire import ServiceList
 
 QUESTIONS = 30
 MORE_SERVICES = 1000
 LABEL = 13
 """Where the text of `explain` begins, behind its labels."""
-CALM = 300
+SUCCESSES = 300
 """Connections that reach a pod, one after the other, when a repair is over."""
 
-GLANCE = 0.02
+SHORT_TIMEOUT = 0.02
 """Seconds for an answer that may not come yet; it takes less than one millisecond."""
-IMPATIENCE = 0.1
-"""Seconds after which a connection counts as astray; a busy machine, too, answers sooner."""
-LONG = 5.0
+REPAIR_TIMEOUT = 0.1
+"""Seconds after which a connection counts as failed; a busy machine, too, answers sooner."""
+LONGEST_REPAIR = 5.0
 """Seconds that no repair may take, however slow the machine."""
 
 
@@ -34,7 +34,7 @@ class _Answer(msgspec.Struct, frozen=True):
     verdict: str
 
 
-def reasons(stage: Stage) -> None:
+def explaining(stage: Stage) -> None:
     """`explain` says what becomes of a packet, and why."""
     screen, door = stage.screen, stage.cluster.frontend("shop/storefront", "load balancer")
     screen.act("Why was that packet dropped?", "The proxy can say what it does, and why.")
@@ -44,7 +44,7 @@ def reasons(stage: Stage) -> None:
     verdicts = {client: _verdict(stage, client, door) for client in (CUSTOMER, STRANGER)}
     screen.claim(
         f"{CUSTOMER.address} {verdicts[CUSTOMER]}, {STRANGER.address} {verdicts[STRANGER]}: "
-        "explain says what the wire did",
+        "explain matches what happened",
         holds=verdicts == {CUSTOMER: "forward", STRANGER: "drop"},
     )
     screen.pause(2.0)
@@ -78,24 +78,24 @@ def counting(stage: Stage) -> None:
     screen.pause(2.0)
 
 
-def asking(stage: Stage) -> None:
-    """The running proxy tells what it serves, and how much."""
+def querying(stage: Stage) -> None:
+    """The running proxy lists its services and their connections."""
     screen, door = stage.screen, stage.cluster.frontend("shop/storefront", "load balancer")
     screen.act(
         "Ask the running proxy",
         "`status`, `top`, `trace` and `diff` are others, and /status is a page for browsers.",
     )
     screen.command(f"kube-proxy services {door.service}")
-    screen.show(wrapped(screen, stage.proxy.ask("services", door.service), 4))
-    told = msgspec.json.decode(
-        stage.proxy.ask("services", "--no-rates", "--output=json"), type=ServiceList
+    screen.show(wrapped(screen, stage.proxy.run_tool("services", door.service), 4))
+    listed = msgspec.json.decode(
+        stage.proxy.run_tool("services", "--no-rates", "--output=json"), type=ServiceList
     )
-    connections = Counter({f"{s.namespace}/{s.service}": s.connections for s in told.services})
+    connections = Counter({f"{s.namespace}/{s.service}": s.connections for s in listed.services})
     now: Counter[str] = Counter()
     for frontend, count in ruleset.counters(stage.node, stage.cluster.frontends).items():
         now[frontend.service] += count
     screen.claim(
-        f"it knows of {len(told.services)} services, and of all connections that they had",
+        f"it lists {len(listed.services)} services, with all their connections",
         holds=connections == now,
         instead=f"{connections - now}, {now - connections}",
     )
@@ -120,7 +120,7 @@ def program(stage: Stage) -> None:
     documents, frontends = many(MORE_SERVICES, stage.cluster.pods("shop/web"))
     stage.cluster.add("tenants.json", documents)
     ends = [frontends[0], frontends[-1]]
-    took = stage.proxy.wait(lambda: not _unanswered(stage, ends, GLANCE))
+    took = stage.proxy.wait(lambda: not _unanswered(stage, ends, SHORT_TIMEOUT))
     after = ruleset.read(stage.node)
     screen.claim(
         f"{MORE_SERVICES:,} more services within {1000 * took:.0f} ms: {after.size()[2]:,} "
@@ -128,7 +128,7 @@ def program(stage: Stage) -> None:
         holds=after.rules == before.rules,
         instead=f"{after.size()[0]} chains, {after.size()[1]} rules",
     )
-    unanswered = _unanswered(stage, frontends, PATIENCE)
+    unanswered = _unanswered(stage, frontends, TIMEOUT)
     screen.claim(
         "a pod answers for each of them",
         holds=not unanswered,
@@ -137,27 +137,27 @@ def program(stage: Stage) -> None:
     screen.pause(1.0)
 
 
-def _unanswered(stage: Stage, frontends: Sequence[Frontend], patience: float) -> list[str]:
+def _unanswered(stage: Stage, frontends: Sequence[Frontend], timeout: float) -> list[str]:
     """The frontends at which no pod answers."""
     pods = stage.cluster.pods("shop/web")
     return [
         f"{each} ({outcome})"
         for each in frontends
-        for outcome in stage.traffic.send([SHOPPER], each, patience)
+        for outcome in stage.traffic.send([SHOPPER], each, timeout)
         if pod_of(outcome, pods) is None
     ]
 
 
 def repair(stage: Stage) -> None:
-    """Somebody deletes the table: it is written again at once."""
+    """Another program deletes the table: it is written again at once."""
     screen = stage.screen
-    screen.act("Somebody deletes the rules", "Pod shopper keeps connecting to shop/web.")
+    screen.act("Another program deletes the rules", "Pod shopper keeps connecting to shop/web.")
     before = ruleset.read(stage.node)
     command = ["nft", "delete", "table", *ruleset.TABLE]
     screen.command(" ".join(command))
     with stage.node.entered():
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    strayed, outage = _outage(stage, process)
+    failed, outage = _outage(stage, process)
     after = ruleset.read(stage.node)
     screen.claim(
         f"every chain, every rule and all {after.size()[2]:,} elements are back",
@@ -165,28 +165,28 @@ def repair(stage: Stage) -> None:
         instead=f"{after.size()} chains, rules, elements instead of {before.size()}",
     )
     screen.claim(
-        f"repaired within {1000 * outage:.0f} ms; {strayed} connections went astray meanwhile",
-        holds=strayed > 0 and outage < LONG,
-        instead="that is too long" if strayed else "the table was never gone",
+        f"repaired within {1000 * outage:.0f} ms; {failed} connections failed meanwhile",
+        holds=failed > 0 and outage < LONGEST_REPAIR,
+        instead="that is too long" if failed else "the table was never gone",
     )
     screen.pause(0.5)
 
 
 def _outage(stage: Stage, process: "subprocess.Popen[bytes]") -> tuple[int, float]:
-    """How many connections went astray while a process did its harm, and for how long."""
+    """How many connections failed while the table was deleted, and for how long."""
     web, pods = stage.cluster.frontend("shop/web"), stage.cluster.pods("shop/web")
-    strayed: list[float] = []
+    failed: list[float] = []
     arrived: list[float] = []
 
     def is_over() -> bool:
         began = time.monotonic()
-        (outcome,) = stage.traffic.send([SHOPPER], web, IMPATIENCE)
+        (outcome,) = stage.traffic.send([SHOPPER], web, REPAIR_TIMEOUT)
         if pod_of(outcome, pods) is None:
-            strayed.append(began)
+            failed.append(began)
             arrived.clear()
         else:
             arrived.append(began)
-        return process.poll() is not None and len(arrived) > CALM
+        return process.poll() is not None and len(arrived) > SUCCESSES
 
     stage.proxy.wait(is_over)
-    return len(strayed), arrived[0] - strayed[0] if strayed else 0.0
+    return len(failed), arrived[0] - failed[0] if failed else 0.0

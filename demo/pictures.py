@@ -71,7 +71,7 @@ def visits(answered: Mapping[Client, Sequence[Pod | None]], rows: int) -> Table:
         line = Text()
         for pod in pods:
             colour = colours.setdefault(pod, (*COLOURS, "red")[min(len(colours), 3)])
-            line.append(f"{pod.name if pod else 'nobody'} ", style=colour)
+            line.append(f"{pod.name if pod else 'no pod'} ", style=colour)
         table.add_row(f"client {client.address}", line)
     return table
 

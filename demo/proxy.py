@@ -14,8 +14,8 @@ CIDR_FLAG = f"--cluster-cidr={','.join(CLUSTER_CIDR.values())}"
 WAIT_SECONDS = 20.0
 
 
-class ProxyEnded(Exception):
-    """The proxy is gone, or does not do what it should within reasonable time."""
+class ProxyFailed(Exception):
+    """The proxy ended, or did not do its work in time."""
 
 
 class Proxy:
@@ -30,7 +30,7 @@ class Proxy:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it dies with us, and Ctrl-C is for us alone."""
+        """Start it; it ends with this process, and ignores Ctrl-C."""
         command = ["setpriv", "--pdeathsig=KILL", str(PROGRAM), *self.arguments]
         with self._node.entered(), self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -44,32 +44,32 @@ class Proxy:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def wait(self, condition: Callable[[], bool], rest: float = 0.0) -> float:
-        """Look again and again until something is true; how many seconds it took."""
+        """Poll until a condition is true; returns how many seconds it took."""
         began = time.monotonic()
         while not condition():
             if not self.is_running:
-                raise ProxyEnded(f"kube-proxy ended:\n{self.said()}")
+                raise ProxyFailed(f"kube-proxy ended:\n{self.log_tail()}")
             if time.monotonic() > began + WAIT_SECONDS:
-                raise ProxyEnded(f"kube-proxy does not get done:\n{self.said()}")
+                raise ProxyFailed(f"kube-proxy did not finish in time:\n{self.log_tail()}")
             time.sleep(rest)
         return time.monotonic() - began
 
     def stop(self) -> None:
-        """End it, now."""
+        """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
-    def said(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return "\n".join(self._lines()[-15:])
 
-    def complaints(self) -> list[str]:
+    def errors(self) -> list[str]:
         """The errors in its log."""
         return [line for line in self._lines() if line.startswith("E")]
 
@@ -77,11 +77,11 @@ class Proxy:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
     def explain(self, *arguments: str) -> str:
-        """What `kube-proxy explain` says about a packet, from the manifests."""
-        return self.ask("explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments)
+        """The output of `kube-proxy explain` for a packet, from the manifests."""
+        return self.run_tool("explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments)
 
-    def ask(self, tool: str, *arguments: str) -> str:
-        """What one of its tools says."""
+    def run_tool(self, tool: str, *arguments: str) -> str:
+        """The output of one of its tools."""
         done = subprocess.run(
             [str(PROGRAM), tool, *arguments],
             cwd=self._directory,

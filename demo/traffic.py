@@ -1,4 +1,4 @@
-"""Connections through the proxy, one after another or many at once, and what became of them."""
+"""Connections through the proxy, one after another or many at once, and their outcomes."""
 
 import time
 from collections import Counter
@@ -12,12 +12,12 @@ from lab.network import Network
 from lab.outcome import Fate, Outcome, Probe
 from lab.plan import HOSTS, crowd
 
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds until a connection without an answer counts as failed."""
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Who connects: a host of the lab, and one of its addresses."""
+    """A client: a host of the lab, and one of its addresses."""
 
     host: str
     address: str
@@ -42,9 +42,9 @@ class Traffic:
         self.let_in: Counter[Frontend] = Counter()
 
     def send(
-        self, clients: Sequence[Client], frontend: Frontend, patience: float = PATIENCE
+        self, clients: Sequence[Client], frontend: Frontend, timeout: float = TIMEOUT
     ) -> list[Outcome]:
-        """What became of one connection of each client, all of them at once."""
+        """The outcomes of one connection of each client, all of them at once."""
         outcomes = self._dialer.dial(
             [
                 Probe(
@@ -53,7 +53,7 @@ class Traffic:
                     frontend.address,
                     frontend.port,
                     frontend.protocol,
-                    patience,
+                    timeout,
                 )
                 for client in clients
             ]
@@ -64,13 +64,13 @@ class Traffic:
 
 
 def pod_of(outcome: Outcome, pods: Iterable[Pod]) -> Pod | None:
-    """Which of the pods answered; None when nobody did, or somebody else."""
+    """Which of the pods answered; None for none of them."""
     at = outcome.at.address if outcome.at else ""
     return next((pod for pod in pods if pod.address == at), None)
 
 
 class Tally:
-    """Who answered, batch by batch."""
+    """Which pods answered, batch by batch."""
 
     def __init__(self, pods: Sequence[Pod]) -> None:
         self.pods = pods

@@ -13,8 +13,8 @@ import pytest
 from kubeproxy.app.cli import main
 from kubeproxy.base.inet import Family, parse_address
 from kubeproxy.cluster.manifests.source import load
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.objects.types import EndpointSlice
 from lab.plan import CLUSTER_CIDR, HOSTS, NODE_NAME_OF
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.manifests.source import Manifests
-from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.engine.own_node import RestartNeeded
@@ -58,7 +58,7 @@ class Rig:
             config=loaded.config,
             gates=loaded.gates,
             node_name=NODE_NAME,
-            source=ApiServer(Access(server=server.url), Settings(node_name=NODE_NAME)),
+            source=ApiServer(Access(server=server.url), WatchSettings(node_name=NODE_NAME)),
             families=tuple(Family),
             dataplane=self.kernels.__getitem__,
             cleans_flows=False,

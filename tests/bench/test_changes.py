@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from bench.changes import Fleet, Plan, SliceChange, Wanted
+from bench.changes import Expected, Fleet, Plan, SliceChange
 from bench.clusters import Size, slices
 
 
@@ -25,7 +25,8 @@ def test_one_change_replaces_one_endpoint() -> None:
     fleet = Fleet(Size(2, 3))
     plan = fleet.one(1)
     assert (
-        Plan((SliceChange(1, 0, (6, 4, 5)),), (Wanted(1, frozenset({6}), frozenset({3})),)) == plan
+        Plan((SliceChange(1, 0, (6, 4, 5)),), (Expected(1, frozenset({6}), frozenset({3})),))
+        == plan
     )
     assert fleet.endpoints(1) == (6, 4, 5)
 
@@ -42,34 +43,34 @@ def test_a_burst_is_so_many_changes_in_as_many_services_as_there_are(
 ) -> None:
     plan = Fleet(size).burst(20, random.Random(1))
     assert len(plan.changes) == 20
-    assert services == len(plan.wanted)
-    assert sum(len(wanted.here) for wanted in plan.wanted) == 20
+    assert services == len(plan.expected)
+    assert sum(len(expected.here) for expected in plan.expected) == 20
 
 
 @pytest.mark.parametrize("size", [Size(50, 4), Size(20, 250), Size(3, 1)], ids=str)
 def test_a_rolling_update_leaves_no_endpoint_of_a_tenth_of_the_services(size: Size) -> None:
     plan = Fleet(size).rolling(0.1, random.Random(1))
     count = max(1, size.services // 10)
-    assert count == len(plan.wanted)
-    for wanted in plan.wanted:
-        assert set(size.serials(wanted.service)) == wanted.gone
-        assert size.endpoints == len(wanted.here)
+    assert count == len(plan.expected)
+    for expected in plan.expected:
+        assert set(size.serials(expected.service)) == expected.gone
+        assert size.endpoints == len(expected.here)
 
 
 @pytest.mark.parametrize("size", [Size(50, 4), Size(3, 250), Size(1, 1)], ids=str)
-def test_what_is_wanted_is_what_the_changes_lead_to(size: Size) -> None:
+def test_what_is_expected_is_what_the_changes_lead_to(size: Size) -> None:
     for plan in (
         Fleet(size).burst(30, random.Random(2)),
         Fleet(size).rolling(0.5, random.Random(2)),
     ):
         ends = replay(size, plan)
-        assert set(ends) == {wanted.service for wanted in plan.wanted}
-        assert plan.changes[-1].service == plan.wanted[0].service
-        for wanted in plan.wanted:
-            assert wanted.here <= ends[wanted.service]
-            assert not wanted.gone & ends[wanted.service]
+        assert set(ends) == {expected.service for expected in plan.expected}
+        assert plan.changes[-1].service == plan.expected[0].service
+        for expected in plan.expected:
+            assert expected.here <= ends[expected.service]
+            assert not expected.gone & ends[expected.service]
 
 
-def test_the_same_dice_give_the_same_plan() -> None:
+def test_the_same_random_numbers_give_the_same_plan() -> None:
     plans = [Fleet(Size(50, 4)).burst(30, random.Random(7)) for _ in range(2)]
     assert plans[0] == plans[1]

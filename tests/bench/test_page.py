@@ -51,7 +51,7 @@ def test_figures_of_different_code_are_not_put_together() -> None:
         joined([first, msgspec.structs.replace(first, code=other)])
 
 
-def test_the_page_says_who_came_to_no_end() -> None:
+def test_the_page_names_runs_without_figures() -> None:
     results = read(FIGURES)
     late = Run("peer nftables", "8,000 x 30", 9, problem="it took too long")
     runs, path = [*results.runs, late], [*results.path, msgspec.structs.replace(late, size="10")]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lab.namespaces import Namespace
 
 
-def test_the_memory_of_who_measures_is_not_that_of_a_proxy(tmp_path: Path) -> None:
+def test_the_memory_of_the_bench_is_not_that_of_a_proxy(tmp_path: Path) -> None:
     small = tmp_path / "kube-proxy"
     small.write_text("#!/bin/sh\nexec sleep 60\n")
     small.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A running test API server, and short waits so that trouble passes quickly."""
+"""A running test API server, and short delays so that failures pass quickly."""
 
 from collections.abc import AsyncIterator
 
@@ -15,5 +15,5 @@ async def server() -> AsyncIterator[FakeApiServer]:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeproxy.cluster.watch.backoff.INITIAL", 0.01)
-    monkeypatch.setattr("kubeproxy.cluster.watch.backoff.LIMIT", 0.02)
+    monkeypatch.setattr("kubeproxy.cluster.watch.listwatch.BACKOFF_INITIAL", 0.01)
+    monkeypatch.setattr("kubeproxy.cluster.watch.listwatch.BACKOFF_LIMIT", 0.02)

@@ -1,4 +1,4 @@
-"""A consumer that follows the test API server, and what a test can ask it."""
+"""A consumer of the events of the test API server, with what tests ask about it."""
 
 import asyncio
 import contextlib
@@ -6,26 +6,26 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from fakes.apiserver import FakeApiServer
 from kubeproxy.cluster.client.access import Access, Tls, User
-from kubeproxy.cluster.client.connection import Limits
+from kubeproxy.cluster.client.http_client import RateLimit
 from kubeproxy.cluster.client.observed import Attempt, Exchange
-from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
-from kubeproxy.cluster.objects.decode import KubeObject
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
-from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 
 NODE = "node-1"
 
 
-class Heard:
-    """Keeps what it had until Synced, as the contract of the events says."""
+class Consumer:
+    """Keeps what it had until Synced, as `cluster.events` demands."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.attempts: list[Attempt] = []
         self.exchanges: list[Exchange] = []
         self._objects: dict[Kind, dict[str, KubeObject]] = {kind: {} for kind in Kind}
-        self._untold: dict[Kind, set[str]] = {}
+        self._unlisted: dict[Kind, set[str]] = {}
         self._changed = asyncio.Event()
         self.gaps: Callable[[], Sequence[Gap]] = tuple
 
@@ -35,21 +35,23 @@ class Heard:
         objects = self._objects[event.kind]
         match event:
             case Reset():
-                self._untold[event.kind] = set(objects)
+                self._unlisted[event.kind] = set(objects)
             case Upsert(object=found):
                 objects[found.metadata.name] = found
-                self._untold[event.kind].discard(found.metadata.name)
+                self._unlisted[event.kind].discard(found.metadata.name)
+            case Keep(key=key):
+                self._unlisted[event.kind].discard(key.name)
             case Delete(key=key):
                 objects.pop(key.name, None)
             case Synced():
-                for name in self._untold[event.kind]:
+                for name in self._unlisted[event.kind]:
                     del objects[name]
 
-    def observed(self, seen: Attempt | Exchange) -> None:
-        if isinstance(seen, Attempt):
-            self.attempts.append(seen)
+    def observed(self, observation: Attempt | Exchange) -> None:
+        if isinstance(observation, Attempt):
+            self.attempts.append(observation)
         else:
-            self.exchanges.append(seen)
+            self.exchanges.append(observation)
         self._changed.set()
 
     def names(self, kind: Kind = Kind.SERVICE) -> set[str]:
@@ -58,7 +60,7 @@ class Heard:
     def object(self, kind: Kind, name: str) -> KubeObject:
         return self._objects[kind][name]
 
-    def tellings(self, kind: Kind = Kind.SERVICE) -> int:
+    def lists(self, kind: Kind = Kind.SERVICE) -> int:
         return sum(event == Synced(kind) for event in self.events)
 
     async def wait(self, condition: Callable[[], bool], within: float = 10.0) -> None:
@@ -72,7 +74,7 @@ class Heard:
         await self.wait(lambda: self.names(kind) == set(names))
 
     async def wait_synced(self, kind: Kind = Kind.SERVICE, times: int = 1) -> None:
-        await self.wait(lambda: self.tellings(kind) >= times)
+        await self.wait(lambda: self.lists(kind) >= times)
 
 
 def access_to(server: FakeApiServer, tls: Tls | None = None, user: User | None = None) -> Access:
@@ -84,18 +86,19 @@ async def following(
     access: Access | FakeApiServer,
     *kinds: Kind,
     watch_list: bool = True,
-    limits: Limits | None = None,
-) -> AsyncIterator[Heard]:
-    """Follow the kinds (Services, if none is given) as long as the context lasts."""
+    rate_limit: RateLimit | None = None,
+) -> AsyncIterator[Consumer]:
+    """Watch the kinds (Services by default) as long as the context lasts."""
     if isinstance(access, FakeApiServer):
         access = access_to(access)
-    settings = Settings(NODE, kinds or (Kind.SERVICE,), watch_list, limits or Limits(-1))
-    heard = Heard()
-    source = ApiServer(access, settings, environ={}, observe=heard.observed)
-    heard.gaps = source.gaps
-    task = asyncio.create_task(source.run(heard.deliver))
+    limit = rate_limit or RateLimit(-1)
+    settings = WatchSettings(NODE, kinds or (Kind.SERVICE,), watch_list, limit)
+    consumer = Consumer()
+    source = ApiServer(access, settings, environ={}, observe=consumer.observed)
+    consumer.gaps = source.gaps
+    task = asyncio.create_task(source.run(consumer.deliver))
     try:
-        yield heard
+        yield consumer
     finally:
         task.cancel()
         await asyncio.wait([task])

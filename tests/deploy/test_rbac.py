@@ -13,7 +13,7 @@ from deploy.objects import ClusterRoleBinding, ServiceAccount, daemon_set
 from deploy.overlays import overlay
 from fakes.apiserver import FakeApiServer, Request
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.serve.events.event import Event, service_health_port_failed, starting
 from kubeproxy.serve.events.event import Subject as About
 from kubeproxy.serve.events.recorder import Recorder
@@ -73,7 +73,7 @@ async def rig() -> AsyncIterator[Rig]:
 @pytest.mark.parametrize("watch_list", [True, False])
 async def test_a_run_asks_for_nothing_that_the_role_lacks(rig: Rig, watch_list: bool) -> None:
     source = ApiServer(
-        Access(server=rig.server.url), Settings(node_name=NODE_NAME, watch_list=watch_list)
+        Access(server=rig.server.url), WatchSettings(node_name=NODE_NAME, watch_list=watch_list)
     )
     rig.setup = msgspec.structs.replace(
         rig.setup, source=source, recorder=Recorder(NODE_NAME, source.write)

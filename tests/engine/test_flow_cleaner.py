@@ -33,7 +33,7 @@ def dns(*serving: Backend, protocol: Protocol = Protocol.UDP) -> Entry:
 
 
 class Cleaner:
-    """Stands in for `clean`: what it was asked for; it waits or fails when it is told to."""
+    """Stands in for `clean`: records its calls, and can wait or fail."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[list[Entry], list[Entry]]] = []
@@ -61,10 +61,10 @@ class Rig:
 
     def begin_sync(self, changes: Changes) -> None:
         patch(self.table, changes)
-        self.flows.owe(changes)
+        self.flows.changing(changes)
 
     def end_sync(self) -> None:
-        self.flows.settle(self.table)
+        self.flows.changed(self.table)
 
     def sync(self, changes: Changes) -> None:
         self.begin_sync(changes)

@@ -2,14 +2,14 @@ import pytest
 
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
-from kubeproxy.cluster.events import Delete, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Delete, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.own_node import RestartNeeded
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.node import Mode
 from world import CART, NODE_NAME, endpoint_slice, kestrel, node, service
@@ -22,25 +22,29 @@ def upsert(kind: Kind, document: dict[str, object]) -> Upsert:
 class Rig:
     def __init__(self) -> None:
         self.cluster = Cluster(NODE_NAME)
-        self.news = 0
+        self.node_changes = 0
         self.ends: RestartNeeded | None = None
         self.syncs = {family: self._sync(family) for family in Family}
-        self.handler = EventHandler(self.cluster, tuple(self.syncs.values()), self._node_news)
+        self.handler = EventHandler(self.cluster, tuple(self.syncs.values()), self._node_changed)
 
     def _sync(self, family: Family) -> FamilySync:
-        setting = Setting(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
+        setting = SyncInput(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
         return FamilySync(
-            self.cluster, family, Outlet(FakeDataplane()), Schedule(0, 30, 3600), lambda: setting
+            self.cluster,
+            family,
+            SyncTarget(FakeDataplane()),
+            Schedule(0, 30, 3600),
+            lambda: setting,
         )
 
-    def _node_news(self) -> None:
-        self.news += 1
+    def _node_changed(self) -> None:
+        self.node_changes += 1
         if self.ends:
             raise self.ends
 
     @property
     def wanted(self) -> list[Family]:
-        """Which families want a sync; asking forgets it."""
+        """Which families have requested a sync; reading resets it."""
         found = [family for family, sync in self.syncs.items() if sync.progress.requested]
         for sync in self.syncs.values():
             sync.progress = type(sync.progress)()
@@ -71,6 +75,16 @@ def test_an_event_wakes_only_the_family_that_it_concerns() -> None:
     assert rig.wanted == [Family.IPV4]
 
 
+def test_an_object_that_cannot_be_decoded_survives_a_relist() -> None:
+    rig = Rig()
+    rig.handler.deliver(upsert(Kind.SERVICE, service()))
+    rig.handler.deliver(upsert(Kind.SERVICE, service(name="gone")))
+    rig.handler.deliver(Reset(Kind.SERVICE))
+    rig.handler.deliver(Keep(Kind.SERVICE, CART))
+    rig.handler.deliver(Synced(Kind.SERVICE))
+    assert list(rig.cluster.services(Family.IPV4)) == [CART]
+
+
 def test_service_ranges_and_the_node_concern_both_families_at_once() -> None:
     rig = Rig()
     cidr: dict[str, object] = {"metadata": {"name": "k"}, "spec": {"cidrs": ["10.112.0.0/16"]}}
@@ -78,9 +92,9 @@ def test_service_ranges_and_the_node_concern_both_families_at_once() -> None:
     assert rig.wanted == list(Family)
     rig.handler.deliver(upsert(Kind.NODE, kestrel()))
     assert rig.wanted == list(Family)
-    assert rig.news == 1
+    assert rig.node_changes == 1
     rig.handler.deliver(Synced(Kind.NODE))
-    assert rig.news == 2
+    assert rig.node_changes == 2
 
 
 def test_a_node_that_ends_the_run_changes_no_rule_on_the_way_out() -> None:
@@ -93,18 +107,18 @@ def test_a_node_that_ends_the_run_changes_no_rule_on_the_way_out() -> None:
     assert rig.wanted == []
 
 
-def test_what_makes_no_sense_is_said_once_until_it_changes(
+def test_an_invalid_part_is_logged_once_until_it_changes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig()
     rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
-    said = capsys.readouterr().err
-    assert said.count("the cluster IP 'x' is not an IP address") == 1
-    assert 'object="shop/cart"' in said
+    logged = capsys.readouterr().err
+    assert logged.count("the cluster IP 'x' is not an IP address") == 1
+    assert 'object="shop/cart"' in logged
     [problem] = rig.handler.problems
     assert (problem.kind, problem.key) == (Kind.SERVICE, CART)
-    assert problem.text in said
+    assert problem.text in logged
     rig.handler.deliver(upsert(Kind.SERVICE, service()))
     rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     assert "not an IP address" in capsys.readouterr().err
@@ -112,18 +126,18 @@ def test_what_makes_no_sense_is_said_once_until_it_changes(
     assert rig.handler.problems == []
 
 
-def test_many_parts_that_make_no_sense_do_not_fill_the_log(
+def test_many_invalid_parts_do_not_flood_the_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig()
     nonsense = [f"x{number}" for number in range(1000)]
     rig.handler.deliver(upsert(Kind.SERVICE, service({"externalIPs": nonsense})))
-    said = capsys.readouterr().err
-    assert said.count("Part of an object is ignored") == 10
-    assert "count=990" in said
+    logged = capsys.readouterr().err
+    assert logged.count("Part of an object is ignored") == 10
+    assert "count=990" in logged
 
 
-def test_an_object_that_nobody_thought_of_stops_nothing(
+def test_an_unexpected_error_with_an_object_stops_nothing_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = Rig()
@@ -136,7 +150,7 @@ def test_an_object_that_nobody_thought_of_stops_nothing(
     with monkeypatch.context() as patched:
         patched.setattr("kubeproxy.cluster.model.cluster.derive_service_ports", unexpected)
         rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "10.112.0.99"})))
-    said = capsys.readouterr().err
-    assert "what was known of it stands: ZeroDivisionError" in said
-    assert 'object="shop/cart"' in said
+    logged = capsys.readouterr().err
+    assert "its last valid version stays in use: ZeroDivisionError" in logged
+    assert 'object="shop/cart"' in logged
     assert rig.cluster.service_ports(Family.IPV4, CART) == known

@@ -8,14 +8,14 @@ from kubeproxy.engine.schedule import (
     Schedule,
     begin,
     finish,
+    is_full_due,
     next_sync,
     request,
     retry_delay,
-    wants_full,
 )
 
 SCHEDULE = Schedule(min_period=1.0, retry_period=30.0, full_period=3600.0)
-DONE = Progress(ended=100.0, full_ended=90.0, lost=False)
+DONE = Progress(ended=100.0, full_ended=90.0, stale=False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_when_the_next_sync_is_due(progress: Progress, expected: float | None) -
     ],
 )
 def test_when_a_sync_is_full(progress: Progress, now: float, expected: bool) -> None:
-    assert expected == wants_full(SCHEDULE, progress, now)
+    assert expected == is_full_due(SCHEDULE, progress, now)
 
 
 def test_a_request_during_a_sync_stays_open() -> None:
@@ -79,7 +79,7 @@ def test_success_forgets_failures() -> None:
     failed = finish(DONE, 200.0, Outcome.FAILED, full=True)
     assert failed.full_ended == 90.0
     repaired = finish(failed, 210.0, Outcome.OK, full=True)
-    assert repaired == Progress(ended=210.0, full_ended=210.0, lost=False)
+    assert repaired == Progress(ended=210.0, full_ended=210.0, stale=False)
 
 
 @given(st.integers(1, 10_000), st.floats(0.5, 3600))

@@ -17,7 +17,7 @@ from kubeproxy.engine.observer import (
     SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome, Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.table import build, limits
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.entries import ServicePortName
@@ -35,13 +35,13 @@ class Rig:
         self.cluster = cluster or cluster_of(service(), endpoint_slice("L1"))
         self.kernel = FakeDataplane()
         self.node = node(Mode.NFTABLES)
-        self.told: list[Observation] = []
+        self.observations: list[Observation] = []
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.kernel, notify=self.told.append),
+            SyncTarget(self.kernel, notify=self.observations.append),
             schedule or Schedule(0.0, 30.0, 3600.0),
-            lambda: Setting(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
+            lambda: SyncInput(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
         )
 
     def change(self, endpoints: str) -> None:
@@ -72,7 +72,7 @@ async def test_nothing_is_asked_of_the_kernel_when_nothing_changed() -> None:
     assert len(rig.kernel.updates) == 1
 
 
-async def test_a_changed_node_is_told_although_no_entry_changed() -> None:
+async def test_a_changed_node_is_applied_although_no_entry_changed() -> None:
     rig = Rig()
     await rig.sync.sync()
     rig.node = node(Mode.IPTABLES)
@@ -98,7 +98,7 @@ async def test_a_failed_sync_is_followed_by_a_full_one(
     assert rig.backends == ["10.65.7.21", "10.66.9.31"]
 
 
-async def test_a_service_that_is_refused_holds_up_nobody_and_is_tried_again(
+async def test_a_service_that_is_refused_does_not_affect_others_and_is_retried(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig()
@@ -112,7 +112,7 @@ async def test_a_service_that_is_refused_holds_up_nobody_and_is_tried_again(
     await rig.sync.sync()
     assert [entry.name for entry in rig.kernel.updates[1].again] == [NAME]
     assert not rig.kernel.updates[1].full
-    assert capsys.readouterr().err == ""  # said once
+    assert capsys.readouterr().err == ""  # logged once
     rig.kernel.refuse = set()
     rig.change("R1")  # carried by the change itself, not twice
     await rig.sync.sync()
@@ -140,9 +140,9 @@ async def test_two_services_with_one_address_are_named_once(
     rig.cluster.upsert(Kind.SERVICE, convert(Kind.SERVICE, service(name="zz")))
     await rig.sync.sync()
     await rig.sync.sync()
-    said = capsys.readouterr().err
-    assert said.count("claimed by two services") == 1
-    assert 'servedBy="shop/cart:http" notServed="shop/zz:http"' in said
+    logged = capsys.readouterr().err
+    assert logged.count("claimed by two services") == 1
+    assert 'servedBy="shop/cart:http" notServed="shop/zz:http"' in logged
 
 
 async def test_services_that_claim_thousands_of_addresses_do_not_fill_the_log(
@@ -154,10 +154,10 @@ async def test_services_that_claim_thousands_of_addresses_do_not_fill_the_log(
         document = service({**many, "clusterIP": cluster_ip}, name=name)
         rig.cluster.upsert(Kind.SERVICE, convert(Kind.SERVICE, document))
     await rig.sync.sync()
-    said = capsys.readouterr().err
-    assert said.count("Address is claimed by two services") == 10
-    assert "Further addresses are claimed by two services" in said
-    assert "count=2990" in said
+    logged = capsys.readouterr().err
+    assert logged.count("Address is claimed by two services") == 10
+    assert "Further addresses are claimed by two services" in logged
+    assert "count=2990" in logged
 
 
 async def test_the_loop_waits_until_it_is_opened_and_coalesces_requests() -> None:
@@ -197,17 +197,17 @@ async def test_full_syncs_come_by_themselves() -> None:
     assert await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_happens_is_told() -> None:
+async def test_observers_are_notified() -> None:
     rig = Rig()
     rig.change("L1 R1")
-    assert rig.told == []  # nothing is wanted before the cluster is known
+    assert rig.observations == []  # nothing is wanted before the cluster is known
     rig.sync.open()
     running = asyncio.create_task(rig.sync.run())
     await until(lambda: len(rig.kernel.updates) == 1)
-    rig.sync.lose()
+    rig.sync.invalidate()
     await until(lambda: len(rig.kernel.updates) == 2)
     running.cancel()
-    kinds = [type(observation) for observation in rig.told]
+    kinds = [type(observation) for observation in rig.observations]
     sync = [SyncRequested, SyncStarted, SyncEnded]
     assert kinds == [SyncRequested, LoopStarted, *sync[1:], *sync]
 
@@ -240,7 +240,7 @@ SAME_ADDRESSES = [
         pytest.param(SAME_ADDRESSES, id="the-same-ninety-thousand-addresses-twice"),
     ],
 )
-async def test_others_have_their_turn_while_large_objects_are_compiled(
+async def test_other_tasks_run_while_large_objects_are_compiled(
     documents: list[Document],
 ) -> None:
     rig = Rig(cluster=cluster_of(*documents))
@@ -272,7 +272,7 @@ async def test_an_event_in_the_midst_of_a_sync_is_for_the_next() -> None:
     assert rig.kernel.entries == {}
 
 
-async def test_a_service_that_asks_for_too_much_is_named_once_until_it_asks_for_less(
+async def test_a_service_that_asks_for_too_much_is_logged_once_until_it_asks_for_less(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(limits, "MOST", limits.Size(10, 1, 10))
@@ -280,9 +280,9 @@ async def test_a_service_that_asks_for_too_much_is_named_once_until_it_asks_for_
     await rig.sync.sync()
     rig.change("L1 R1 R2")
     await rig.sync.sync()
-    said = capsys.readouterr().err
-    assert said.count("Service asks for too much, some of its ports are not served") == 1
-    assert 'service="shop/cart"' in said
+    logged = capsys.readouterr().err
+    assert logged.count("Service exceeds a limit, some of its ports are not served") == 1
+    assert 'service="shop/cart"' in logged
     ((key, text),) = [(problem.key, problem.text) for problem in rig.sync.problems]
     assert key == CART
     assert text.startswith("0 of its 1 ports are served, in their order: it asks for 3 backends")
@@ -293,7 +293,7 @@ async def test_a_service_that_asks_for_too_much_is_named_once_until_it_asks_for_
     assert rig.backends == ["10.65.7.21"]
 
 
-# --- what nobody thought of -------------------------------------------------------------------
+# --- unexpected errors -------------------------------------------------------------------------
 
 
 def failing_for(name: str, compiled: Callable[..., object]) -> Callable[..., object]:
@@ -307,7 +307,7 @@ def failing_for(name: str, compiled: Callable[..., object]) -> Callable[..., obj
     return compile_
 
 
-async def test_a_service_that_cannot_be_compiled_stays_as_it_was_and_is_named_once(
+async def test_a_service_that_cannot_be_compiled_stays_as_it_was_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig = Rig()
@@ -321,10 +321,10 @@ async def test_a_service_that_cannot_be_compiled_stays_as_it_was_and_is_named_on
         await rig.sync.sync()
         rig.sync.touch([CART])
         await rig.sync.sync()
-    said = capsys.readouterr().err
-    assert said.count("Service cannot be compiled") == 1
-    assert "ZeroDivisionError: 'by nothing'" in said
-    assert 'service="shop/cart"' in said
+    logged = capsys.readouterr().err
+    assert logged.count("Service cannot be compiled") == 1
+    assert "ZeroDivisionError: 'by nothing'" in logged
+    assert 'service="shop/cart"' in logged
     assert [problem.key for problem in rig.sync.problems] == [CART]
     assert {"cart", "basket"} == {name.service for name in rig.kernel.entries}
     assert rig.backends == ["10.64.3.11"]
@@ -334,7 +334,7 @@ async def test_a_service_that_cannot_be_compiled_stays_as_it_was_and_is_named_on
     assert rig.backends == ["10.65.7.21"]
 
 
-async def test_a_mistake_of_ours_is_a_failed_sync_with_its_trace_and_is_tried_again(
+async def test_a_bug_is_a_failed_sync_with_a_trace_and_is_retried(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig(Schedule(0.0, 0.01, 3600.0))
@@ -344,10 +344,10 @@ async def test_a_mistake_of_ours_is_a_failed_sync_with_its_trace_and_is_tried_ag
     await until(lambda: bool(rig.kernel.entries))
     running.cancel()
     assert await asyncio.gather(running, return_exceptions=True)
-    said = capsys.readouterr().err
-    assert said.count("Sync failed in an unexpected way") == 2
-    assert "Traceback (most recent call last)" in said
-    outcomes = [told.outcome for told in rig.told if isinstance(told, SyncEnded)]
+    logged = capsys.readouterr().err
+    assert logged.count("Sync failed in an unexpected way") == 2
+    assert "Traceback (most recent call last)" in logged
+    outcomes = [each.outcome for each in rig.observations if isinstance(each, SyncEnded)]
     assert outcomes == [Outcome.FAILED, Outcome.FAILED, Outcome.OK]
     assert [update.full for update in rig.kernel.updates] == [True, True, True]
 
@@ -358,11 +358,11 @@ async def test_a_node_that_cannot_be_looked_at_fails_the_sync_and_loses_nothing(
 ) -> None:
     rig = Rig()
     await rig.sync.sync()
-    look, rig.sync._setting = rig.sync._setting, Mistaken(error)
+    look, rig.sync._read_input = rig.sync._read_input, Mistaken(error)
     rig.change("R1")
     await rig.sync.sync()
     assert "no addresses" in rig.sync.failure
-    rig.sync._setting = look
+    rig.sync._read_input = look
     await rig.sync.sync()
     assert rig.sync.failure == ""
     assert rig.backends == ["10.65.7.21"]
@@ -374,5 +374,5 @@ class Mistaken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self) -> Setting:
+    def __call__(self) -> SyncInput:
         raise self._error

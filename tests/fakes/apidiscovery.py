@@ -1,4 +1,4 @@
-"""The documents that tell a client which resources there are; enough for kubectl."""
+"""The documents that list the resources; enough for kubectl."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,7 @@ from fakes.apistreams import Initial, compressor, event_line
 
 
 class ListBody:
-    """The JSON of a list, compressed when somebody first asks for that."""
+    """The JSON of a list, compressed at the first request for that."""
 
     def __init__(self, plain: bytes) -> None:
         self.plain = plain
@@ -51,7 +51,7 @@ class Encoded:
         return body
 
     def initial_of(self, resource: Resource, selection: Selection) -> Initial:
-        """The events that tell of all objects there are."""
+        """The initial events, one for each object."""
         what = _What(resource, selection)
         changed = self._store.last_change(resource)
         version, initial = self._initial.get(what, (0, None))

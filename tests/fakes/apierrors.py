@@ -39,7 +39,7 @@ class ApiError(Exception):
 
 
 def status_of(error: ApiError) -> dict[str, object]:
-    """The Status object that tells of the refusal."""
+    """The Status object of the refusal."""
     status: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",

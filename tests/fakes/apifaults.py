@@ -94,7 +94,7 @@ class Faults:
         return None
 
     def cut_streams(self, *, mid_line: bool = False) -> None:
-        """Reset the connections of all open watches, if told so within a line."""
+        """Reset the connections of all open watches, optionally within a line."""
         for watcher in self._watchers():
             if mid_line:
                 watcher.put(HALF_AN_EVENT)

@@ -1,7 +1,7 @@
 """A Kubernetes API server for tests: real HTTP(S) on loopback, state in `apistore`.
 
 It lists, watches, streams lists, pages, compresses, expires and refuses as the real one does (see
-the modules beside this one for the rules), tells what it was asked (`requests`), and fails on
+the modules beside this one for the rules), records its requests (`requests`), and fails on
 purpose (`faults`). By hand, from the folder above: `python -m fakes.apiserver --port 8001`, then
 `kubectl --server http://127.0.0.1:8001 get services`.
 """
@@ -132,12 +132,12 @@ class FakeApiServer:
     # What a test does with the state.
 
     def put(self, obj: Body) -> int:
-        """Create or replace an object and tell the watchers; the new resourceVersion."""
-        return self._told(self.store.put(_resource(str(obj.get("kind"))), obj)).version
+        """Create or replace an object and notify the watchers; the new resourceVersion."""
+        return self._notify(self.store.put(_resource(str(obj.get("kind"))), obj)).version
 
     def delete(self, kind: str, namespace: str, name: str) -> int:
-        """Delete an object and tell the watchers; the version of the deletion."""
-        return self._told(self.store.delete(_resource(kind), (namespace, name))).version
+        """Delete an object and notify the watchers; the version of the deletion."""
+        return self._notify(self.store.delete(_resource(kind), (namespace, name))).version
 
     def get(self, kind: str, namespace: str, name: str) -> Body | None:
         """A copy of an object."""
@@ -182,9 +182,9 @@ class FakeApiServer:
                 self._watchers_changed.clear()
                 await self._watchers_changed.wait()
 
-    def _told(self, change: Change) -> Change:
+    def _notify(self, change: Change) -> Change:
         for watcher in self._watchers:
-            watcher.tell(change)
+            watcher.notify(change)
         return change
 
     # Requests.
@@ -282,7 +282,7 @@ class FakeApiServer:
         return response
 
     def _opened(self, target: Target, options: Options, refusal: Refusal | None) -> Watcher:
-        """A watcher with what it must be told first already in its queue."""
+        """A watcher with its initial events already in its queue."""
         version = options.version or self.store.version
         streaming = options.initial_events is not False and (
             bool(options.initial_events) or not options.version
@@ -295,7 +295,7 @@ class FakeApiServer:
                 self._queue_all(watcher, options.version or 0)
             else:
                 for change in self.store.changes_since(target.resource, version):
-                    watcher.tell(change)
+                    watcher.notify(change)
         except ApiError as error:
             watcher.fail(error)
         return watcher
@@ -312,14 +312,14 @@ class FakeApiServer:
         if request.method == "DELETE" and target.name is not None:
             stored = existing(self.store, target)
             if not dry:
-                self._told(self.store.delete(target.resource, stored.key))
+                self._notify(self.store.delete(target.resource, stored.key))
             return _json(whole(target.resource, stored.encoded))
         given = _body(await request.read())
         body = body_to_store(self.store, target, given, (request.method, request.content_type))
         code = 201 if request.method == "POST" else 200
         if dry or same(self.store, target.resource, body):
             return _json(msgspec.json.encode(body), code)
-        change = self._told(self.store.put(target.resource, body))
+        change = self._notify(self.store.put(target.resource, body))
         assert change.after is not None
         return _json(whole(target.resource, change.after.encoded), code)
 

@@ -38,11 +38,11 @@ class Watcher:
         self.initial: Initial | None = None
         """What comes before all that is queued."""
         self.unsent = 0
-        """Bytes that were told and have not been handed to the socket yet."""
+        """Bytes that are queued and not handed to the socket yet."""
         self.sent_at: list[float] = []
         """When each piece was about to be handed to the socket, on the monotonic clock."""
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         """Queue the event for a change, if this watch sees it."""
         if change.resource != self.resource or change.version <= self.start:
             return
@@ -107,7 +107,7 @@ def compressor() -> "zlib._Compress":
 
 
 class Outlet:
-    """Writes a response in pieces: each inflatable at once if gzipped, slowed down if told so."""
+    """Writes a response in pieces: each inflatable at once if gzipped, optionally slowed down."""
 
     def __init__(
         self, response: web.StreamResponse, *, gzip: bool, rate: Callable[[], float | None]

@@ -23,7 +23,7 @@ _EVENT_LIMITS = {
 
 
 def body_to_store(store: Store, target: Target, given: Body, how: tuple[str, str]) -> Body:
-    """What a write, told by its method and content type, makes of an object."""
+    """What a write of a method and content type makes of an object."""
     method, content_type = how
     if method == "POST" and target.name is None:
         return body_to_create(store, target, given)

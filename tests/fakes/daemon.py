@@ -1,4 +1,4 @@
-"""A daemon that says what it is told to say: for answers and faults that a real one will not give.
+"""A daemon with scripted answers: for those that a real one does not give.
 
 The real one answers the same commands in tests/lab/test_terminal.py.
 """
@@ -104,7 +104,7 @@ def _running(server: socketserver.BaseServer) -> Iterator[None]:
 
 
 def unused_port() -> int:
-    """A port of the loopback address on which nobody listens."""
+    """A port of the loopback address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A dataplane that keeps what it is told, as a kernel would, and refuses what it is told to."""
+"""A dataplane that keeps what is applied, as a kernel would, and can refuse it."""
 
 import asyncio
 from collections.abc import Callable

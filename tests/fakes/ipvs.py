@@ -88,7 +88,7 @@ class FakeServers(Ipvs):
         self.asked += commands
         found = {}
         for command in commands:
-            command_request(0, command)  # what cannot be written is nobody's refusal
+            command_request(0, command)  # what cannot be encoded is not refused by the kernel
         for command in commands:
             number = errno.EIO if command.key in self.broken else self._run(command)
             if number:

@@ -1,4 +1,4 @@
-"""The netfilter socket of a kernel that is a value: it keeps what it is told, and can be moody."""
+"""The netfilter socket of a fake kernel: it keeps what is committed, and can fail."""
 
 import errno
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ IN_ONE_DATAGRAM = 3
 class FakeNftables(Nfnetlink):
     """Stands in for `Nfnetlink`, on a `Ruleset` that several sockets may share.
 
-    `others` is how many times somebody else will be faster with a change; `broken` is the error
+    `others` is how many commits fail because of a concurrent change; `broken` is the error
     that every transaction gets, 0 for none. A `stubborn` one takes whole tables and no change of
     one. `commits` are the transactions that succeeded.
     """
@@ -76,7 +76,7 @@ class FakeNftables(Nfnetlink):
             self.others -= 1
             self.ruleset.generation += 1
         if generation not in {None, self.ruleset.generation}:
-            raise GenerationChanged("commit: somebody else was faster")
+            raise GenerationChanged("commit: concurrent change")
         refused = self.ruleset.carry_out(list(messages))
         if refused:
             errors = (MessageError(at, why.number, "", why.offset) for at, why in refused)
@@ -84,7 +84,7 @@ class FakeNftables(Nfnetlink):
         self.commits.append(list(messages))
 
     def rehearse(self, messages: Sequence[bytes]) -> None:
-        """Whether they would be refused, nobody asks of this kernel."""
+        """This kernel refuses nothing in a check."""
 
     def get(self, message_type: int, family: int, payload: bytes = b"") -> Message:
         assert message_type == NFT_MSG_GETTABLE

@@ -53,7 +53,7 @@ def test_pages_are_never_taken_for_the_whole_list() -> None:
     assert [each.count(b'"uid"') for each in (whole, *pages)] == [3, 2, 1]
 
 
-def test_initial_events_are_encoded_anew_when_their_own_kind_changes_only() -> None:
+def test_initial_events_are_encoded_again_when_their_own_kind_changes_only() -> None:
     store = filled()
     encoded = Encoded(store)
     first = encoded.initial_of(SERVICE, ALL)

@@ -1,4 +1,4 @@
-"""Inputs that nobody means well with: good ones, with parts exchanged, cut, repeated."""
+"""Hostile inputs: valid ones, with parts exchanged, cut, repeated."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast

@@ -1,7 +1,7 @@
 """The inside of the daemon, from the bytes of watches to a dataplane, and no sockets.
 
-There are good services, and beside them whatever somebody makes up in a namespace of his own. The
-good ones are served by exactly their endpoints, whatever comes: `check` says so.
+There are good services, and beside them hostile objects in another namespace. The good ones are
+served by exactly their endpoints, whatever comes: `check` verifies it.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from fuzz.hostile import exchanged, mutated
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, Resource
 from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.objects.decode import UndecodableObject
+from kubeproxy.cluster.watch.incidents import Incident, Output
 from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch, Verb
-from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Mode, Node
@@ -51,12 +52,12 @@ CREATED = {"good": "2026-01-01T00:00:00Z", "hostile": "2026-02-01T00:00:00Z"}
 Step = tuple[Resource, bytes]
 
 
-def _told(kind: str, document: Mapping[str, object]) -> bytes:
+def _event_line(kind: str, document: Mapping[str, object]) -> bytes:
     return json.dumps({"type": kind, "object": document}).encode() + b"\n"
 
 
 def _in_place(document: Document, namespace: str, created: str) -> Document:
-    """The document as an API server has it: whoever makes an object chooses neither of these."""
+    """The document as an API server has it: a user chooses neither of these."""
     metadata = document.get("metadata")
     kept = metadata if isinstance(metadata, dict) else {}
     placed = {**kept, "namespace": namespace, "creationTimestamp": created}
@@ -71,7 +72,7 @@ def _object_lines(draw: st.DrawFn, resource: Resource) -> bytes:
         made_up = draw(exchanged(endpoint_slice("L1 L2 R1")))
     document = made_up if isinstance(made_up, dict) else {}
     kind = draw(st.sampled_from(("ADDED", "MODIFIED", "DELETED")))
-    return _told(kind, _in_place(document, "hostile", CREATED["hostile"]))
+    return _event_line(kind, _in_place(document, "hostile", CREATED["hostile"]))
 
 
 @st.composite
@@ -79,8 +80,8 @@ def _byte_lines(draw: st.DrawFn, resource: Resource) -> bytes:
     """A watch that is broken in the middle of a line, of a word, of a character."""
     spec = {"clusterIP": "10.112.0.99", "externalIPs": ["198.18.0.9"]}
     good = service(spec) if resource is SERVICES else endpoint_slice("L3")
-    line = _told("ADDED", _in_place(good, "hostile", CREATED["hostile"]))
-    bookmark = _told("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
+    line = _event_line("ADDED", _in_place(good, "hostile", CREATED["hostile"]))
+    bookmark = _event_line("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
     return draw(mutated([line, line * 2, bookmark])) + b"\n"
 
 
@@ -94,21 +95,21 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 class Proxy:
-    """One family, told by watches."""
+    """One family, fed by watches."""
 
     def __init__(self, dataplane: Dataplane, node: Node) -> None:
         self.node = node
         self._dataplane = dataplane
         cluster = Cluster(NODE_NAME)
-        setting = Setting(node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
+        setting = SyncInput(node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
         self.sync = FamilySync(
-            cluster, Family.IPV4, Outlet(dataplane), Schedule(0, 30, 3600), lambda: setting
+            cluster, Family.IPV4, SyncTarget(dataplane), Schedule(0, 30, 3600), lambda: setting
         )
         self._handler = EventHandler(cluster, [self.sync], lambda: None)
-        self._machines = {each.name: ListWatch(each) for each in (SERVICES, ENDPOINT_SLICES)}
+        self._protocols = {each.name: ListWatch(each) for each in (SERVICES, ENDPOINT_SLICES)}
         self._runner = asyncio.Runner()
         self._handler.ready()
-        for name in self._machines:
+        for name in self._protocols:
             self._settle(name)
 
     def close(self) -> None:
@@ -118,13 +119,13 @@ class Proxy:
     def step(self, step: Step) -> None:
         """Take some bytes in, and sync; a watch that broke is opened again."""
         resource, data = step
-        self._deliver(self._machines[resource.name].receive(data))
+        self._deliver(self._protocols[resource.name].receive(data))
         self._settle(resource.name)
         self._runner.run(self.sync.sync())
         self.check()
 
     def check(self) -> None:
-        """The good services are as they are meant to be, and the sync was not our mistake."""
+        """The good services are as they are meant to be, and the sync did not fail."""
         assert self.sync.failure == ""
         assert self.sync.progress.failures == 0, Outcome.PARTLY
         for question, verdict in VERDICTS.items():
@@ -132,23 +133,23 @@ class Proxy:
             assert verdict == shorthand(found)
 
     def _settle(self, name: str) -> None:
-        """Answer as an API server does until the machine watches: it has the good objects."""
-        machine = self._machines[name]
+        """Answer as an API server does until the watch is open: it has the good objects."""
+        protocol = self._protocols[name]
         good = [_in_place(each, "shop", CREATED["good"]) for each in GOOD[name]]
-        while not (machine.told and machine.streaming):
-            request = machine.next_request(0.0, 0.5)
+        while not (protocol.synced and protocol.streaming):
+            request = protocol.next_request(0.0, 0.5)
             if request.verb is Verb.LIST:
                 page = {"metadata": {"resourceVersion": "5"}, "items": good}
-                self._deliver(machine.received_list(json.dumps(page).encode()))
+                self._deliver(protocol.received_list(json.dumps(page).encode()))
                 continue
-            self._deliver(machine.opened(0.0))
-            if not machine.told:
+            self._deliver(protocol.opened(0.0))
+            if not protocol.synced:
                 metadata = {"resourceVersion": "5", "annotations": {INITIAL_EVENTS_END: "true"}}
-                lines = [_told("ADDED", each) for each in good]
-                lines.append(_told("BOOKMARK", {"metadata": metadata}))
-                self._deliver(machine.receive(b"".join(lines)))
+                lines = [_event_line("ADDED", each) for each in good]
+                lines.append(_event_line("BOOKMARK", {"metadata": metadata}))
+                self._deliver(protocol.receive(b"".join(lines)))
 
-    def _deliver(self, sayings: Iterable[Saying]) -> None:
-        for saying in sayings:
-            if not isinstance(saying, Setback | Skipped):
-                self._handler.deliver(saying)
+    def _deliver(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            if not isinstance(output, Incident | UndecodableObject):
+                self._handler.deliver(output)

@@ -39,7 +39,7 @@ PROGRAM = program(NODE, masquerade_mark(14))
 TABLE = table_of(everywhere(), endpoint_slice("L1 R1"))
 KEY = ServerKey(Protocol.TCP, "192.0.2.1", 80)
 
-# What is sent looks as what is told: messages of objects are the same both ways.
+# Requests look like notifications: messages of objects are the same both ways.
 SEEDS = [
     *(bytes(each) for each in program_messages(PROGRAM)),
     *(

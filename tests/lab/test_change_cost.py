@@ -23,7 +23,7 @@ from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.node import Node, PodCIDR
@@ -89,11 +89,11 @@ class Daemon:
             PodCIDR(Prefix("10.128.0.0", 9)),
             node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
         )
-        setting = Setting(node, Vantage(cluster.place, NODE_ADDRESS))
+        setting = SyncInput(node, Vantage(cluster.place, NODE_ADDRESS))
         self._sync = FamilySync(
             cluster,
             Family.IPV4,
-            Outlet(self._dataplane),
+            SyncTarget(self._dataplane),
             Schedule(0, 30, 3600),
             lambda: setting,
         )

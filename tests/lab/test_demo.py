@@ -1,4 +1,4 @@
-"""`make demo` without a terminal: all its claims hold, and a claim that does not is told."""
+"""`make demo` without a terminal: all its claims hold, and a claim that does not is reported."""
 
 import os
 import shutil
@@ -19,10 +19,10 @@ from demo.cluster import Cluster
 
 served = Cluster.frontend
 Cluster.frontend = lambda cluster, service, kind="cluster IP": served(cluster, "shop/web")
-demo.ACTS = (demo.acts.refusal,)
+demo.ACTS = (demo.acts.rejection,)
 sys.exit(demo.main())
 """
-"""The act about the service that nobody serves, played with one that is served."""
+"""The act about a service without endpoints, played with one that has some."""
 
 
 def start(*command: str, encoding: str = "utf-8") -> "subprocess.Popen[str]":
@@ -58,11 +58,11 @@ def test_every_claim_holds() -> None:
     assert "Nothing is left behind." in text, text
     assert "NOT TRUE" not in text
     assert "\x1b" not in text
-    assert "10  Somebody deletes the rules" in text
+    assert "10  Another program deletes the rules" in text
     assert code == 0
 
 
-def test_a_claim_that_does_not_hold_is_told_also_in_ascii() -> None:
+def test_a_claim_that_does_not_hold_is_reported_also_in_ascii() -> None:
     code, text = output(sys.executable, "-c", WRONG, encoding="ascii")
     assert "WRONG pod shopper got an ICMP port unreachable" in text, text
     assert "NOT TRUE: L" in text or "NOT TRUE: R1" in text

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from kubeproxy.cluster.objects.decode import KubeObject, convert
+from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.types import KubeObject
 
 SERVICES = ("a", "b", "c")
 SLICES = ("a-1", "a-2", "b-1", "x")
@@ -143,22 +144,22 @@ service_cidrs = st.lists(st.sampled_from(("10.112.0.0/16", "fd12::/108", "x")), 
     lambda cidrs: {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}}
 )
 
-Told = tuple[Kind, ObjectKey, KubeObject | None]
+Change = tuple[Kind, ObjectKey, KubeObject | None]
 
 
-def _told(
+def _changes(
     kind: Kind, key: ObjectKey, documents: st.SearchStrategy[Mapping[str, object]]
-) -> st.SearchStrategy[Told]:
+) -> st.SearchStrategy[Change]:
     present = documents.map(lambda document: (kind, key, convert(kind, document)))
     return st.one_of(present, present, present, st.just((kind, key, None)))
 
 
-def tellings() -> st.SearchStrategy[Told]:
+def changes() -> st.SearchStrategy[Change]:
     """An object as it is now; None when it is gone."""
     each = [
-        *(_told(Kind.SERVICE, ObjectKey("shop", name), services(name)) for name in SERVICES),
-        *(_told(Kind.ENDPOINT_SLICE, ObjectKey("shop", name), slices(name)) for name in SLICES),
-        _told(Kind.NODE, ObjectKey("", "kestrel"), nodes),
-        _told(Kind.SERVICE_CIDR, ObjectKey("", "kubernetes"), service_cidrs),
+        *(_changes(Kind.SERVICE, ObjectKey("shop", name), services(name)) for name in SERVICES),
+        *(_changes(Kind.ENDPOINT_SLICE, ObjectKey("shop", name), slices(name)) for name in SLICES),
+        _changes(Kind.NODE, ObjectKey("", "kestrel"), nodes),
+        _changes(Kind.SERVICE_CIDR, ObjectKey("", "kubernetes"), service_cidrs),
     ]
     return st.one_of(each)

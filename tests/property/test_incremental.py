@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from kubeproxy.base.inet import Family
 from kubeproxy.base.steps import Steps, finish
 from kubeproxy.cluster.model.cluster import Cluster
-from kubeproxy.cluster.objects.decode import KubeObject
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes, diff, patch
 from kubeproxy.table.entries import Table
-from property.clusters import Told, tellings
+from property.clusters import Change, changes
 
 State = dict[tuple[Kind, ObjectKey], KubeObject]
 
 
-class Follower:
+class Engine:
     """A cluster and a table that follow events and syncs, as the daemon's do."""
 
     def __init__(self, family: Family) -> None:
@@ -28,13 +28,13 @@ class Follower:
         self.builder = Builder(family)
         self.touched: set[ObjectKey] = set()
 
-    def tell(self, told: Told) -> None:
-        kind, key, obj = told
+    def apply(self, change: Change) -> None:
+        kind, key, obj = change
         cluster = self.cluster
         touched = cluster.delete(kind, key) if obj is None else cluster.upsert(kind, obj)
         self._touch(touched.services)
 
-    def retell(self, state: State, kind: Kind) -> None:
+    def relist(self, state: State, kind: Kind) -> None:
         self.cluster.reset(kind)
         for (each, _), obj in state.items():
             if each is kind:
@@ -54,7 +54,7 @@ class Follower:
         self.touched.update(service for each, service in services if each is family)
 
 
-def final_state(events: Sequence[Told]) -> State:
+def final_state(events: Sequence[Change]) -> State:
     state: State = {}
     for kind, key, obj in events:
         if obj is None:
@@ -64,66 +64,68 @@ def final_state(events: Sequence[Told]) -> State:
     return state
 
 
-def from_scratch(state: State, family: Family) -> Follower:
-    follower = Follower(family)
+def from_scratch(state: State, family: Family) -> Engine:
+    engine = Engine(family)
     for (kind, key), obj in state.items():
-        follower.tell((kind, key, obj))
-    follower.sync()
-    return follower
+        engine.apply((kind, key, obj))
+    engine.sync()
+    return engine
 
 
 families = st.sampled_from(Family)
-histories = st.lists(st.tuples(tellings(), st.booleans()), min_size=3, max_size=15)
+histories = st.lists(st.tuples(changes(), st.booleans()), min_size=3, max_size=15)
 
 
 @given(histories, families)
-def test_incremental_equals_from_scratch(history: list[tuple[Told, bool]], family: Family) -> None:
-    follower = Follower(family)
-    for told, sync_now in history:
-        follower.tell(told)
+def test_incremental_equals_from_scratch(
+    history: list[tuple[Change, bool]], family: Family
+) -> None:
+    engine = Engine(family)
+    for change, sync_now in history:
+        engine.apply(change)
         if sync_now:
-            follower.sync()
-    follower.sync()
-    expected = from_scratch(final_state([told for told, _ in history]), family)
-    assert expected.builder.table == follower.builder.table
-    assert expected.builder.conflicts() == follower.builder.conflicts()
+            engine.sync()
+    engine.sync()
+    expected = from_scratch(final_state([change for change, _ in history]), family)
+    assert expected.builder.table == engine.builder.table
+    assert expected.builder.conflicts() == engine.builder.conflicts()
 
 
 @given(histories, families, st.randoms(use_true_random=False))
 def test_the_order_of_objects_does_not_matter(
-    history: list[tuple[Told, bool]], family: Family, random: Random
+    history: list[tuple[Change, bool]], family: Family, random: Random
 ) -> None:
-    state = final_state([told for told, _ in history])
+    state = final_state([change for change, _ in history])
     shuffled = list(state.items())
     random.shuffle(shuffled)
-    follower = Follower(family)
+    engine = Engine(family)
     for (kind, key), obj in shuffled:
-        follower.tell((kind, key, obj))
-        follower.tell((kind, key, obj))
+        engine.apply((kind, key, obj))
+        engine.apply((kind, key, obj))
         if random.random() < 0.5:
-            follower.sync()
-    follower.sync()
-    assert from_scratch(state, family).builder.table == follower.builder.table
+            engine.sync()
+    engine.sync()
+    assert from_scratch(state, family).builder.table == engine.builder.table
 
 
 @given(histories, histories, families)
-def test_a_new_telling_replaces_what_was_told(
-    before: list[tuple[Told, bool]], after: list[tuple[Told, bool]], family: Family
+def test_a_relist_replaces_what_was_known(
+    before: list[tuple[Change, bool]], after: list[tuple[Change, bool]], family: Family
 ) -> None:
-    follower = from_scratch(final_state([told for told, _ in before]), family)
-    state = final_state([told for told, _ in after])
+    engine = from_scratch(final_state([change for change, _ in before]), family)
+    state = final_state([change for change, _ in after])
     for kind in Kind:
-        follower.retell(state, kind)
-    follower.sync()
-    assert from_scratch(state, family).builder.table == follower.builder.table
+        engine.relist(state, kind)
+    engine.sync()
+    assert from_scratch(state, family).builder.table == engine.builder.table
 
 
 @given(histories, histories, families)
 def test_applying_the_difference_of_two_tables_to_one_gives_the_other(
-    first: list[tuple[Told, bool]], second: list[tuple[Told, bool]], family: Family
+    first: list[tuple[Change, bool]], second: list[tuple[Change, bool]], family: Family
 ) -> None:
-    a = from_scratch(final_state([told for told, _ in first]), family).builder.table
-    b = from_scratch(final_state([told for told, _ in second]), family).builder.table
+    a = from_scratch(final_state([change for change, _ in first]), family).builder.table
+    b = from_scratch(final_state([change for change, _ in second]), family).builder.table
     patch(a, diff(a, b))
     assert b == a
     assert not diff(a, b)
@@ -131,21 +133,21 @@ def test_applying_the_difference_of_two_tables_to_one_gives_the_other(
 
 @given(histories, families)
 def test_the_changes_of_syncs_add_up_to_the_table(
-    history: list[tuple[Told, bool]], family: Family
+    history: list[tuple[Change, bool]], family: Family
 ) -> None:
-    follower = Follower(family)
+    engine = Engine(family)
     copy = Table(family)
-    for told, sync_now in history:
-        follower.tell(told)
+    for change, sync_now in history:
+        engine.apply(change)
         if sync_now:
-            patch(copy, follower.sync())
-    patch(copy, follower.sync())
-    assert follower.builder.table == copy
+            patch(copy, engine.sync())
+    patch(copy, engine.sync())
+    assert engine.builder.table == copy
 
 
 @given(histories, families)
 def test_a_sync_without_events_changes_nothing(
-    history: list[tuple[Told, bool]], family: Family
+    history: list[tuple[Change, bool]], family: Family
 ) -> None:
-    follower = from_scratch(final_state([told for told, _ in history]), family)
-    assert not follower.sync()
+    engine = from_scratch(final_state([change for change, _ in history]), family)
+    assert not engine.sync()

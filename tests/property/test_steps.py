@@ -12,8 +12,8 @@ from kubeproxy.base.steps import Steps, finish
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import Changes, patch
 from kubeproxy.table.entries import Table
-from property.clusters import Told, tellings
-from property.test_incremental import Follower, final_state, from_scratch
+from property.clusters import Change, changes
+from property.test_incremental import Engine, final_state, from_scratch
 
 MODULES = (
     *("cluster.model.merge", "table.build", "table.claims", "table.compile"),
@@ -45,16 +45,16 @@ def look(builder: Builder) -> None:
 
 
 class Watched:
-    """A follower whose syncs stop after every step."""
+    """A engine whose syncs stop after every step."""
 
     def __init__(self, family: Family) -> None:
-        self.follower = Follower(family)
+        self.engine = Engine(family)
         self.copy = Table(family)
         self._steps: Steps[Changes] | None = None
 
     def begin(self) -> None:
         if self._steps is None:
-            self._steps = self.follower.sync_in_steps()
+            self._steps = self.engine.sync_in_steps()
 
     def go_on(self) -> None:
         if self._steps is None:
@@ -64,7 +64,7 @@ class Watched:
         except StopIteration as done:
             self._steps = None
             patch(self.copy, done.value)
-        look(self.follower.builder)
+        look(self.engine.builder)
 
     def finish(self) -> None:
         if self._steps is not None:
@@ -73,24 +73,24 @@ class Watched:
 
 
 @given(
-    st.lists(tellings(), min_size=3, max_size=15),
+    st.lists(changes(), min_size=3, max_size=15),
     st.sampled_from(Family),
     st.randoms(use_true_random=False),
 )
 def test_events_between_the_steps_of_syncs_lead_to_the_same_table(
-    history: list[Told], family: Family, random: Random
+    history: list[Change], family: Family, random: Random
 ) -> None:
     watched = Watched(family)
-    for told in history:
+    for change in history:
         if random.random() < 0.5:
             watched.begin()
         for _ in range(random.randrange(8)):
             watched.go_on()
-        watched.follower.tell(told)
+        watched.engine.apply(change)
     watched.finish()
     watched.begin()
     watched.finish()
-    expected, found = from_scratch(final_state(history), family), watched.follower
+    expected, found = from_scratch(final_state(history), family), watched.engine
     assert expected.builder.table == found.builder.table == watched.copy
     assert expected.builder.conflicts() == found.builder.conflicts()
     assert not found.sync()

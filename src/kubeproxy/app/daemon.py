@@ -18,7 +18,7 @@ from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.source import Source
+from kubeproxy.cluster.source import EventSource
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS, Gates
 from kubeproxy.config.nodeports import expand
 from kubeproxy.config.notice import Level, Notice
@@ -32,7 +32,7 @@ from kubeproxy.engine.node_checks import start_notices
 from kubeproxy.engine.observer import Observation, Observer, SyncEnded
 from kubeproxy.engine.own_node import OwnNode, RestartNeeded
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.linux.descriptors import allow_many
 from kubeproxy.linux.filewatch import wait_content_changed
 from kubeproxy.linux.links import interface_addresses, watch_addresses
@@ -79,7 +79,7 @@ class Setup(msgspec.Struct, frozen=True):
     config: KubeProxyConfiguration
     gates: Gates
     node_name: str
-    source: Source
+    source: EventSource
     families: tuple[Family, ...]
     dataplane: Callable[[Family], Dataplane]
     cleans_flows: bool = True
@@ -203,7 +203,9 @@ class Daemon:
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
                     dataplane = self._dataplanes[family]
-                    tasks.create_task(dataplane.watch(sync.lose), name=f"watch {family.value}")
+                    tasks.create_task(
+                        dataplane.watch(sync.invalidate), name=f"watch {family.value}"
+                    )
                 for flows in self._flows:
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
@@ -219,7 +221,7 @@ class Daemon:
 
     async def _prepare(self) -> None:
         if self._setup.prepare is not None:
-            nodes = {family: self._setting(family).node for family in self.syncs}
+            nodes = {family: self._sync_input(family).node for family in self.syncs}
             await asyncio.to_thread(self._setup.prepare, nodes)
 
     def _serve_health(self, tasks: asyncio.TaskGroup) -> None:
@@ -290,12 +292,12 @@ class Daemon:
         return FamilySync(
             self._cluster,
             family,
-            Outlet(dataplane, flows, self._notify),
+            SyncTarget(dataplane, flows, self._notify),
             schedule,
-            lambda: self._setting(family),
+            lambda: self._sync_input(family),
         )
 
-    def _setting(self, family: Family) -> Setting:
+    def _sync_input(self, family: Family) -> SyncInput:
         """This node as it is now."""
         ips = node_ips(self._cluster.node, self._setup.config.bind_address)
         around = Surroundings(
@@ -306,7 +308,7 @@ class Daemon:
         )
         node = node_view(self._setup.config, self._setup.gates, family, around)
         balance = Balance(self._setup.config.nftables.balance)
-        return Setting(node, Vantage(self._cluster.place, ips.known_ip(family), balance))
+        return SyncInput(node, Vantage(self._cluster.place, ips.known_ip(family), balance))
 
     def _own_addresses(self, family: Family) -> tuple[str, ...]:
         if family not in self._addresses:

@@ -15,7 +15,7 @@ from kubeproxy.base import gotext, klog, logstream
 from kubeproxy.base.errors import KernelError, OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.observed import Observe
-from kubeproxy.cluster.source import Source
+from kubeproxy.cluster.source import EventSource
 from kubeproxy.config import flags
 from kubeproxy.config.flags import FLAGS, parse_flags
 from kubeproxy.config.flagset import Parsed, rendered
@@ -212,23 +212,25 @@ def _ipvs(family: Family, config: KubeProxyConfiguration) -> Dataplane:
     return Ipvs(family, ipvs_settings(config), servers, Xtables(family))
 
 
-def _source(parsed: Parsed, loaded: Loaded, name: str, observe: Observe) -> tuple[Source, str]:
+def _source(
+    parsed: Parsed, loaded: Loaded, name: str, observe: Observe
+) -> tuple[EventSource, str]:
     """Manifests when they are given, else the API server; and what people call it."""
     manifests = parsed.value("manifests", tuple)
     if manifests:
         from kubeproxy.cluster.manifests.source import Manifests  # noqa: PLC0415  # either or
 
         return Manifests(manifests, name), f"manifests in {', '.join(manifests)}"
-    from kubeproxy.cluster.client.connection import Limits  # noqa: PLC0415
+    from kubeproxy.cluster.client.http_client import RateLimit  # noqa: PLC0415
     from kubeproxy.cluster.client.kubeconfig import find_access  # noqa: PLC0415
     from kubeproxy.cluster.watch import apiserver  # noqa: PLC0415  # costly to import
 
     client = loaded.config.client_connection
     access = find_access(client.kubeconfig, parsed.value("master", str), os.environ)
-    settings = apiserver.Settings(
+    settings = apiserver.WatchSettings(
         node_name=name,
         watch_list=loaded.gates.enabled("WatchListClient"),
-        limits=Limits(client.qps, client.burst),
+        rate_limit=RateLimit(client.qps, client.burst),
     )
     source = apiserver.ApiServer(access, settings, observe=observe)
     return source, f"API server {access.server}"

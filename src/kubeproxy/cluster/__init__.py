@@ -1,5 +1,6 @@
-"""Where the cluster's state comes from: an API server, or a directory of manifests.
+"""The state of the cluster: its objects, what they mean on this node, and the sources of events.
 
-Comes in: HTTP answers or files. Goes out: the events of `events.py`, for each kind in order.
-Never here: what the objects mean.
+A source is an API server (`watch`) or a directory of manifests (`manifests`). It delivers the
+events of `events.py`, for each kind in order. Sources do not know what the objects mean: that is
+in `model`.
 """

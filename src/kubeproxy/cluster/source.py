@@ -1,4 +1,4 @@
-"""What the daemon asks of a source."""
+"""What the daemon needs of a source of events."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -9,11 +9,11 @@ from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.events import Event
 
 Write = Callable[[str, str, bytes, str], Awaitable[Status | None]]
-"""Sends method, path, body and content type; what the cluster has against it, None if nothing."""
+"""Sends method, path, body and content type; returns why it was refused, None if it was not."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Something that a source cannot tell of at the moment, why, and for how many seconds.
+    """Something that a source cannot read now, why, and for how many seconds.
 
     `seconds` is None where it is not known.
     """
@@ -23,18 +23,18 @@ class Gap(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-class Source(Protocol):
-    """Where the cluster's state comes from."""
+class EventSource(Protocol):
+    """Where the state of the cluster comes from."""
 
     async def run(self, deliver: Callable[[Event], None]) -> None:
-        """Deliver what happens, for each kind in order, until cancelled."""
+        """Deliver events, for each kind in order, until cancelled."""
         ...
 
     def gaps(self) -> Sequence[Gap]:
-        """What it cannot tell of now: what was told before may be old."""
+        """What it cannot read now: the state of that may be stale."""
         ...
 
     @property
     def write(self) -> Write | None:
-        """How to tell the cluster something while `run` is under way; None when nobody hears."""
+        """How to write to the cluster while `run` is active; None when that is not possible."""
         ...

@@ -1,4 +1,4 @@
-"""Stale UDP flows: forgotten after a sync that made some; beside the syncs, never in them."""
+"""Deletes UDP flows that a sync made stale, in the background."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ RETRY_SECONDS = 5.0
 
 
 class StaleFlows:
-    """The flows of one family. What is owed is kept until it is done.
+    """The flows of one family. Work is kept until it succeeded.
 
-    It is due when the changes that it is owed for are in the kernel, and not before.
+    It is due when the changes that cause it are in the kernel, and not before.
     """
 
     def __init__(self, family: Family, notify: Observer = ignore) -> None:
@@ -29,19 +29,19 @@ class StaleFlows:
         self._entries: tuple[Entry, ...] = ()
         self._wake = asyncio.Event()
 
-    def owe(self, changes: Changes) -> None:
-        """These changes are on their way into the kernel."""
+    def changing(self, changes: Changes) -> None:
+        """These changes are about to be committed."""
         self._debt = owe(self._debt, changes)
 
-    def settle(self, table: Table) -> None:
-        """They are in the kernel: from now on flows that do not fit the table are stale."""
+    def changed(self, table: Table) -> None:
+        """They are committed: flows that do not fit the table are stale from now on."""
         if self._debt:
             self._due, self._debt = both(self._due, self._debt), PAID
             self._entries = udp_entries(table)
             self._wake.set()
 
     async def run(self) -> None:
-        """Clean up whenever something is due, until cancelled."""
+        """Delete stale flows whenever there may be some, until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._wake.wait()
@@ -61,5 +61,5 @@ class StaleFlows:
 
 
 def clean(family: Family, entries: Iterable[Entry], former: Iterable[Entry]) -> int:
-    """Delete the flows that do not fit the entries; how many there were."""
+    """Delete the flows that do not fit the entries; returns how many."""
     return delete(stale(udp_flows(family), entries, former))

@@ -1,7 +1,7 @@
-"""A source's events -> the cluster -> the syncs that they concern.
+"""Events of a source -> the cluster -> syncs of the families that they concern.
 
-Syncs are opened when Services and EndpointSlices are both known and `ready` has been called: the
-rules of an earlier run stay in force until then.
+Syncs start when Services and EndpointSlices have both been listed and `ready` has been called.
+The rules of an earlier run stay in place until then.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import assert_never
 
 from kubeproxy.base import klog
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.model.cluster import NOTHING, Cluster, Problem, Touched
 from kubeproxy.cluster.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
 from kubeproxy.engine.observer import ObjectReceived, Observer, ignore
@@ -19,10 +19,10 @@ _MOST_REPORTED = 10
 
 
 class EventHandler:
-    """Takes events in, and passes on what they touch.
+    """Applies events to the cluster, and requests syncs of what they touch.
 
-    `node_changed` is called when our Node changed and when a kind is known completely. What it
-    raises ends the run, and no sync is requested then. `notify` gets every object.
+    `node_changed` is called when our Node changed and when a list is complete. What it raises
+    ends the run, and no sync is requested then. `notify` is called for every object.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class EventHandler:
         self._is_open = False
 
     def deliver(self, event: Event) -> None:
-        """Take in one event."""
-        touched = self._take(event)
+        """Handle one event."""
+        touched = self._apply(event)
         if isinstance(event, Upsert | Delete):
             self._notify(_received(event, touched))
         if touched.node or isinstance(event, Synced):
-            self._node_changed()  # first: what it ends must not sync for a node that is no more
+            self._node_changed()  # first: if it ends the run, nothing is synced
         if touched.node or touched.service_cidrs:
             for sync in self._syncs:
                 sync.request()
@@ -60,11 +60,11 @@ class EventHandler:
 
     @property
     def problems(self) -> list[Problem]:
-        """The parts of objects that make no sense and are ignored."""
+        """The parts of objects that are invalid and ignored."""
         return [problem for problems in self._problems.values() for problem in problems]
 
     def ready(self) -> None:
-        """This node is known well enough: syncs may begin when the cluster is known too."""
+        """This node is known: syncs may start when the cluster is known too."""
         self._is_ready = True
         self._open_when_known()
 
@@ -75,7 +75,7 @@ class EventHandler:
             for sync in self._syncs:
                 sync.open()
 
-    def _take(self, event: Event) -> Touched:
+    def _apply(self, event: Event) -> Touched:
         match event:
             case Upsert():
                 touched = self._upsert(event)
@@ -84,6 +84,9 @@ class EventHandler:
             case Delete():
                 self._report(event.kind, event.key, ())
                 return self._cluster.delete(event.kind, event.key)
+            case Keep():
+                self._cluster.keep(event.kind, event.key)
+                return NOTHING
             case Reset():
                 self._cluster.reset(event.kind)
                 return NOTHING
@@ -93,15 +96,16 @@ class EventHandler:
                 assert_never(event)
 
     def _upsert(self, event: Upsert) -> Touched:
-        """Take in an object. One that nobody thought of is skipped: it must not stop a node."""
+        """Apply an object. One that causes an unexpected error is skipped: it must not stop us."""
         try:
             return self._cluster.upsert(event.kind, event.object)
-        except Exception as error:  # noqa: BLE001  # whatever it is
-            text = f"what was known of it stands: {type(error).__name__}: {quoted(str(error))}"
+        except Exception as error:  # noqa: BLE001  # whatever the bug
+            reason = f"{type(error).__name__}: {quoted(str(error))}"
+            text = f"its last valid version stays in use: {reason}"
             return Touched(problems=(Problem(event.kind, event.object.metadata.key, text),))
 
     def _report(self, kind: Kind, key: ObjectKey, problems: Iterable[Problem]) -> None:
-        """Say what of an object makes no sense: once, and not at every update of it."""
+        """Log the invalid parts of an object: once, and not at every update of it."""
         now = tuple(problems)
         before = self._problems.pop((kind, key), ())
         if now:

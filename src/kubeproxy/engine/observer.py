@@ -22,9 +22,9 @@ class LoopStarted(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncRequested(msgspec.Struct, frozen=True, gc=False):
-    """Something changed that the family's next sync has to see to.
+    """Something changed that the family's next sync has to apply.
 
-    `services` is how many services have changed since the last sync began.
+    `services` is how many services have changed since the last sync started.
     """
 
     family: Family
@@ -32,13 +32,13 @@ class SyncRequested(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncStarted(msgspec.Struct, frozen=True, gc=False):
-    """A sync takes up everything that was wanted so far."""
+    """A sync started; it applies everything that was requested so far."""
 
     family: Family
 
 
 class SyncEnded(msgspec.Struct, frozen=True):
-    """A sync has ended, well or not; `report` is None when the kernel refused it altogether."""
+    """A sync has ended; `report` is None when it failed."""
 
     family: Family
     outcome: Outcome
@@ -49,10 +49,10 @@ class SyncEnded(msgspec.Struct, frozen=True):
 
 
 class ObjectReceived(msgspec.Struct, frozen=True):
-    """The source sent an object, or said that it is `gone`.
+    """The source delivered an object, or that it is `gone`.
 
-    `families` are those in which it changes a service. `trigger` is when the change of an
-    EndpointSlice began, as its annotation spells it; "" when it does not say.
+    `families` are those in which it changes a service. `trigger` is the annotation with the time
+    at which the change of an EndpointSlice began; "" when there is none.
     """
 
     kind: Kind
@@ -63,7 +63,7 @@ class ObjectReceived(msgspec.Struct, frozen=True):
 
 
 class FlowsCleaned(msgspec.Struct, frozen=True, gc=False):
-    """Stale UDP flows were looked for; `deleted` is how many were there."""
+    """Stale UDP flows were deleted; `deleted` is how many."""
 
     family: Family
     seconds: float

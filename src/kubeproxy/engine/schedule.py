@@ -1,8 +1,8 @@
 """When the next sync is due. Time is an argument; nothing here waits or reads a clock.
 
 Requests are coalesced: there is at least `min_period` between the end of a sync and the start of
-the next. A failed sync is tried again, first soon and then ever later, at most `retry_period`
-apart. A full sync, which compares everything with the kernel, is due every `full_period`.
+the next. A failed sync is retried after growing delays, of `retry_period` at most. A full sync,
+which compares everything with the kernel, is due every `full_period`.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ FIRST_RETRY = 0.5
 
 
 class Outcome(Enum):
-    """How a sync ended: PARTLY leaves out some services, FAILED leaves the kernel unknown."""
+    """How a sync ended: PARTLY without some services, FAILED with an unknown actual state."""
 
     OK = "ok"
     PARTLY = "partly"
@@ -29,40 +29,40 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What has happened so far.
+    """The syncs so far.
 
-    `failures` counts the syncs in a row that were not all well. `lost` says that the kernel's
-    state is not known, because the last sync failed: the next is full. `urgent` says that it is
-    known to be wrong, so that no minimum period holds.
+    `failures` counts the syncs in a row that were not OK. `stale` says that the actual state is
+    not known, because the last sync failed: the next is full. `urgent` says that it is known to
+    be wrong, so that the minimum period does not hold.
     """
 
     requested: bool = False
     ended: float | None = None
     full_ended: float | None = None
     failures: int = 0
-    lost: bool = True
+    stale: bool = True
     urgent: bool = False
 
 
 def request(progress: Progress) -> Progress:
-    """Somebody wants a sync."""
+    """A sync is requested."""
     return msgspec.structs.replace(progress, requested=True)
 
 
-def lose(progress: Progress) -> Progress:
-    """Somebody changed the kernel under us: read it again, at once."""
-    return msgspec.structs.replace(progress, requested=True, lost=True, urgent=True)
+def invalidate(progress: Progress) -> Progress:
+    """The actual state is wrong: a full sync is due at once."""
+    return msgspec.structs.replace(progress, requested=True, stale=True, urgent=True)
 
 
 def finish(progress: Progress, now: float, outcome: Outcome, *, full: bool) -> Progress:
-    """A sync has ended; requests that came meanwhile are still open."""
+    """A sync has ended; requests since its start are still open."""
     failed = outcome is Outcome.FAILED
     return msgspec.structs.replace(
         progress,
         ended=now,
         full_ended=now if full and not failed else progress.full_ended,
         failures=0 if outcome is Outcome.OK else progress.failures + 1,
-        lost=failed or progress.urgent,
+        stale=failed or progress.urgent,
     )
 
 
@@ -72,7 +72,7 @@ def begin(progress: Progress) -> Progress:
 
 
 def next_sync(schedule: Schedule, progress: Progress) -> float | None:
-    """When the next sync is due; None while there was none and nobody asked for one."""
+    """When the next sync is due; None before the first request."""
     if progress.ended is None:
         return 0.0 if progress.requested else None
     due = []
@@ -90,12 +90,12 @@ def next_sync(schedule: Schedule, progress: Progress) -> float | None:
 
 
 def retry_delay(schedule: Schedule, failures: int) -> float:
-    """How long after a failure the next try waits: doubling, and bounded."""
+    """Seconds between a failure and the next try: doubling, and bounded."""
     return float(min(FIRST_RETRY * 2.0 ** min(failures - 1, 32), schedule.retry_period))
 
 
-def wants_full(schedule: Schedule, progress: Progress, now: float) -> bool:
+def is_full_due(schedule: Schedule, progress: Progress, now: float) -> bool:
     """Whether the sync that begins now must compare everything with the kernel."""
-    if progress.lost or progress.full_ended is None:
+    if progress.stale or progress.full_ended is None:
         return True
     return now >= progress.full_ended + schedule.full_period

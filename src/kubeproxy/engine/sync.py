@@ -1,16 +1,14 @@
-"""The loop of one IP family: what changed -> compile -> difference -> the family's dataplane.
+"""The sync loop of one IP family: changed services -> compile -> difference -> dataplane.
 
-Nothing is applied before the cluster is known (`open`). A sync that fails is tried again and is
-then full; a service that cannot be programmed is named, tried again, and holds up nobody else.
+Nothing is applied before the cluster is known (`open`). A failed sync is retried, and is full
+then. A service that cannot be programmed is logged and retried, and does not affect the others.
 The two families have a loop each and share nothing but the cluster.
 """
 
 import asyncio
 import traceback
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
-
-import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
@@ -34,10 +32,10 @@ from kubeproxy.engine.schedule import (
     Schedule,
     begin,
     finish,
-    lose,
+    invalidate,
+    is_full_due,
     next_sync,
     request,
-    wants_full,
 )
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
@@ -48,21 +46,19 @@ from kubeproxy.table.node import Node
 T = TypeVar("T")
 
 _MOST_WARNINGS = 10
-_MOMENT = 0.002
+_MOST_SECONDS = 0.002
+"""For which other tasks of the event loop wait."""
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """What is read anew at every sync: this node, and from where it looks at the cluster."""
+class SyncInput(NamedTuple):
+    """What is read at every sync: this node, and its view of the cluster."""
 
     node: Node
     vantage: Vantage
 
 
-class Outlet(NamedTuple):
-    """Where the difference goes: the family's dataplane, and the flows that it makes stale.
-
-    `notify` hears what comes of it.
-    """
+class SyncTarget(NamedTuple):
+    """What a sync changes: the family's dataplane, and flows that become stale."""
 
     dataplane: Dataplane
     flows: StaleFlows | None = None
@@ -70,24 +66,24 @@ class Outlet(NamedTuple):
 
 
 class FamilySync:
-    """Keeps the kernel of one family true to the cluster."""
+    """Keeps the rules of one family in sync with the cluster."""
 
     def __init__(
         self,
         cluster: Cluster,
         family: Family,
-        outlet: Outlet,
+        target: SyncTarget,
         schedule: Schedule,
-        setting: Callable[[], Setting],
+        read_input: Callable[[], SyncInput],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
         self.failure = ""
-        """Why the last sync failed altogether; nothing when it did not."""
+        """Why the last sync failed; "" when it did not."""
         self._cluster = cluster
-        self._dataplane, self._flows, self._notify = outlet
+        self._dataplane, self._flows, self._notify = target
         self._schedule = schedule
-        self._setting = setting
+        self._read_input = read_input
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
         self._node: Node | None = None
@@ -102,20 +98,18 @@ class FamilySync:
 
     @property
     def node(self) -> Node | None:
-        """This node as the last sync that succeeded saw it; None before the first."""
+        """This node at the last successful sync; None before the first."""
         return self._node
 
     @property
     def problems(self) -> list[Problem]:
-        """The Services that cannot be compiled, and those that ask for too much."""
-        unfit = [
-            Problem(Kind.SERVICE, service, f"what was programmed of it stays: {reason}")
+        """The Services that cannot be compiled, and those that exceed a limit."""
+        unfit = {
+            service: f"what was programmed of it stays: {reason}"
             for service, reason in self.builder.unfit.items()
-        ]
-        return unfit + [
-            Problem(Kind.SERVICE, service, reason)
-            for service, reason in self.builder.excess.items()
-        ]
+        }
+        found = (*unfit.items(), *self.builder.excess.items())
+        return [Problem(Kind.SERVICE, service, reason) for service, reason in found]
 
     @property
     def failed(self) -> Mapping[ServicePortName, str]:
@@ -133,19 +127,19 @@ class FamilySync:
         self.request()
 
     def request(self) -> None:
-        """Something changed: a sync is wanted."""
+        """Something changed: request a sync."""
         self.progress = request(self.progress)
-        self._want()
+        self._wake_up()
 
-    def lose(self) -> None:
-        """Somebody changed the kernel under us: read it again, at once."""
+    def invalidate(self) -> None:
+        """Another program changed our rules: compare them with the kernel, at once."""
         if not self.progress.urgent:
             family = self.family.value
             klog.info("The kernel's rules were changed by others, repairing", ipFamily=family)
-        self.progress = lose(self.progress)
-        self._want()
+        self.progress = invalidate(self.progress)
+        self._wake_up()
 
-    def _want(self) -> None:
+    def _wake_up(self) -> None:
         if self._is_open:
             self._notify(SyncRequested(self.family, len(self._touched)))
         self._wake.set()
@@ -171,10 +165,10 @@ class FamilySync:
                 return
 
     async def sync(self) -> None:
-        """One sync: compile what was touched, and have the difference programmed."""
+        """One sync: compile the touched services, and apply the difference."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        full = wants_full(self._schedule, self.progress, began)
+        full = is_full_due(self._schedule, self.progress, began)
         self.progress = begin(self.progress)
         self._notify(SyncStarted(self.family))
         self.failure = ""
@@ -187,7 +181,7 @@ class FamilySync:
             self._touched |= touched
             self.failure = str(error)
             klog.error("Sync failed, will try again", err=error, ipFamily=self.family.value)
-        except Exception as error:  # noqa: BLE001  # a mistake of ours must not end the daemon
+        except Exception as error:  # noqa: BLE001  # a bug must not end the daemon
             self._touched |= touched
             self.failure = f"{type(error).__name__}: {error}"
             klog.error(
@@ -204,29 +198,42 @@ class FamilySync:
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
-        setting = self._setting()
-        unfit, excess = dict(self.builder.unfit), set(self.builder.excess)
-        changes = self._changes = await paced(
-            self.builder.update_in_steps(self._cluster, touched, setting.vantage)
-        )
+        node, vantage = self._read_input()
+        changes = self._changes = await self._compile(touched, vantage)
         if self._flows is not None:
-            self._flows.owe(changes)
-        self._report_unfit(unfit)
-        self._report_excess(excess)
-        self._report_conflicts()
-        again = self._entries_to_try_again(changes)
+            self._flows.changing(changes)
+        again = self._entries_to_retry(changes)
         report = SyncReport(failed=self._failed)
-        if full or changes or again or setting.node != self._node:
-            update = Update(self.builder.table, setting.node, changes, full, again)
+        if full or changes or again or node != self._node:
+            update = Update(self.builder.table, node, changes, full, again)
             report = await self._dataplane.apply(update)
-            self._report_applied(update, report)
-        self._node = setting.node
+            self._log_applied(update, report)
+        self._node = node
         self._failed = report.failed
         if self._flows is not None:
-            self._flows.settle(self.builder.table)
+            self._flows.changed(self.builder.table)
         return report
 
-    def _report_applied(self, update: Update, report: SyncReport) -> None:
+    async def _compile(self, touched: Collection[ObjectKey], vantage: Vantage) -> Changes:
+        """Compile the services, and log what is newly wrong with them."""
+        builder = self.builder
+        unfit, excess = dict(builder.unfit), set(builder.excess)
+        changes = await paced(builder.update_in_steps(self._cluster, touched, vantage))
+        for service, reason in builder.unfit.items():
+            if unfit.get(service) != reason:
+                message = "Service cannot be compiled, what was programmed of it stays"
+                self._log_service(message, service, reason)
+        for service, reason in builder.excess.items():
+            if service not in excess:
+                message = "Service exceeds a limit, some of its ports are not served"
+                self._log_service(message, service, reason)
+        self._log_conflicts()
+        return changes
+
+    def _log_service(self, message: str, service: ObjectKey, reason: str) -> None:
+        klog.error(message, err=reason, service=service, ipFamily=self.family.value)
+
+    def _log_applied(self, update: Update, report: SyncReport) -> None:
         for name, reason in report.failed.items():
             if self._failed.get(name) != reason:
                 klog.error(
@@ -249,8 +256,8 @@ class FamilySync:
             failed=len(report.failed),
         )
 
-    def _entries_to_try_again(self, changes: Changes) -> tuple[Entry, ...]:
-        """Entries that failed last time and that this sync does not change anyway."""
+    def _entries_to_retry(self, changes: Changes) -> tuple[Entry, ...]:
+        """Entries that failed in the last sync and that this one does not change anyway."""
         if not self._failed:
             return ()
         fresh = {entry.name for entry in changes.added}
@@ -260,30 +267,8 @@ class FamilySync:
             entries[name] for name in self._failed if name in entries and name not in fresh
         )
 
-    def _report_unfit(self, known: Mapping[ObjectKey, str]) -> None:
-        """Name the Services that cannot be compiled: each once, until the reason is another."""
-        for service, reason in self.builder.unfit.items():
-            if known.get(service) != reason:
-                klog.error(
-                    "Service cannot be compiled, what was programmed of it stays",
-                    err=reason,
-                    service=service,
-                    ipFamily=self.family.value,
-                )
-
-    def _report_excess(self, known: Container[ObjectKey]) -> None:
-        """Name the Services that ask for too much: each once, until it asks for less."""
-        for service, reason in self.builder.excess.items():
-            if service not in known:
-                klog.error(
-                    "Service asks for too much, some of its ports are not served",
-                    err=reason,
-                    service=service,
-                    ipFamily=self.family.value,
-                )
-
-    def _report_conflicts(self) -> None:
-        """Warn of the first few: two services can claim hundreds of thousands of addresses."""
+    def _log_conflicts(self) -> None:
+        """Log the first few: two services can claim hundreds of thousands of addresses."""
         conflicts = self.builder.new_conflicts
         for conflict in conflicts[:_MOST_WARNINGS]:
             klog.warning(
@@ -300,7 +285,7 @@ class FamilySync:
 
 
 async def paced(steps: Steps[T]) -> T:
-    """What the steps come to; whenever a moment was spent on them, others get their turn."""
+    """The result of the steps; other tasks of the event loop run in between."""
     clock = asyncio.get_running_loop().time
     since = clock()
     while True:
@@ -309,6 +294,6 @@ async def paced(steps: Steps[T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
-        if clock() - since >= _MOMENT:
+        if clock() - since >= _MOST_SECONDS:
             await asyncio.sleep(0)
             since = clock()

@@ -10,7 +10,7 @@ import msgspec
 from kubeproxy.base.errors import ApiServerError, OperatorError
 from kubeproxy.base.inet import parse_address
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.manifests.documents import Document
 from kubeproxy.cluster.manifests.objects import first_events
 from kubeproxy.cluster.manifests.source import Loaded, load
@@ -109,6 +109,8 @@ def _take(cluster: Cluster, event: Event) -> list[str]:
             cluster.complete(event.kind)
         case Delete():
             cluster.delete(event.kind, event.key)
+        case Keep():
+            cluster.keep(event.kind, event.key)
         case _:
             assert_never(event)
     return []
@@ -167,9 +169,9 @@ def _to_pod(pod: _PodObject) -> Pod:
 
 async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
     """The cluster that an API server tells of, and the Pods of the wanted name."""
-    from kubeproxy.cluster.watch.apiserver import ApiServer, Settings  # noqa: PLC0415  # costly to import
+    from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings  # noqa: PLC0415  # costly to import
 
-    asking = ApiServer(access, Settings(node_name=""))
+    asking = ApiServer(access, WatchSettings(node_name=""))
     nodes = await asking.get_json("/api/v1/nodes", (), _NodeList)
     pods = await _pods(asking, wanted.pod)
     name = choose_node(wanted, sorted(node.metadata.name for node in nodes.items), pods)
@@ -183,7 +185,7 @@ async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            source = ApiServer(access, Settings(node_name=name))
+            source = ApiServer(access, WatchSettings(node_name=name))
             following = tasks.create_task(source.run(deliver))
             await _wait_told(cluster, news, access.server)
             following.cancel()

@@ -65,9 +65,9 @@ async def test_an_expired_token_is_reported_and_tried_for_ever(
         await heard.wait_synced()
     refused, back = capsys.readouterr().err.splitlines()
     assert "with 401 Unauthorized: Unauthorized" in refused
-    assert r"we are the bearer of the token of kubeconfig user \"u\"" in refused
+    assert r"the client is the bearer of the token of kubeconfig user \"u\"" in refused
     assert "expired and belongs to this cluster" in refused
-    assert '"API server is back"' in back
+    assert '"API server reachable again"' in back
 
 
 async def test_a_token_file_is_read_again_when_the_server_wants_a_new_one(
@@ -231,7 +231,7 @@ async def test_without_a_certificate_the_server_refuses(
         await heard.wait(lambda: len(heard.attempts) > 3)
     (line,) = capsys.readouterr().err.splitlines()
     assert "401 Unauthorized" in line
-    assert "we are anonymous" in line
+    assert "the client is anonymous" in line
 
 
 async def test_a_server_of_another_authority_is_not_trusted_and_tried_for_ever(
@@ -287,7 +287,7 @@ async def test_plain_http_to_a_tls_port_is_explained(
     async with following(access) as heard:
         await heard.wait(lambda: len(heard.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "API server cannot be reached" in line
+    assert "API server unreachable" in line
 
 
 async def test_tls_to_a_plain_http_port_is_explained(
@@ -319,7 +319,7 @@ async def test_changed_certificates_count_from_the_next_connection_on(
         await heard.wait(lambda: heard.attempts[-1].code == "<error>")
         ca.write_text(secured.authority.cert.read_text())
         await heard.wait(lambda: heard.attempts[-1].code == "200")
-        assert heard.tellings() == 1
+        assert heard.lists() == 1
 
 
 async def test_half_written_certificates_leave_the_old_ones_in_force(

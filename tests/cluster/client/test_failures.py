@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 async def error_line(access: Access, capsys: pytest.CaptureFixture[str]) -> str:
-    async with following(access) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    async with following(access) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
     assert "Traceback" not in line
     return line
@@ -47,7 +47,7 @@ async def test_a_proxy_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-async def talker() -> AsyncIterator[str]:
+async def odd_server() -> AsyncIterator[str]:
     """A server that answers everything with its own idea of HTTP; the URL says which."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,36 +70,36 @@ async def talker() -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param("/closed", "closed the connection without an answer", id="says-nothing"),
+        pytest.param("/closed", "closed the connection without a response", id="says-nothing"),
         pytest.param("/ssh", "does not speak HTTP as expected; check its port", id="not-http"),
-        pytest.param("/cut", "closed the connection in the middle of its answer", id="cut"),
-        pytest.param("/zip", "compresses in a broken way: Error -3", id="not-gzip"),
+        pytest.param("/cut", "closed the connection in the middle of its response", id="cut"),
+        pytest.param("/zip", "sent invalid gzip data: Error -3", id="not-gzip"),
     ],
 )
 async def test_servers_that_are_none(
-    talker: str, path: str, expected: str, capsys: pytest.CaptureFixture[str]
+    odd_server: str, path: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with following(Access(server=talker + path), watch_list=False) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    async with following(Access(server=odd_server + path), watch_list=False) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     assert expected in capsys.readouterr().err.splitlines()[0]
 
 
 async def test_a_server_that_stops_in_the_middle(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kubeproxy.cluster.client.answer.PATIENCE", 0.05)
+    monkeypatch.setattr("kubeproxy.cluster.client.response.READ_TIMEOUT", 0.05)
     server.faults.slow(1)
-    async with following(server, watch_list=False) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    async with following(server, watch_list=False) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{server.url} stopped in the middle of its answer" in line
+    assert f"{server.url} stopped in the middle of its response" in line
 
 
 async def test_requests_go_through_a_proxy(capsys: pytest.CaptureFixture[str]) -> None:
     async with FakeApiServer() as proxy:
         access = Access(server="http://far.invalid:1", proxy_url=proxy.url)
-        async with following(access) as heard:
-            await heard.wait_synced()
+        async with following(access) as consumer:
+            await consumer.wait_synced()
         assert proxy.requests
     assert not capsys.readouterr().err
 
@@ -137,10 +137,10 @@ async def test_tls_goes_through_a_proxy_end_to_end(tunnel: str, tmp_path: Path) 
     async with FakeApiServer(tls) as server:
         trusted = Tls(ca_file=str(authority.cert))
         access = Access(server=server.url, tls=trusted, proxy_url=tunnel)
-        async with following(access) as heard:
-            await heard.wait_synced()
+        async with following(access) as consumer:
+            await consumer.wait_synced()
             server.put(service("a"))
-            await heard.wait_names("a")
+            await consumer.wait_names("a")
 
 
 async def test_a_proxy_that_refuses(tunnel: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,8 +178,8 @@ def test_rarer_failures(error: Exception, expected: str) -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        pytest.param(401, "; we are me: check that the token or certificate is valid", id="401"),
-        pytest.param(403, "such as ClusterRole system:node-proxier, is bound to us", id="403"),
+        pytest.param(401, "; the client is me: check that the token or certificate", id="401"),
+        pytest.param(403, "such as ClusterRole system:node-proxier, is bound to it", id="403"),
         pytest.param(404, "check the server URL and its path", id="404"),
         pytest.param(400, "begins with https:// if the port speaks TLS", id="400"),
         pytest.param(409, "S refused to serve services with 409", id="others"),

@@ -49,7 +49,7 @@ def test_which_refusals_are_about_the_version(status: Status, expected: bool) ->
     [(429, True), (502, True), (503, True), (504, True), (500, False), (403, False)],
 )
 def test_which_refusals_may_pass(code: int, expected: bool) -> None:
-    assert expected is Status(code).not_now
+    assert expected is Status(code).retryable
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.errors import OperatorError
-from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.manifests.source import Library, Manifests, load, refresh
 from kubeproxy.cluster.objects.meta import Kind
 from waiting import until
@@ -30,6 +30,8 @@ def short(event: Event) -> str:
             return f"+{obj.metadata.name}"
         case Delete(key=key):
             return f"-{key.name}"
+        case Keep(key=key):
+            return f"={key.name}"
         case Reset(kind=kind):
             return f"reset {kind.value}"
         case Synced(kind=kind):

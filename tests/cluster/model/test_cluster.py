@@ -7,7 +7,7 @@ from kubeproxy.cluster.model.cluster import Cluster, Problem, Touched
 from kubeproxy.cluster.model.node import derive_node, primary_ips
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.cluster.objects.node import Node
+from kubeproxy.cluster.objects.types import Node
 from world import CART, cluster_of, endpoint_slice, kestrel, service
 
 
@@ -34,9 +34,7 @@ def test_an_event_touches_its_service_only() -> None:
         pytest.param(Kind.NODE, kestrel(), id="node"),
     ],
 )
-def test_telling_the_same_again_touches_nothing(
-    kind: Kind, document: Mapping[str, object]
-) -> None:
+def test_the_same_object_again_touches_nothing(kind: Kind, document: Mapping[str, object]) -> None:
     assert not upsert(cluster_of(service(), endpoint_slice("L1")), kind, document)
 
 
@@ -48,7 +46,7 @@ def test_labels_and_annotations_touch_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_deleting_what_nobody_knows_touches_nothing(kind: Kind) -> None:
+def test_deleting_an_unknown_object_touches_nothing(kind: Kind) -> None:
     assert not Cluster("kestrel").delete(kind, ObjectKey("shop", "ghost"))
 
 
@@ -73,7 +71,7 @@ def test_a_slice_that_loses_its_label_is_gone() -> None:
     assert not cluster.delete(Kind.ENDPOINT_SLICE, SLICE_KEY)
 
 
-def test_what_is_not_told_again_is_gone_only_when_the_telling_is_complete() -> None:
+def test_what_is_not_listed_again_is_gone_only_when_the_list_is_complete() -> None:
     cluster = cluster_of(service(), endpoint_slice("L1"), endpoint_slice("R1", name="cart-2"))
     cluster.reset(Kind.ENDPOINT_SLICE)
     upsert(cluster, Kind.ENDPOINT_SLICE, endpoint_slice("L1"))
@@ -84,11 +82,20 @@ def test_what_is_not_told_again_is_gone_only_when_the_telling_is_complete() -> N
     assert cluster.synced(Kind.ENDPOINT_SLICE)
 
 
-def test_what_was_deleted_during_a_telling_is_gone_once() -> None:
+def test_what_was_deleted_during_a_list_is_gone_once() -> None:
     cluster = cluster_of(service())
     cluster.reset(Kind.SERVICE)
     assert cluster.delete(Kind.SERVICE, CART).services == (IPV4,)
     assert not cluster.complete(Kind.SERVICE)
+
+
+def test_what_a_list_keeps_stays() -> None:
+    cluster = cluster_of(service(), endpoint_slice("L1"))
+    cluster.keep(Kind.SERVICE, CART)
+    cluster.reset(Kind.SERVICE)
+    cluster.keep(Kind.SERVICE, CART)
+    assert not cluster.complete(Kind.SERVICE)
+    assert list(cluster.services(Family.IPV4)) == [CART]
 
 
 def test_two_service_cidrs_that_name_one_range_count_once() -> None:
@@ -101,7 +108,7 @@ def test_two_service_cidrs_that_name_one_range_count_once() -> None:
     assert cluster.service_cidrs(Family.IPV6) == (Prefix("fd12::", 108),)
 
 
-def test_problems_are_told_with_their_object() -> None:
+def test_problems_name_their_object() -> None:
     cluster = Cluster("kestrel")
     slice_ = endpoint_slice(
         spec={

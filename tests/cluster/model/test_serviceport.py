@@ -6,7 +6,7 @@ from kubeproxy.base.inet import Family, Prefix, Protocol
 from kubeproxy.cluster.model.serviceport import Derived, derive_service_ports
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.objects.service import Service
+from kubeproxy.cluster.objects.types import Service
 from world import service
 
 
@@ -164,7 +164,7 @@ def test_what_makes_no_sense_is_named_and_left_out(
         pytest.param(["  "], Family.IPV4, None, id="blank"),
         pytest.param([" 10.0.0.0/8 "], Family.IPV4, (Prefix("10.0.0.0", 8),), id="trimmed"),
         pytest.param(["10.0.0.0/8", "0.0.0.0/0"], Family.IPV4, None, id="all"),
-        pytest.param(["fd00::/8"], Family.IPV4, (), id="other-family-only-lets-nobody-in"),
+        pytest.param(["fd00::/8"], Family.IPV4, (), id="other-family-only-allows-no-client"),
         pytest.param(["::/0"], Family.IPV4, (), id="all-of-the-other-family"),
     ],
 )

@@ -6,9 +6,8 @@ from kubeproxy.cluster.model.merge import PortEndpoint, endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.model.topology import LeftOut, Place, usable_endpoints, why_left_out
 from kubeproxy.cluster.objects.decode import convert
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.objects.service import Service
+from kubeproxy.cluster.objects.types import EndpointSlice, Service
 from world import NODE_NAME, ZONE, endpoint_slice, everywhere, service
 
 HERE = Place(NODE_NAME, ZONE)

@@ -2,9 +2,8 @@ import msgspec
 import pytest
 
 from kubeproxy.cluster.objects.decode import UndecodableObject, convert, decode
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.cluster.objects.service import Service
+from kubeproxy.cluster.objects.types import EndpointSlice, Service
 
 
 def test_only_the_fields_that_are_read_are_kept() -> None:

@@ -1,4 +1,4 @@
-"""What holds for every stream, however it is cut, and for every kind of trouble."""
+"""What holds for every stream, however it is cut, and for every failure."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -23,9 +23,10 @@ from cluster.apijson import (
 )
 from kubeproxy.cluster.client.resources import SERVICES
 from kubeproxy.cluster.client.status import Status
-from kubeproxy.cluster.events import Delete, Reset, Synced, Upsert
-from kubeproxy.cluster.watch.listwatch import ListWatch, Request, Verb
-from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
+from kubeproxy.cluster.events import Delete, Keep, Reset, Synced, Upsert
+from kubeproxy.cluster.objects.decode import UndecodableObject
+from kubeproxy.cluster.watch.incidents import Incident, Output
+from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch, Verb
 
 STREAM = b"".join(
     [
@@ -42,54 +43,54 @@ STREAM = b"".join(
 )
 
 
-def comparable(sayings: Iterable[Saying]) -> list[object]:
-    """Sayings without the exceptions in them, which are equal to nothing."""
+def comparable(outputs: Iterable[Output]) -> list[object]:
+    """Outputs without the exceptions in them, which are equal to nothing."""
     return [
-        (saying.error.key, saying.version) if isinstance(saying, Skipped) else saying
-        for saying in sayings
+        (output.key, output.resource_version) if isinstance(output, UndecodableObject) else output
+        for output in outputs
     ]
 
 
-def heard(pieces: Iterable[bytes]) -> list[object]:
-    machine = ListWatch(SERVICES)
-    machine.next_request(0.0, 0.0)
-    sayings: list[Saying] = [*machine.opened(0.0)]
+def outputs_of(pieces: Iterable[bytes]) -> list[object]:
+    protocol = ListWatch(SERVICES)
+    protocol.next_request(0.0, 0.0)
+    outputs: list[Output] = [*protocol.opened(0.0)]
     for piece in pieces:
-        sayings += machine.receive(piece)
-    return comparable([*sayings, *machine.closed(400.0)])
+        outputs += protocol.receive(piece)
+    return comparable([*outputs, *protocol.closed(400.0)])
 
 
-WHOLE = heard([STREAM])
+WHOLE = outputs_of([STREAM])
 
 
 def test_a_stream_byte_by_byte_says_the_same_as_in_one_piece() -> None:
-    assert heard(STREAM[at : at + 1] for at in range(len(STREAM))) == WHOLE
-    assert len(WHOLE) == 8
+    assert outputs_of(STREAM[at : at + 1] for at in range(len(STREAM))) == WHOLE
+    assert len(WHOLE) == 9
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
 def test_however_a_stream_is_cut_it_says_the_same(cuts: list[int]) -> None:
     edges = [0, *cuts, len(STREAM)]
     pieces = [STREAM[start:end] for start, end in pairwise(edges)]
-    assert heard(pieces) == WHOLE
+    assert outputs_of(pieces) == WHOLE
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_able_to_crash_the_machine(data: bytes) -> None:
-    heard([STREAM, data + b"\n"])
-    machine = ListWatch(SERVICES, watch_list=False)
-    machine.next_request(0.0, 0.0)
-    list(machine.received_list(data))
+def test_no_bytes_raise_an_exception(data: bytes) -> None:
+    outputs_of([STREAM, data + b"\n"])
+    protocol = ListWatch(SERVICES, watch_list=False)
+    protocol.next_request(0.0, 0.0)
+    list(protocol.received_list(data))
 
 
-# --- a server in trouble ----------------------------------------------------------------------
+# --- failures of a server --------------------------------------------------------------------
 
 
-class Trouble(Enum):
-    """What can become of a request."""
+class Outcome(Enum):
+    """What can happen to a request."""
 
     NONE = "served"
-    UNREACHABLE = "nobody answers"
+    UNREACHABLE = "no response"
     CUT = "cut half way"
     CLOSED = "closed half way"
     GARBAGE = "garbage half way"
@@ -97,7 +98,7 @@ class Trouble(Enum):
 
 
 REFUSALS = [EXPIRED, TOO_LARGE, GATE_OFF, FORBIDDEN, BUSY, BROKEN, UNAVAILABLE]
-OUTCOMES = st.one_of(st.sampled_from(list(Trouble)), st.sampled_from(REFUSALS))
+OUTCOMES = st.one_of(st.sampled_from(list(Outcome)), st.sampled_from(REFUSALS))
 CHANGES = st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=4)
 """Names, and whether the object is written or deleted."""
 
@@ -128,114 +129,115 @@ class Server:
 
     def stream(self, query: dict[str, str]) -> bytes:
         if "sendInitialEvents" in query:
-            told = [event("ADDED", service(*each)) for each in self.objects.items()]
-            return b"".join([*told, bookmark(str(self.version), ends=True)])
+            objects = [event("ADDED", service(*each)) for each in self.objects.items()]
+            return b"".join([*objects, bookmark(str(self.version), ends=True)])
         since = int(query["resourceVersion"])
         return b"".join(line for version, line in self._history if version > since)
 
 
 class Consumer:
-    """Keeps what it had until Synced, as the contract of the events says."""
+    """Keeps what it had until Synced, as `cluster.events` demands."""
 
     def __init__(self) -> None:
         self.objects: dict[str, int] = {}
-        self._untold: set[str] = set()
+        self._unlisted: set[str] = set()
 
-    def observe(self, sayings: Iterable[Saying]) -> None:
-        for saying in sayings:
-            match saying:
+    def observe(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
                 case Reset():
-                    self._untold = set(self.objects)
+                    self._unlisted = set(self.objects)
                 case Upsert(object=found):
                     name = found.metadata.name
                     self.objects[name] = int(found.metadata.resource_version)
-                    self._untold.discard(name)
+                    self._unlisted.discard(name)
                 case Delete(key=key):
                     self.objects.pop(key.name, None)
                 case Synced():
-                    for name in self._untold:
+                    for name in self._unlisted:
                         self.objects.pop(name, None)
-                case Setback() | Skipped():
+                case Keep(key=key):
+                    self._unlisted.discard(key.name)
+                case Incident() | UndecodableObject():
                     pass
 
 
 def exchange(
-    machine: ListWatch,
-    request: Request,
+    protocol: ListWatch,
+    request: ApiRequest,
     server: Server,
-    outcome: Trouble | Status,
+    outcome: Outcome | Status,
     now: float,
-) -> list[Saying]:
+) -> list[Output]:
     """One request and what becomes of it."""
     if isinstance(outcome, Status):
-        setback = machine.refused(outcome)
-        return [] if setback is None else [setback]
-    if outcome is Trouble.UNREACHABLE:
-        machine.broke(now)
+        return protocol.refused(outcome)
+    if outcome is Outcome.UNREACHABLE:
+        protocol.disconnected(now)
         return []
     if request.verb is Verb.LIST:
-        return _listed(machine, server.list(), outcome, now)
-    sayings: list[Saying] = [*machine.opened(now)]
+        return _listed(protocol, server.list(), outcome, now)
+    outputs: list[Output] = [*protocol.opened(now)]
     stream = server.stream(dict(request.query))
-    end = len(stream) if outcome is Trouble.NONE else len(stream) // 2
-    sayings += machine.receive(stream[:end])
-    return sayings + _ended(machine, outcome, now + 20)
+    end = len(stream) if outcome is Outcome.NONE else len(stream) // 2
+    outputs += protocol.receive(stream[:end])
+    return outputs + _ended(protocol, outcome, now + 20)
 
 
-def _listed(machine: ListWatch, body: bytes, outcome: Trouble, now: float) -> list[Saying]:
-    if outcome is Trouble.NONE:
-        return list(machine.received_list(body))
-    if outcome is Trouble.GARBAGE:
-        return list(machine.received_list(body[: len(body) // 2]))
-    machine.broke(now)
+def _listed(protocol: ListWatch, body: bytes, outcome: Outcome, now: float) -> list[Output]:
+    if outcome is Outcome.NONE:
+        return list(protocol.received_list(body))
+    if outcome is Outcome.GARBAGE:
+        return list(protocol.received_list(body[: len(body) // 2]))
+    protocol.disconnected(now)
     return []
 
 
-def _ended(machine: ListWatch, outcome: Trouble, now: float) -> list[Saying]:
+def _ended(protocol: ListWatch, outcome: Outcome, now: float) -> list[Output]:
     match outcome:
-        case Trouble.GARBAGE:
-            return [*machine.receive(b"<html>\n")]
-        case Trouble.CLOSED | Trouble.NONE:
-            return machine.closed(now)
-        case Trouble.SILENT:
-            return [setback for _ in range(6) for setback in machine.quiet(now)]
+        case Outcome.GARBAGE:
+            return [*protocol.receive(b"<html>\n")]
+        case Outcome.CLOSED | Outcome.NONE:
+            return protocol.closed(now)
+        case Outcome.SILENT:
+            return [output for _ in range(6) for output in protocol.idle(now)]
         case _:
-            machine.broke(now)
+            protocol.disconnected(now)
             return []
 
 
 @given(st.lists(st.tuples(CHANGES, OUTCOMES), max_size=25), st.booleans())
 def test_whatever_happens_the_consumer_ends_with_what_the_server_has(
-    story: list[tuple[list[tuple[str, bool]], Trouble | Status]],
+    story: list[tuple[list[tuple[str, bool]], Outcome | Status]],
     watch_list: bool,  # drawn by hypothesis
 ) -> None:
-    machine = ListWatch(SERVICES, watch_list=watch_list)
+    protocol = ListWatch(SERVICES, watch_list=watch_list)
     server, consumer, now = Server(), Consumer(), 0.0
-    peace: list[tuple[list[tuple[str, bool]], Trouble | Status]] = [([], Trouble.NONE)] * 4
+    peace: list[tuple[list[tuple[str, bool]], Outcome | Status]] = [([], Outcome.NONE)] * 4
     for changes, outcome in story + peace:
         for name, write in changes:
             server.change(name, write=write)
-        request = machine.next_request(now, 0.0)
+        request = protocol.next_request(now, 0.0)
         now += request.delay
-        consumer.observe(exchange(machine, request, server, outcome, now))
+        consumer.observe(exchange(protocol, request, server, outcome, now))
         now += 30
     assert server.objects == consumer.objects
 
 
 @given(
-    st.lists(st.tuples(CHANGES, st.sampled_from([Trouble.CUT, Trouble.UNREACHABLE])), max_size=20)
+    st.lists(st.tuples(CHANGES, st.sampled_from([Outcome.CUT, Outcome.UNREACHABLE])), max_size=20)
 )
-def test_cuts_alone_never_cause_a_second_telling(
-    story: list[tuple[list[tuple[str, bool]], Trouble]],
+def test_cuts_alone_never_cause_a_relist(
+    story: list[tuple[list[tuple[str, bool]], Outcome]],
 ) -> None:
-    machine = ListWatch(SERVICES)
+    protocol = ListWatch(SERVICES)
     server, now = Server(), 0.0
-    exchange(machine, machine.next_request(now, 0.0), server, Trouble.NONE, now)
+    exchange(protocol, protocol.next_request(now, 0.0), server, Outcome.NONE, now)
     for changes, outcome in story:
         for name, write in changes:
             server.change(name, write=write)
         now += 30
-        request = machine.next_request(now, 0.0)
+        request = protocol.next_request(now, 0.0)
         assert "sendInitialEvents" not in dict(request.query)
         assert Verb.WATCH is request.verb
-        exchange(machine, request, server, outcome, now)
+        exchange(protocol, request, server, outcome, now)

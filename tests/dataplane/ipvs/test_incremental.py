@@ -8,8 +8,8 @@ from dataplane.ipvs.plane import Plane, fresh
 from fakes.ipvs import FakeKernel
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.node import Mode
-from property.clusters import Told
-from property.test_incremental import Follower, families, histories
+from property.clusters import Change
+from property.test_incremental import Engine, families, histories
 from world import NODE_ADDRESSES, node
 
 # Among them addresses that services have too, with ports that are node ports of others.
@@ -30,17 +30,17 @@ class Sync(msgspec.Struct, frozen=True):
 syncs = st.lists(
     st.builds(Sync, st.booleans(), st.integers(0, 2), st.booleans()), min_size=16, max_size=16
 )
-History = list[tuple[Told, bool]]
+History = list[tuple[Change, bool]]
 
 
 class Course:
     """A cluster's history, and a dataplane that follows it."""
 
     def __init__(self, family: Family) -> None:
-        self.follower = Follower(family)
+        self.engine = Engine(family)
         self.kernel = FakeKernel(family)
         self.plane = Plane(self.kernel, node(Mode.IPVS, family))
-        self.plane.table = self.follower.builder.table
+        self.plane.table = self.engine.builder.table
 
     def sync(self, how: Sync) -> None:
         addresses = ADDRESSES[self.plane.node.family][how.addresses]
@@ -49,13 +49,13 @@ class Course:
             self.kernel.servers.busy.update(
                 (key, real) for key, reals in self.kernel.servers.weights.items() for real in reals
             )
-        assert self.plane.apply(self.follower.sync(), full=how.full).failed == {}
+        assert self.plane.apply(self.engine.sync(), full=how.full).failed == {}
 
 
 def run(history: History, family: Family, hows: list[Sync]) -> Course:
     course = Course(family)
-    for (told, sync_now), how in zip(history, hows, strict=False):
-        course.follower.tell(told)
+    for (change, sync_now), how in zip(history, hows, strict=False):
+        course.engine.apply(change)
         if sync_now:
             course.sync(how)
     course.sync(hows[-1])

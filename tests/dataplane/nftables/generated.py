@@ -16,7 +16,7 @@ from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import LOOPBACK, Mode, Node, PodCIDR, PodInterface
-from property.clusters import ADDRESSES, CLUSTER_IPS, Told, services, tellings
+from property.clusters import ADDRESSES, CLUSTER_IPS, Change, changes, services
 from world import NODE_ADDRESSES, NODE_IP, node, prefix
 
 families = st.sampled_from(Family)
@@ -40,7 +40,7 @@ PORTS = [
 
 
 @st.composite
-def _serving(draw: st.DrawFn, name: str, family: Family) -> Told:
+def _serving(draw: st.DrawFn, name: str, family: Family) -> Change:
     """A slice with every port that a Service here can have: whoever is in it serves."""
     endpoints = draw(st.lists(_endpoints(family), min_size=1, max_size=4))
     document = {
@@ -71,7 +71,7 @@ def _endpoints(family: Family) -> st.SearchStrategy[dict[str, object]]:
 
 
 @st.composite
-def _present(draw: st.DrawFn, name: str, family: Family) -> Told:
+def _present(draw: st.DrawFn, name: str, family: Family) -> Change:
     """A Service that is proxied in the family."""
     document = draw(services(name))
     cluster_ip = draw(st.sampled_from(CLUSTER_IPS[family.value]))
@@ -82,22 +82,22 @@ def _present(draw: st.DrawFn, name: str, family: Family) -> Told:
     return Kind.SERVICE, ObjectKey("shop", name), service
 
 
-def _members(family: Family) -> list[st.SearchStrategy[Told]]:
+def _members(family: Family) -> list[st.SearchStrategy[Change]]:
     return [
         *(_present(name, family) for name in "abc"),
         *(_serving(name, family) for name in ("a-1", "a-2", "b-1", "c-1")),
     ]
 
 
-def clusters(family: Family) -> st.SearchStrategy[list[Told]]:
+def clusters(family: Family) -> st.SearchStrategy[list[Change]]:
     """Services that have endpoints, and then some more events."""
     members = st.tuples(*_members(family)).map(list)
-    return st.builds(add, members, st.lists(tellings(), max_size=4))
+    return st.builds(add, members, st.lists(changes(), max_size=4))
 
 
-def events(family: Family) -> st.SearchStrategy[list[Told]]:
+def events(family: Family) -> st.SearchStrategy[list[Change]]:
     """Services and endpoints that come, change and go."""
-    return st.lists(st.one_of(*_members(family), tellings()), min_size=1, max_size=12)
+    return st.lists(st.one_of(*_members(family), changes()), min_size=1, max_size=12)
 
 
 @st.composite
@@ -123,7 +123,7 @@ def nodes(draw: st.DrawFn, family: Family) -> Node:
 
 
 def tables(
-    history: Sequence[Told], family: Family, balance: Balance = Balance.RANDOM
+    history: Sequence[Change], family: Family, balance: Balance = Balance.RANDOM
 ) -> Iterator[Table]:
     """The table after each event; the same object, which changes."""
     cluster = Cluster("kestrel")
@@ -136,7 +136,7 @@ def tables(
 
 
 def last_table(
-    history: Sequence[Told], family: Family, balance: Balance = Balance.RANDOM
+    history: Sequence[Change], family: Family, balance: Balance = Balance.RANDOM
 ) -> Table:
     """The table after all events."""
     *_, table = tables(history, family, balance)

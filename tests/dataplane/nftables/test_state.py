@@ -39,7 +39,7 @@ from kubeproxy.table.entries import (
     Table,
 )
 from kubeproxy.table.node import Mode, Node
-from property.clusters import Told
+from property.clusters import Change
 from world import CLUSTER_IP, VIP, endpoint_slice, everywhere, node, table_of
 
 LISTS = {
@@ -99,7 +99,7 @@ def changes_of(node: Node) -> tuple[Node, ...]:
     )
 
 
-def follow(rig: Rig, history: Sequence[Told], balance: Balance, data: st.DataObject) -> Table:
+def follow(rig: Rig, history: Sequence[Change], balance: Balance, data: st.DataObject) -> Table:
     """A partial sync after every event; the table at the end."""
     family = rig.node.family
     choices = changes_of(rig.node)

@@ -13,7 +13,7 @@ from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.client.failures import UnreachableError
 from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.source import Write
-from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.serve.events import recorder as module
 from kubeproxy.serve.events import series
 from kubeproxy.serve.events.event import Event, Severity, Subject, starting
@@ -166,7 +166,7 @@ async def test_without_a_sink_events_are_logged_only(capsys: pytest.CaptureFixtu
 
 async def test_a_server_takes_events_and_their_series() -> None:
     async with FakeApiServer() as server:
-        source = ApiServer(Access(server=server.url), Settings(node_name="kestrel"))
+        source = ApiServer(Access(server=server.url), WatchSettings(node_name="kestrel"))
         following = asyncio.create_task(source.run(lambda _: None))
         await until(lambda: bool(server.requests))
         async with recording(source.write) as recorder:

@@ -12,7 +12,7 @@ from kubeproxy.app.daemon import Daemon, Setup
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.watch.apiserver import ApiServer, Settings
+from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.engine.observer import LoopStarted, SyncRequested, SyncStarted
@@ -132,7 +132,7 @@ class Rig:
             config=msgspec.structs.replace(loaded.config, metrics_bind_address="127.0.0.1:0"),
             gates=loaded.gates,
             node_name=NODE_NAME,
-            source=ApiServer(Access(server=server.url), Settings(node_name=NODE_NAME)),
+            source=ApiServer(Access(server=server.url), WatchSettings(node_name=NODE_NAME)),
             families=tuple(Family),
             dataplane=self.kernels.__getitem__,
             cleans_flows=False,

@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.cluster.client.observed import Attempt, Exchange, nobody
+from kubeproxy.cluster.client.observed import Attempt, Exchange, ignore
 from kubeproxy.serve.metrics.client import ClientMetrics
 from serve.metrics.exposed import shown
 
@@ -92,5 +92,5 @@ def test_bounds_are_upstreams() -> None:
     }
 
 
-def test_nobody_counts_by_default() -> None:
-    nobody(LIST)
+def test_nothing_is_counted_by_default() -> None:
+    ignore(LIST)

@@ -11,7 +11,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.status.history import History
@@ -87,9 +87,11 @@ class Rig:
         return FamilySync(
             self.cluster,
             family,
-            Outlet(self.kernels[family], notify=self._tell),
+            SyncTarget(self.kernels[family], notify=self._tell),
             Schedule(0.0, 30.0, 3600.0),
-            lambda: Setting(node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
+            lambda: SyncInput(
+                node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))
+            ),
         )
 
     def _tell(self, observation: Observation) -> None:

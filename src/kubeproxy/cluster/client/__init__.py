@@ -1,1 +1,1 @@
-"""HTTP to an API server: where it is, who we are, and what it answers."""
+"""The HTTP client of an API server: its address, credentials, requests and responses."""

@@ -1,6 +1,6 @@
 """What went wrong with a request, in one line that says what to check.
 
-Nothing is read out of the texts of exceptions: their types and error numbers decide.
+The types and error numbers of exceptions decide, never their texts.
 """
 
 import errno
@@ -12,16 +12,15 @@ from http import HTTPStatus
 import aiohttp
 
 from kubeproxy.base.errors import ApiServerError
-from kubeproxy.cluster.client.resources import Resource
 from kubeproxy.cluster.client.status import Status
 
 
 class UnreachableError(ApiServerError):
-    """Nobody answered, or the answer was cut."""
+    """There was no response, or it was cut off."""
 
 
 class RefusedError(ApiServerError):
-    """The server answered, but not with what was asked for."""
+    """The server refused the request."""
 
     def __init__(self, text: str, status: Status) -> None:
         super().__init__(text)
@@ -31,7 +30,7 @@ class RefusedError(ApiServerError):
 _CHECK_TRUST = "check the server URL, certificate-authority and tls-server-name"
 _CHECK_PROXY = "check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY"
 
-# The first type that fits decides: special ones stand before those that they derive from.
+# The first type that fits decides: subclasses stand before their base classes.
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (
         aiohttp.ClientConnectorDNSError,
@@ -51,8 +50,8 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
         "no TLS connection to {server} ({why}); check that its port speaks TLS",
     ),
     (aiohttp.ClientConnectorError, "cannot connect to {server} ({why}{hint})"),
-    (aiohttp.ServerDisconnectedError, "{server} closed the connection without an answer"),
-    (aiohttp.ClientPayloadError, "{server} closed the connection in the middle of its answer"),
+    (aiohttp.ServerDisconnectedError, "{server} closed the connection without a response"),
+    (aiohttp.ClientPayloadError, "{server} closed the connection in the middle of its response"),
     (
         aiohttp.ClientResponseError,
         "{server} does not speak HTTP as expected; check its port and whether it is http or https",
@@ -83,7 +82,7 @@ def describe_failure(error: Exception, server: str) -> str:
 
 
 def _cause(error: Exception) -> Exception:
-    """The exception of the system below those of the HTTP library."""
+    """The exception of the system that caused that of the HTTP library."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -108,18 +107,18 @@ def _why(cause: Exception) -> str:
 
 
 def describe_refusal(status: Status, what: str, server: str, identity: str) -> str:
-    """Why a server refused, as whom we asked, and what to check."""
+    """Why a server refused, which identity was used, and what to check."""
     text = f"{server} refused to serve {what} with {status}"
     match status.code:
         case HTTPStatus.UNAUTHORIZED:
             return (
-                f"{text}; we are {identity}: check that the token or certificate is valid,"
+                f"{text}; the client is {identity}: check that the token or certificate is valid,"
                 " has not expired and belongs to this cluster"
             )
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{text}; we are {identity}: check that a role that allows this, such as"
-                " ClusterRole system:node-proxier, is bound to us"
+                f"{text}; the client is {identity}: check that a role that allows this, such as"
+                " ClusterRole system:node-proxier, is bound to it"
             )
         case HTTPStatus.NOT_FOUND:
             return f"{text}; check the server URL and its path, and that the cluster serves {what}"
@@ -127,8 +126,3 @@ def describe_refusal(status: Status, what: str, server: str, identity: str) -> s
             return f"{text}; check that the server URL begins with https:// if the port speaks TLS"
         case _:
             return text
-
-
-def describe_resource(resource: Resource) -> str:
-    """A resource as an operator looks for it: its name and where it is served."""
-    return f"{resource.name} ({resource.path})"

@@ -1,4 +1,4 @@
-"""What the API client does, as values for those who keep count of it."""
+"""What the API client does, as values for metrics."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ class Attempt(msgspec.Struct, frozen=True):
     method: str
     host: str
     code: str
-    """The status, or `<error>` when there was none."""
+    """The status, or `<error>` when there was no response."""
     waited: float
     """Seconds, for the rate limit."""
     watch: bool
@@ -20,19 +20,19 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What was asked for, with all attempts and the answer to its end; not watches, which last."""
+    """A request with all its attempts, and the response to its end. Watches are not counted."""
 
     method: str
     host: str
     seconds: float
     sent: int
-    """Bytes of the body."""
+    """Bytes of the request's body."""
     received: int | None
-    """Bytes of the answer's body, unpacked; None when there was no answer."""
+    """Bytes of the response's body, decompressed; None when there was no response."""
 
 
 Observe = Callable[[Attempt | Exchange], None]
 
 
-def nobody(_: Attempt | Exchange) -> None:
-    """Keeps no count."""
+def ignore(_: Attempt | Exchange) -> None:
+    """An observer that does nothing."""

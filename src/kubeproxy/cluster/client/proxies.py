@@ -1,7 +1,7 @@
-"""Which HTTP proxy leads to a server, as the environment has it: a function on values.
+"""The HTTP proxy for a server, from environment variables.
 
-The rules are those of Go programs, which is what operators of Kubernetes write their NO_PROXY
-for: names match with their subdomains, prefixes match addresses, loopback needs no proxy.
+The rules are those of Go programs, for which operators of Kubernetes write their NO_PROXY: names
+match with their subdomains, prefixes match addresses, loopback needs no proxy.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str:
-    """The URL of the proxy for a server's URL, or nothing when it is reached directly."""
+    """The URL of the proxy for a server's URL; "" when it is reached directly."""
     parts = urlsplit(server)
     name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
     proxy = environ.get(name) or environ.get(name.lower()) or ""

@@ -1,7 +1,7 @@
-"""What is watched, and the queries about it: values only.
+"""The resources that are watched, and the queries for them.
 
-The selectors keep out of the stream what the proxy would ignore anyway: Services that another
-proxy serves, headless Services, and every Node but our own.
+The selectors leave out what the proxy would ignore: Services of another proxy, headless Services,
+and every Node but our own.
 """
 
 import msgspec
@@ -18,9 +18,9 @@ SMALL_LIST = 16 * 1024 * 1024
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of objects: where the API server serves it, and which of it we want.
+    """One kind of objects: its path on the API server, and which objects to select.
 
-    `largest` is how many bytes of a list are read at most.
+    `largest` is the most bytes that are read of a list.
     """
 
     kind: Kind
@@ -31,12 +31,12 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The plural, as permissions and logs name it."""
+        """The plural, as in roles and logs."""
         return self.path.rpartition("/")[2]
 
     @property
     def selectors(self) -> Query:
-        """The part of the query that says which objects are wanted."""
+        """The part of the query that selects objects."""
         both = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
         return tuple(pair for pair in both if pair[1])
 
@@ -58,14 +58,14 @@ SERVICE_CIDRS = Resource(Kind.SERVICE_CIDR, "/apis/networking.k8s.io/v1/servicec
 
 
 def own_node(name: str) -> Resource:
-    """The Node of that name and no other."""
+    """The Node of that name only."""
     return Resource(Kind.NODE, "/api/v1/nodes", field_selector=f"metadata.name={name}")
 
 
 def list_query(
     resource: Resource, *, version: str = "", page_size: int = 0, token: str = ""
 ) -> Query:
-    """A list, or with a token its next page (which takes no version of its own)."""
+    """A list, or with a token its next page (without a version of its own)."""
     query = [*resource.selectors]
     if page_size:
         query.append(("limit", str(page_size)))
@@ -77,7 +77,7 @@ def list_query(
 
 
 def watch_query(resource: Resource, version: str, seconds: int) -> Query:
-    """A watch from a version on; the server ends it after so many seconds."""
+    """A watch from a version; the server ends it after so many seconds."""
     return (
         *resource.selectors,
         ("watch", "true"),
@@ -88,7 +88,7 @@ def watch_query(resource: Resource, version: str, seconds: int) -> Query:
 
 
 def watch_list_query(resource: Resource, version: str, seconds: int) -> Query:
-    """A watch that first tells everything there is, at least as new as the version."""
+    """A watch that begins with all objects, at least as new as the version."""
     known = (("resourceVersion", version),) if version else ()
     return (
         *resource.selectors,

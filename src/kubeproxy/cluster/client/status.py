@@ -1,7 +1,7 @@
-"""The API server's Status object: why it refuses, read leniently.
+"""The API server's Status object, which says why a request was refused.
 
-A proxy in between answers in its own format, and an old server leaves fields out, so that nothing
-here fails: what cannot be read is taken from the HTTP status.
+Decoding never fails, because a proxy in between may answer in its own format, and an old server
+leaves fields out: what cannot be decoded is taken from the HTTP status.
 """
 
 from http import HTTPStatus
@@ -11,7 +11,7 @@ import msgspec
 from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
 
 TOO_LARGE = "ResourceVersionTooLarge"
-SHOWN_OF_FOREIGN_TEXT = 200
+MOST_OF_OTHER_TEXT = 200
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class _Details(msgspec.Struct, frozen=True):
     causes: tuple[_Cause, ...] | None = None
 
 
-class _Wire(msgspec.Struct, frozen=True):
+class _StatusObject(msgspec.Struct, frozen=True):
     message: str | None = None
     reason: str | None = None
     code: int | None = None
@@ -39,17 +39,17 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def stale(self) -> bool:
-        """Whether the resource version that we asked for is of no use to this server.
+        """Whether the server cannot serve the requested resourceVersion.
 
-        Either its history is gone, or (after a restore of etcd, or on a replica that lags behind)
-        the server has not come that far.
+        Either its history is gone, or the server has not reached it yet (after a restore of etcd,
+        or on a replica that lags behind).
         """
         expired = self.code == HTTPStatus.GONE or self.reason in ("Expired", "Gone")
         return expired or TOO_LARGE in self.causes
 
     @property
-    def not_now(self) -> bool:
-        """Whether the same request may well succeed a little later."""
+    def retryable(self) -> bool:
+        """Whether the same request may succeed a little later."""
         return self.code in (
             HTTPStatus.TOO_MANY_REQUESTS,
             HTTPStatus.BAD_GATEWAY,
@@ -62,15 +62,15 @@ class Status(msgspec.Struct, frozen=True):
         return f"{label}: {self.message}" if self.message else label
 
 
-_decoder = msgspec.json.Decoder(_Wire)
+_decoder = msgspec.json.Decoder(_StatusObject)
 
 
 def decode_status(body: bytes | msgspec.Raw, http_code: int = 0) -> Status:
-    """The Status in the body of an answer, or of an ERROR event (which has no HTTP status)."""
+    """The Status in a response, or in an ERROR event (which has no HTTP status)."""
     try:
         wire = decode_nested(_decoder, body)
     except UNREADABLE:
-        text = bytes(body).decode(errors="replace")[:SHOWN_OF_FOREIGN_TEXT]
+        text = bytes(body).decode(errors="replace")[:MOST_OF_OTHER_TEXT]
         return Status(http_code, _phrase(http_code), " ".join(text.split()))
     causes = (wire.details.causes if wire.details else None) or ()
     code = http_code or wire.code or 0

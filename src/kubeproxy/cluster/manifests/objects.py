@@ -10,21 +10,14 @@ import msgspec
 
 from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.cluster.manifests.documents import Body, BrokenManifest, Document
-from kubeproxy.cluster.objects.decode import (
-    API_VERSION_OF_KIND,
-    KubeObject,
-    UndecodableObject,
-    convert,
-)
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
+from kubeproxy.cluster.objects.decode import API_VERSION_OF_KIND, UndecodableObject, convert
 from kubeproxy.cluster.objects.meta import (
     HEADLESS_LABEL,
     SERVICE_PROXY_NAME_LABEL,
     Kind,
     ObjectKey,
 )
-from kubeproxy.cluster.objects.node import Node
-from kubeproxy.cluster.objects.service import Service
+from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service
 
 _KIND_OF_DOCUMENT = {(version, kind.value): kind for kind, version in API_VERSION_OF_KIND.items()}
 _NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)

@@ -34,7 +34,7 @@ from kubeproxy.cluster.manifests.objects import (
     first_events,
     merge,
 )
-from kubeproxy.cluster.objects.decode import KubeObject
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
 from kubeproxy.linux import filewatch
 

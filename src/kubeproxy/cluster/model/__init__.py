@@ -1,5 +1,5 @@
 """What the cluster's objects mean on this node.
 
-Comes in: objects. Goes out: service ports, endpoints, which of them may be used and why, and
-which services an event touches. Never here: frontends, packets, kernels, I/O.
+Objects become service ports and endpoints; which endpoints are usable, and why; and which
+services an event touches. Frontends and packets are in `table`.
 """

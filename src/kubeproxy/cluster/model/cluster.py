@@ -1,8 +1,8 @@
-"""The cluster as last told, and which services an event touches.
+"""The state of the cluster, and which services an event touches.
 
-`Cluster` is the one place that remembers. It keeps derived values only, in dictionaries by key,
-so that an event costs what it changes. Telling the same thing twice, or in another order, leaves
-the same state; what a source did not tell again between Reset and Synced is gone.
+`Cluster` keeps derived values only, in dictionaries by key, so that an event costs what it
+changes. The same events twice, or in another order, lead to the same state. Objects that are in
+no event between Reset and Synced are gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,12 @@ from kubeproxy.cluster.model.endpoint import Slice, derive_slice
 from kubeproxy.cluster.model.node import NodeState, derive_node
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.model.topology import Place
-from kubeproxy.cluster.objects.decode import KubeObject
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
-from kubeproxy.cluster.objects.node import Node
-from kubeproxy.cluster.objects.service import Service
-from kubeproxy.cluster.objects.servicecidr import ServiceCIDR
+from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A part of an object that makes no sense and is left out."""
+    """A part of an object that is invalid and therefore ignored."""
 
     kind: Kind
     key: ObjectKey
@@ -33,7 +29,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Touched(msgspec.Struct, frozen=True):
-    """What an event changes: services of a family, or facts that concern all services."""
+    """What an event changes: services of a family, or something that concerns all services."""
 
     services: tuple[tuple[Family, ObjectKey], ...] = ()
     node: bool = False
@@ -61,7 +57,7 @@ class Cluster:
         self._slices_of: dict[tuple[Family, ObjectKey], dict[str, Slice]] = {}
         self._service_cidrs: dict[ObjectKey, tuple[Prefix, ...]] = {}
         self._nodes: dict[ObjectKey, NodeState] = {}
-        self._untold: dict[Kind, set[ObjectKey]] = {}
+        self._unlisted: dict[Kind, set[ObjectKey]] = {}
         self._synced: set[Kind] = set()
 
     def service_ports(self, family: Family, service: ObjectKey) -> tuple[ServicePort, ...]:
@@ -93,17 +89,23 @@ class Cluster:
         return Place(self.node_name, node.zone if node else "")
 
     def synced(self, *kinds: Kind) -> bool:
-        """Whether everything of these kinds has been told at least once."""
+        """Whether all objects of these kinds have been listed at least once."""
         return self._synced.issuperset(kinds)
 
     def reset(self, kind: Kind) -> None:
-        """A telling begins anew: what it leaves out is gone when it is complete."""
-        self._untold[kind] = set(self._keys(kind))
+        """A list begins: objects that are not in it are gone when it is complete."""
+        known: dict[Kind, Iterable[ObjectKey]] = {
+            Kind.SERVICE: {key for services in self._services.values() for key in services},
+            Kind.ENDPOINT_SLICE: self._slices,
+            Kind.NODE: self._nodes,
+            Kind.SERVICE_CIDR: self._service_cidrs,
+        }
+        self._unlisted[kind] = set(known[kind])
 
     def complete(self, kind: Kind) -> Touched:
-        """A telling is complete."""
+        """A list is complete."""
         self._synced.add(kind)
-        gone = self._untold.pop(kind, set())
+        gone = self._unlisted.pop(kind, set())
         touched = [self.delete(kind, key) for key in sorted(gone)]
         return Touched(
             services=tuple(service for each in touched for service in each.services),
@@ -112,10 +114,9 @@ class Cluster:
         )
 
     def upsert(self, kind: Kind, obj: KubeObject) -> Touched:
-        """The object exists and looks like this."""
+        """An object was added or changed."""
         key = obj.metadata.key
-        if kind in self._untold:
-            self._untold[kind].discard(key)
+        self.keep(kind, key)
         match obj:
             case Service():
                 return self._upsert_service(key, obj)
@@ -129,9 +130,8 @@ class Cluster:
                 assert_never(obj)
 
     def delete(self, kind: Kind, key: ObjectKey) -> Touched:
-        """The object is gone."""
-        if kind in self._untold:
-            self._untold[kind].discard(key)
+        """An object is gone."""
+        self.keep(kind, key)
         match kind:
             case Kind.SERVICE:
                 return Touched(self._set_ports(key, dict.fromkeys(Family, ())))
@@ -144,18 +144,10 @@ class Cluster:
             case _:
                 assert_never(kind)
 
-    def _keys(self, kind: Kind) -> Iterable[ObjectKey]:
-        match kind:
-            case Kind.SERVICE:
-                return {key for services in self._services.values() for key in services}
-            case Kind.ENDPOINT_SLICE:
-                return self._slices
-            case Kind.NODE:
-                return self._nodes
-            case Kind.SERVICE_CIDR:
-                return self._service_cidrs
-            case _:
-                assert_never(kind)
+    def keep(self, kind: Kind, key: ObjectKey) -> None:
+        """The current list has the object, so it stays when the list is complete."""
+        if kind in self._unlisted:
+            self._unlisted[kind].discard(key)
 
     def _upsert_service(self, key: ObjectKey, obj: Service) -> Touched:
         derived = {

@@ -1,7 +1,7 @@
-"""EndpointSlice -> the endpoints that it contributes to a Service.
+"""EndpointSlice -> the endpoints that it adds to a Service.
 
-A cluster holds hundreds of thousands of endpoints, so this is the form in which they are kept:
-no dictionaries, names shared, nothing that is not needed to decide or to explain.
+A cluster can have hundreds of thousands of endpoints, so they are kept small: no dictionaries,
+shared names, only what is needed to decide or to explain.
 """
 
 from sys import intern
@@ -10,15 +10,20 @@ import msgspec
 
 from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, Protocol, parse_addresses
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.objects.endpointslice import Conditions, EndpointPort, EndpointSlice, Hint
-from kubeproxy.cluster.objects.endpointslice import Endpoint as EndpointObject
 from kubeproxy.cluster.objects.meta import SERVICE_NAME_LABEL, ObjectKey
+from kubeproxy.cluster.objects.types import (
+    Conditions,
+    EndpointPort,
+    EndpointSlice,
+    Hint,
+    SliceEndpoint,
+)
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """One address of a slice, whatever the port.
+    """One address of a slice, without a port.
 
-    `node` is "" when the slice does not say where it runs; it is not `local` then, even if it is.
+    `node` is "" when the slice does not name it; the endpoint does not count as `local` then.
     """
 
     address: str
@@ -32,7 +37,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class SlicePort(msgspec.Struct, frozen=True, gc=False):
-    """A port of a slice; it joins the Service's port of the same name and protocol."""
+    """A port of a slice; it belongs to the Service's port of the same name and protocol."""
 
     name: str
     protocol: Protocol
@@ -40,7 +45,7 @@ class SlicePort(msgspec.Struct, frozen=True, gc=False):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """What one EndpointSlice contributes to its Service in its family."""
+    """What one EndpointSlice adds to its Service in its family."""
 
     service: ObjectKey
     family: Family
@@ -49,7 +54,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class DerivedSlice(msgspec.Struct, frozen=True):
-    """A slice, or None when it concerns no Service, and what of it could not be read."""
+    """A slice, or None when it belongs to no Service; and its invalid parts."""
 
     slice: Slice | None = None
     problems: tuple[str, ...] = ()
@@ -60,7 +65,7 @@ _NO_CONDITIONS = Conditions()
 
 
 def derive_slice(obj: EndpointSlice, node_name: str) -> DerivedSlice:
-    """What the slice contributes, seen from the node of that name."""
+    """What the slice adds to its Service, seen from the node of that name."""
     service = (obj.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
     if not service or not obj.metadata.namespace:
         return DerivedSlice()
@@ -94,7 +99,7 @@ def _ports(ports: tuple[EndpointPort, ...], problems: list[str]) -> tuple[SliceP
 
 
 def _endpoints(
-    entries: tuple[EndpointObject, ...], family: Family, node_name: str, problems: list[str]
+    entries: tuple[SliceEndpoint, ...], family: Family, node_name: str, problems: list[str]
 ) -> tuple[Endpoint, ...]:
     found = []
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
 """The slices of a Service -> the endpoints of its ports.
 
-A Service and its slices may have thousands of ports each, and slices thousands of endpoints: all
-is gone through once, and in steps.
+A Service and its slices may have thousands of ports each, and slices thousands of endpoints: each
+is visited once, and in steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +28,13 @@ Sources = Mapping[PortKey, Sequence[tuple[Slice, int]]]
 def with_endpoints(slices: Mapping[str, Slice]) -> list[Slice]:
     """The slices of a Service, by slice name, that have endpoints.
 
-    They are in the order of their names, so that what is made of them does not depend on the
-    order in which they came.
+    They are sorted by name, so that the result does not depend on the order of events.
     """
     return [slices[name] for name in sorted(slices) if slices[name].endpoints]
 
 
 def by_port(slices: Iterable[Slice], ports: Iterable[PortKey]) -> Steps[Sources]:
-    """The slices of a Service, sorted out by its ports."""
+    """The slices of a Service for each of its ports."""
     found: dict[PortKey, list[tuple[Slice, int]]] = {port: [] for port in ports}
     for slice_ in slices:
         for start in range(0, len(slice_.ports), PART):
@@ -51,14 +50,14 @@ def by_port(slices: Iterable[Slice], ports: Iterable[PortKey]) -> Steps[Sources]
 def merge(sources: Iterable[tuple[Slice, int]]) -> Steps[list[PortEndpoint]]:
     """The endpoints that slices have for a port, each address:port once.
 
-    An address is in two slices while it moves from one to the other. A copy that terminates never
-    replaces another; one that does not always does. The result is sorted by the text
-    `address:port`, as upstream does: iptables rules show that order to people.
+    An address is in two slices while it moves from one to the other. A terminating copy never
+    replaces another; one that is not always does. The result is sorted by the text
+    `address:port`, as upstream does: iptables rules have that order.
     """
     found: dict[str, PortEndpoint] = {}
     for slice_, number in sources:
         if found:
-            yield  # an API server takes a thousand endpoints in a slice
+            yield  # a slice may have a thousand endpoints
         ipv6 = slice_.family is Family.IPV6
         before, after = ("[", f"]:{number}") if ipv6 else ("", f":{number}")
         for endpoint in slice_.endpoints:

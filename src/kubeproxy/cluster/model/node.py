@@ -1,10 +1,10 @@
-"""Our own Node object -> what the proxy reads of it."""
+"""Our own Node object -> what the proxy needs of it."""
 
 import msgspec
 
 from kubeproxy.base.inet import Family, family_of, parse_address, parse_prefix
 from kubeproxy.cluster.objects.meta import ZONE_LABEL
-from kubeproxy.cluster.objects.node import Node
+from kubeproxy.cluster.objects.types import Node
 
 _DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
@@ -12,7 +12,7 @@ _DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 class NodeState(msgspec.Struct, frozen=True):
     """Our Node. `ips` has InternalIP before ExternalIP.
 
-    It is `eligible` while load balancers should send it traffic: until it is being deleted.
+    It is `eligible` for the traffic of load balancers until it is being deleted.
     """
 
     name: str
@@ -27,7 +27,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 def derive_node(node: Node) -> NodeState:
-    """What the Node object says."""
+    """The state in a Node object."""
     listed = (node.status.addresses if node.status else None) or ()
     addresses = [
         parse_address(entry.address)
@@ -49,7 +49,7 @@ def derive_node(node: Node) -> NodeState:
 
 
 def primary_ips(node: NodeState) -> tuple[str, ...]:
-    """The first address, and the first of the other family: a change of these restarts us."""
+    """The first address of each family: the daemon restarts when one changes."""
     if not node.ips:
         return ()
     first = node.ips[0]

@@ -1,7 +1,7 @@
-"""Service -> service ports: one value for each entry of `spec.ports` in one IP family.
+"""Service -> service ports: one value for each of `spec.ports` in one IP family.
 
-What upstream's API validation would have refused is read all the same, because manifests and old
-clusters hold it: an entry that makes no sense is left out and named in a `Problem`.
+Manifests and old clusters can have values that API validation would refuse: an invalid entry is
+left out and becomes a `Problem`.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from kubeproxy.base.inet import (
     parse_prefix,
 )
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.objects import service as objects
+from kubeproxy.cluster.objects.types import Service, ServiceSpec
 
 DEFAULT_AFFINITY_SECONDS = 10800
 MOST_AFFINITY_SECONDS = 86400
@@ -26,13 +26,13 @@ BALANCES = ("random", "round-robin", "source-hash")
 
 
 class ServicePort(msgspec.Struct, frozen=True):
-    """One port of one Service in one IP family, as far as it decides about packets.
+    """One port of one Service in one IP family, with what decides about packets.
 
-    `source_ranges` is None when everybody may use the load balancer's addresses, and empty when
-    ranges were asked for but none is of this family: then nobody may.
+    `source_ranges` is None when every client may use the load balancer's addresses, and empty
+    when there are ranges but none of this family: then no client may.
     `externally_accessible` also counts external IPs that a feature gate keeps from being served.
     `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration. `created`
-    is when the Service was: of two that claim one address, the older has it.
+    is the creation time of the Service: of two that claim one address, the older one is served.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ServicePort(msgspec.Struct, frozen=True):
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """The service ports of a Service in one family, and what of it could not be read."""
+    """The service ports of a Service in one family, and its invalid parts."""
 
     ports: tuple[ServicePort, ...] = ()
     problems: tuple[str, ...] = ()
@@ -63,13 +63,13 @@ IGNORED = Derived()
 
 
 def derive_service_ports(
-    service: objects.Service, family: Family, *, allow_external_ips: bool = True
+    service: Service, family: Family, *, allow_external_ips: bool = True
 ) -> Derived:
     """The ports of the Service that are proxied in the family; none when it is not proxied."""
     spec = service.spec
     if spec is None or spec.type == "ExternalName" or spec.cluster_ip == "None":
         return IGNORED
-    if not spec.cluster_ip:  # an API server gives every Service one; a manifest may not
+    if not spec.cluster_ip:  # an API server assigns one; a manifest may lack it
         return Derived(problems=("spec.clusterIP is missing: the Service is not proxied",))
     problems: list[str] = []
     cluster_ip = _cluster_ip(spec, family, problems)
@@ -99,9 +99,7 @@ def derive_service_ports(
     return Derived(_ports(spec, shared, problems), tuple(problems))
 
 
-def _ports(
-    spec: objects.ServiceSpec, shared: ServicePort, problems: list[str]
-) -> tuple[ServicePort, ...]:
+def _ports(spec: ServiceSpec, shared: ServicePort, problems: list[str]) -> tuple[ServicePort, ...]:
     ports: dict[tuple[str, Protocol], ServicePort] = {}
     for index, entry in enumerate(spec.ports or ()):
         protocol = PROTOCOL_BY_NAME.get(entry.protocol or "TCP")
@@ -131,8 +129,8 @@ def _ports(
     return tuple(ports.values())
 
 
-def _cluster_ip(spec: objects.ServiceSpec, family: Family, problems: list[str]) -> str | None:
-    """The cluster IP of the family: by position in `ipFamilies`, else the only one there is."""
+def _cluster_ip(spec: ServiceSpec, family: Family, problems: list[str]) -> str | None:
+    """The cluster IP of the family: by position in `ipFamilies`, else the only one."""
     if spec.ip_families:
         if family.value not in spec.ip_families:
             return None
@@ -157,7 +155,7 @@ def _cluster_ip(spec: objects.ServiceSpec, family: Family, problems: list[str]) 
 def _addresses(
     texts: tuple[str, ...] | None, family: Family, where: str, problems: list[str]
 ) -> tuple[str, ...]:
-    """The addresses of the family, once each; those that are none are named."""
+    """The addresses of the family, once each; invalid ones become problems."""
     found: dict[str, None] = {}
     for text in texts or ():
         address = parse_address(text)
@@ -169,10 +167,8 @@ def _addresses(
     return tuple(found)
 
 
-def _balancer_ips(
-    service: objects.Service, family: Family, problems: list[str]
-) -> tuple[str, ...]:
-    """The load balancer's addresses that this node should answer for."""
+def _balancer_ips(service: Service, family: Family, problems: list[str]) -> tuple[str, ...]:
+    """The load balancer's addresses that this node serves."""
     balancer = service.status.load_balancer if service.status else None
     ingress = (balancer.ingress if balancer else None) or ()
     ips = tuple(entry.ip or "" for entry in ingress if entry.ip_mode in (None, "VIP"))
@@ -180,12 +176,12 @@ def _balancer_ips(
 
 
 def _source_ranges(
-    spec: objects.ServiceSpec, family: Family, problems: list[str]
+    spec: ServiceSpec, family: Family, problems: list[str]
 ) -> tuple[Prefix, ...] | None:
-    """Who may use the load balancer's addresses; None is everybody.
+    """The clients that may use the load balancer's addresses; None for all.
 
-    Upstream opens the service to everybody when no range of the family is left. A list was
-    written to close the service: here nobody of the family is let in then.
+    Upstream admits all clients when no range of the family is left. The ranges are there to
+    restrict access, so here no client of the family is admitted then.
     """
     if not any(text.strip() for text in spec.load_balancer_source_ranges or ()):
         return None
@@ -201,7 +197,7 @@ def _source_ranges(
     return tuple(ranges)
 
 
-def _affinity_seconds(spec: objects.ServiceSpec, problems: list[str]) -> int:
+def _affinity_seconds(spec: ServiceSpec, problems: list[str]) -> int:
     """How long a client keeps its endpoint; 0 without affinity."""
     if spec.session_affinity != "ClientIP":
         return 0
@@ -217,8 +213,8 @@ def _affinity_seconds(spec: objects.ServiceSpec, problems: list[str]) -> int:
     return min(seconds, MOST_AFFINITY_SECONDS)
 
 
-def _balance(service: objects.Service, problems: list[str]) -> str:
-    """What the annotation of ours asks for."""
+def _balance(service: Service, problems: list[str]) -> str:
+    """The value of our own annotation."""
     wanted = (service.metadata.annotations or {}).get(BALANCE_ANNOTATION, "")
     if wanted in ("", *BALANCES):
         return wanted
@@ -227,8 +223,8 @@ def _balance(service: objects.Service, problems: list[str]) -> str:
     return ""
 
 
-def _health_check_port(spec: objects.ServiceSpec, problems: list[str]) -> int:
-    """The port on which a load balancer asks whether this node has endpoints."""
+def _health_check_port(spec: ServiceSpec, problems: list[str]) -> int:
+    """The port for a load balancer's health checks of this node."""
     if spec.type != "LoadBalancer":
         return 0
     if not spec.health_check_node_port:

@@ -1,8 +1,8 @@
-"""Which endpoints of a service port are usable, for whom, and why the others are not.
+"""Which endpoints of a service port are usable, for which traffic policy, and why others are not.
 
 *Ready* endpoints are used; when there is none, those that are terminating but still serving.
-Traffic policy Cluster looks at all of them and follows topology hints; policy Local looks at this
-node's own and never at hints. The two fall back independently of each other.
+Traffic policy Cluster uses all of them and follows topology hints; policy Local uses those on
+this node and ignores hints. The two fall back independently of each other.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from kubeproxy.cluster.model.serviceport import ServicePort
 
 
 class HintMode(Enum):
-    """Which hints decide about the cluster endpoints."""
+    """Which hints select the endpoints for policy Cluster."""
 
     NONE = "none"
     SAME_NODE = "same node"
@@ -24,16 +24,16 @@ class HintMode(Enum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where this node is, as far as hints speak of it."""
+    """Where this node is, for hints."""
 
     node: str
     zone: str = ""
 
 
 class Usable(msgspec.Struct, frozen=True):
-    """The endpoints for traffic policy Cluster and Local; `any` when somebody, anywhere, serves.
+    """The endpoints for traffic policy Cluster and Local; `any` when there is one on any node.
 
-    A list is None when the service port never looks at it.
+    A list is None when the service port never uses it.
     """
 
     cluster: tuple[PortEndpoint, ...] | None
@@ -81,7 +81,7 @@ def _hinted(
 
 
 def hint_mode(endpoints: Sequence[PortEndpoint], place: Place) -> HintMode:
-    """Hints count when every ready endpoint has one of the kind and one of them names us."""
+    """Hints are used when every ready endpoint has one of the kind and one names this node."""
     if _complete((at.endpoint.node_hints for at in endpoints if at.endpoint.ready), place.node):
         return HintMode.SAME_NODE
     if _complete((at.endpoint.zone_hints for at in endpoints if at.endpoint.ready), place.zone):
@@ -90,17 +90,17 @@ def hint_mode(endpoints: Sequence[PortEndpoint], place: Place) -> HintMode:
 
 
 def _complete(hints: Iterable[tuple[str, ...]], name: str) -> bool:
-    """Whether nobody is without hints, and somebody's have the name."""
+    """Whether all have hints, and one of these is the name."""
     named = False
     for names in hints:
-        if not names:  # most clusters have no hints, and the first endpoint says so
+        if not names:  # most clusters have no hints: the first endpoint decides
             return False
         named = named or name in names
     return named and name != ""
 
 
 class LeftOut(Enum):
-    """Why an endpoint is not among those that may be chosen."""
+    """Why an endpoint is not used."""
 
     NOT_READY = "it is not ready"
     STOPPED = "it is terminating and no longer serves"
@@ -112,7 +112,7 @@ class LeftOut(Enum):
 def why_left_out(
     endpoints: Iterable[PortEndpoint], usable: Usable, *, local_policy: bool
 ) -> list[LeftOut | None]:
-    """Why the policy does not use each of the endpoints; None for one that it does use.
+    """Why the policy does not use each of the endpoints; None for one that is used.
 
     They are those that `usable` was chosen from.
     """

@@ -1,5 +1,4 @@
-"""Kubernetes objects as they arrive: only the fields that the proxy reads, decoded once.
+"""Kubernetes objects: decoded from JSON or YAML into frozen values, with the fields that we read.
 
-Comes in: JSON bytes of the API server, or documents of a manifest. Goes out: frozen values.
-Never here: what the fields mean on this node (that is `model`), I/O, logging.
+What the fields mean on this node is in `model`.
 """

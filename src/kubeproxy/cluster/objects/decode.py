@@ -1,7 +1,7 @@
 """JSON bytes or YAML documents -> objects. The decoders are made once.
 
-An object that does not decode raises `UndecodableObject` with its kind, its name where that can
-be read, and the path of the offending field: the caller reports it, skips it and goes on.
+An object that cannot be decoded raises `UndecodableObject` with its kind, its name if that can be
+decoded, and the path of the invalid field. The caller reports it and goes on without it.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,9 @@ from collections.abc import Mapping
 import msgspec
 
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.cluster.objects.endpointslice import EndpointSlice
-from kubeproxy.cluster.objects.meta import Kind, ObjectKey, ObjectMeta
+from kubeproxy.cluster.objects.meta import Kind, ObjectMeta
 from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
-from kubeproxy.cluster.objects.node import Node
-from kubeproxy.cluster.objects.service import Service
-from kubeproxy.cluster.objects.servicecidr import ServiceCIDR
-
-KubeObject = Service | EndpointSlice | Node | ServiceCIDR
+from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
 TYPE_OF_KIND: dict[Kind, type[KubeObject]] = {
     Kind.SERVICE: Service,
@@ -36,20 +31,21 @@ API_VERSION_OF_KIND = {
 class UndecodableObject(KubeProxyError):
     """An object whose fields are not of the API's types."""
 
-    def __init__(self, kind: Kind, key: ObjectKey | None, reason: str) -> None:
-        name = str(key) if key is not None else "(its name cannot be read either)"
-        super().__init__(f"{kind.value} {name} is skipped: {reason}")
+    def __init__(self, kind: Kind, metadata: ObjectMeta | None, reason: str) -> None:
         self.kind = kind
-        self.key = key
+        self.key = metadata.key if metadata is not None and metadata.name else None
+        self.resource_version = metadata.resource_version if metadata is not None else ""
         self.reason = reason
+        name = str(self.key) if self.key is not None else "(its name cannot be read either)"
+        super().__init__(f"{kind.value} {name} is skipped: {reason}")
 
 
-class _Named(msgspec.Struct):
+class _MetadataOnly(msgspec.Struct):
     metadata: ObjectMeta
 
 
 _decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in TYPE_OF_KIND.items()}
-_name_decoder = msgspec.json.Decoder(_Named)
+_metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
 
 
 def decode(kind: Kind, data: bytes | msgspec.Raw) -> KubeObject:
@@ -57,7 +53,16 @@ def decode(kind: Kind, data: bytes | msgspec.Raw) -> KubeObject:
     try:
         return _checked(kind, decode_nested(_decoders[kind], data))
     except UNREADABLE as error:
-        raise UndecodableObject(kind, _name_in(data), str(error)) from error
+        try:
+            metadata = decode_metadata(data)
+        except UNREADABLE:
+            metadata = None
+        raise UndecodableObject(kind, metadata, str(error)) from error
+
+
+def decode_metadata(data: bytes | msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object in JSON bytes, whatever the rest of it is."""
+    return decode_nested(_metadata_decoder, data).metadata
 
 
 def convert(kind: Kind, document: Mapping[str, object]) -> KubeObject:
@@ -66,20 +71,13 @@ def convert(kind: Kind, document: Mapping[str, object]) -> KubeObject:
         return _checked(kind, msgspec.convert(document, TYPE_OF_KIND[kind]))
     except msgspec.MsgspecError as error:
         try:
-            key = msgspec.convert(document, _Named).metadata.key
+            metadata = msgspec.convert(document, _MetadataOnly).metadata
         except msgspec.MsgspecError:
-            key = None
-        raise UndecodableObject(kind, key, str(error)) from error
+            metadata = None
+        raise UndecodableObject(kind, metadata, str(error)) from error
 
 
 def _checked(kind: Kind, decoded: KubeObject) -> KubeObject:
     if not decoded.metadata.name:
-        raise UndecodableObject(kind, None, "metadata.name is missing")
+        raise UndecodableObject(kind, decoded.metadata, "metadata.name is missing")
     return decoded
-
-
-def _name_in(data: bytes | msgspec.Raw) -> ObjectKey | None:
-    try:
-        return decode_nested(_name_decoder, data).metadata.key
-    except UNREADABLE:
-        return None

@@ -1,4 +1,4 @@
-"""What all objects share, and the kinds that the proxy watches."""
+"""Metadata of all objects, and the kinds that the proxy watches."""
 
 from enum import Enum
 
@@ -12,7 +12,7 @@ TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time"
 
 
 class Kind(Enum):
-    """The kinds of objects that a source tells of."""
+    """The kinds of objects that are watched."""
 
     SERVICE = "Service"
     ENDPOINT_SLICE = "EndpointSlice"
@@ -23,7 +23,7 @@ class Kind(Enum):
 
 
 class ObjectKey(msgspec.Struct, frozen=True, order=True):
-    """Namespace and name: what identifies an object among those of its kind."""
+    """Namespace and name, which identify an object of its kind."""
 
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class ObjectKey(msgspec.Struct, frozen=True, order=True):
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata that is read; managedFields and the rest are never kept."""
+    """`metadata`; managedFields and the rest are not read."""
 
     name: str = ""
     namespace: str = ""
@@ -45,5 +45,5 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> ObjectKey:
-        """What identifies the object."""
+        """Namespace and name."""
         return ObjectKey(self.namespace, self.name)

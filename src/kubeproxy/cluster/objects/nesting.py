@@ -1,8 +1,8 @@
-"""JSON that is nested too deep for the decoder -> the same without what lies that deep.
+"""Decoding of JSON that is nested too deep for the decoder.
 
-The API server takes objects that are nested thousands of levels deep (`managedFields` of one
-namespace's user can be), which no decoder of Python's reads on every version. Nothing that the
-proxy reads lies deeper than a dozen levels.
+The API server accepts objects that are nested thousands of levels deep, such as `managedFields`.
+That exceeds the recursion limit of some versions of Python. The proxy reads nothing below a dozen
+levels, so what is deeper is left out.
 """
 
 import re
@@ -17,7 +17,7 @@ _TO_BRACKET = re.compile(
 )
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
-"""What decoding raises for bytes that make no sense."""
+"""What decoding raises for invalid bytes."""
 
 _Decoded = TypeVar("_Decoded")
 
@@ -25,7 +25,7 @@ _Decoded = TypeVar("_Decoded")
 def decode_nested(
     decoder: msgspec.json.Decoder[_Decoded], data: bytes | bytearray | msgspec.Raw
 ) -> _Decoded:
-    """What the decoder reads, however deep the rest is nested."""
+    """The decoded value, however deep the rest is nested."""
     try:
         return decoder.decode(data)
     except RecursionError:
@@ -33,7 +33,7 @@ def decode_nested(
 
 
 def without_depths(data: bytes, deepest: int = _DEEPEST) -> bytes:
-    """The JSON with null for every object and list that lies deeper than so many levels."""
+    """The JSON with null for every object and list below so many levels."""
     kept: list[bytes] = []
     depth = begun = 0
     for found in _TO_BRACKET.finditer(data):

@@ -1,7 +1,7 @@
-"""The cluster's state from an API server: aiohttp around the list+watch machine.
+"""The source of events that lists and watches an API server.
 
-One task a kind, all under one task group: nothing here outlives `run`. Losing the server changes
-nothing for the consumer: nothing is delivered until it is back, and then only what changed.
+There is one task for each kind, all in one task group: nothing outlives `run`. While the server is
+unreachable nothing is delivered, and then only what has changed.
 """
 
 import asyncio
@@ -17,10 +17,9 @@ import msgspec
 
 from kubeproxy.base.errors import ApiServerError
 from kubeproxy.cluster.client.access import Access, CredentialsError
-from kubeproxy.cluster.client.answer import Answer
-from kubeproxy.cluster.client.connection import Connection, Limits
 from kubeproxy.cluster.client.failures import RefusedError, UnreachableError, describe_refusal
-from kubeproxy.cluster.client.observed import Observe, nobody
+from kubeproxy.cluster.client.http_client import HttpClient, RateLimit
+from kubeproxy.cluster.client.observed import Observe, ignore
 from kubeproxy.cluster.client.resources import (
     ENDPOINT_SLICES,
     LARGE_LIST,
@@ -30,66 +29,68 @@ from kubeproxy.cluster.client.resources import (
     Resource,
     own_node,
 )
+from kubeproxy.cluster.client.response import Response
 from kubeproxy.cluster.client.status import Status, decode_status
 from kubeproxy.cluster.events import Event
+from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.cluster.source import Gap
-from kubeproxy.cluster.watch.listwatch import ListWatch, Request, Verb
+from kubeproxy.cluster.watch.incidents import Incident, Output
+from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch, Verb
 from kubeproxy.cluster.watch.reports import Reports
-from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
 
 Deliver = Callable[[Event], None]
-_Answer = TypeVar("_Answer")
+_Body = TypeVar("_Body")
 
 BATCH = 64
-"""So many objects are delivered before others get their turn on the event loop."""
+"""So many objects are delivered before other tasks of the event loop run."""
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """What to follow, and how."""
+class WatchSettings(msgspec.Struct, frozen=True):
+    """What to watch, and how."""
 
     node_name: str
     kinds: tuple[Kind, ...] = tuple(Kind)
     watch_list: bool = True
     """The feature gate WatchListClient."""
-    limits: Limits = Limits()
+    rate_limit: RateLimit = RateLimit()
 
 
 class ApiServer:
-    """A source that follows an API server.
+    """A source of events that watches an API server.
 
-    Making one reads the files of the credentials: an `OperatorError` says what is wrong with them.
+    Making one reads the files of the credentials; an `OperatorError` says what is wrong with them.
     """
 
     def __init__(
         self,
         access: Access,
-        settings: Settings,
+        settings: WatchSettings,
         *,
         environ: Mapping[str, str] = os.environ,
-        observe: Observe = nobody,
+        observe: Observe = ignore,
     ) -> None:
         self._settings = settings
         self._access = access
-        self._connect = partial(Connection, access, settings.limits, environ, observe)
-        self._connection = self._connect()
+        self._new_client = partial(HttpClient, access, settings.rate_limit, environ, observe)
+        self._client = self._new_client()
         self._reports = Reports(access)
 
     async def run(self, deliver: Deliver) -> None:
-        """Deliver what happens, for each kind in order, until cancelled.
+        """Deliver events, for each kind in order, until cancelled.
 
         `deliver` is a plain function that must not block. What it raises ends `run`, in an
         exception group.
         """
-        async with self._connection, asyncio.TaskGroup() as tasks:
+        async with self._client, asyncio.TaskGroup() as tasks:
             for resource in self._resources():
-                machine = ListWatch(resource, watch_list=self._settings.watch_list)
-                follower = _Follower(machine, resource, self._connection, self._reports, deliver)
-                tasks.create_task(follower.run(), name=f"follow {resource.name}")
+                protocol = ListWatch(resource, watch_list=self._settings.watch_list)
+                reflector = _Reflector(protocol, resource, self._client, self._reports, deliver)
+                tasks.create_task(reflector.run(), name=f"watch {resource.name}")
 
     def gaps(self) -> list[Gap]:
-        """What the server does not tell us of now."""
+        """What cannot be read from the server now."""
         return self._reports.gaps(time.monotonic())
 
     def _resources(self) -> list[Resource]:
@@ -102,29 +103,26 @@ class ApiServer:
         return [resource_of_kind[kind] for kind in self._settings.kinds]
 
     async def write(self, method: str, path: str, body: bytes, content_type: str) -> Status | None:
-        """Send an object, on the connections of `run`, which must be under way.
+        """Send an object with the client of `run`, which must be active.
 
-        What the server has against it; None when it took it. Raises an `UnreachableError` or
-        `CredentialsError` when it could not be asked.
+        Returns why the server refused it; None when it did not. Raises an `UnreachableError` or
+        `CredentialsError` when there was no response.
         """
-        async with self._connection.write(method, path, body, content_type) as answer:
-            said = await answer.read_all()
-        return (
-            None
-            if answer.status < HTTPStatus.BAD_REQUEST
-            else decode_status(bytes(said), answer.status)
-        )
+        async with self._client.write(method, path, body, content_type) as response:
+            answer = bytes(await response.read_all())
+        refused = response.status >= HTTPStatus.BAD_REQUEST
+        return decode_status(answer, response.status) if refused else None
 
-    async def get_json(self, path: str, query: Query, type_: type[_Answer]) -> _Answer:
-        """The answer to one GET, decoded to a type; for tools.
+    async def get_json(self, path: str, query: Query, type_: type[_Body]) -> _Body:
+        """The response to one GET, decoded to a type; for tools.
 
-        Raises an `ApiServerError` when the server cannot be reached, refuses, or answers with
-        something else.
+        Raises an `ApiServerError` when the server cannot be reached, refuses, or sends something
+        else.
         """
-        async with self._connect() as connection, connection.get(path, query) as answer:
-            body = await answer.read_all(LARGE_LIST)
-        if answer.status != HTTPStatus.OK:
-            status = decode_status(bytes(body), answer.status)
+        async with self._new_client() as client, client.get(path, query) as response:
+            body = await response.read_all(LARGE_LIST)
+        if response.status != HTTPStatus.OK:
+            status = decode_status(bytes(body), response.status)
             text = describe_refusal(status, path, self._access.server, self._access.identity)
             raise RefusedError(text, status)
         try:
@@ -135,93 +133,87 @@ class ApiServer:
             ) from error
 
 
-class _Follower:
-    """Carries the requests of one machine to the server, and what comes back to the consumer."""
+class _Reflector:
+    """Sends the requests of one `ListWatch`, and delivers the events that result."""
 
     def __init__(
         self,
-        machine: ListWatch,
+        protocol: ListWatch,
         resource: Resource,
-        connection: Connection,
+        client: HttpClient,
         reports: Reports,
         deliver: Deliver,
     ) -> None:
-        self._machine = machine
+        self._protocol = protocol
         self._resource = resource
-        self._connection = connection
+        self._client = client
         self._reports = reports
         self._deliver = deliver
         self._delivered = 0
 
     async def run(self) -> None:
-        """Follow for ever."""
-        lost = False
+        """List and watch until cancelled."""
+        unreachable = False
         while True:
-            # Chance spreads the load of many nodes; nothing secret depends on it.
-            request = self._machine.next_request(time.monotonic(), random.random())  # noqa: S311
-            if lost:  # what reaches one of us reaches all of us
-                await self._connection.wait_reachable(request.delay)
+            # Random delays spread the load of many nodes; nothing secret depends on them.
+            request = self._protocol.next_request(time.monotonic(), random.random())  # noqa: S311
+            if unreachable:  # do not wait longer than the other resources
+                await self._client.wait_reachable(request.delay)
             else:
                 await asyncio.sleep(request.delay)
-            lost = False
+            unreachable = False
             try:
                 await self._exchange(request)
             except (UnreachableError, CredentialsError) as error:
                 self._failed(error)
-                lost = isinstance(error, UnreachableError)
+                unreachable = isinstance(error, UnreachableError)
 
     def _failed(self, error: Exception) -> None:
         now = time.monotonic()
-        if self._machine.streaming and self._machine.told:
+        if self._protocol.streaming and self._protocol.synced:
             self._reports.cut(self._resource, error)
         else:
             self._reports.unreachable(self._resource, error, now)
-        self._machine.broke(now)
+        self._protocol.disconnected(now)
 
-    async def _exchange(self, request: Request) -> None:
+    async def _exchange(self, request: ApiRequest) -> None:
         watch = request.verb is Verb.WATCH
         path = self._resource.path
-        async with self._connection.get(path, request.query, watch=watch) as answer:
-            if answer.status != HTTPStatus.OK:
-                await self._refused(answer)
-                return
-            if watch:
-                await self._watch(answer)
-                return
-            body = await answer.read_all(self._resource.largest)
-            self._reports.answered(self._resource, time.monotonic())
-            await self._say(self._machine.received_list(body))
-
-    async def _refused(self, answer: Answer) -> None:
-        status = decode_status(bytes(await answer.read_all()), answer.status)
-        setback = self._machine.refused(status)
-        if setback is not None:
-            await self._say([setback])
-
-    async def _watch(self, answer: Answer) -> None:
-        answer.keep_alive()
-        machine = self._machine
-        await self._say(machine.opened(time.monotonic()))
-        while machine.streaming:
-            if machine.told:
-                self._reports.answered(self._resource, time.monotonic())
-            chunk = await answer.read_some(machine.patience)
-            if chunk is None:
-                await self._say(machine.quiet(time.monotonic()))
-            elif chunk:
-                await self._say(machine.receive(chunk))
+        async with self._client.get(path, request.query, watch=watch) as response:
+            if response.status != HTTPStatus.OK:
+                body = bytes(await response.read_all())
+                await self._handle(self._protocol.refused(decode_status(body, response.status)))
+            elif watch:
+                await self._watch(response)
             else:
-                await self._say(machine.closed(time.monotonic()))
+                listed = await response.read_all(self._resource.largest)
+                self._reports.answered(self._resource, time.monotonic())
+                await self._handle(self._protocol.received_list(listed))
 
-    async def _say(self, sayings: Iterable[Saying]) -> None:
-        for saying in sayings:
-            match saying:
-                case Setback():
-                    self._reports.setback(self._resource, saying, time.monotonic())
-                case Skipped():
-                    self._reports.skipped(self._resource, saying)
+    async def _watch(self, response: Response) -> None:
+        response.keep_alive()
+        protocol = self._protocol
+        await self._handle(protocol.opened(time.monotonic()))
+        while protocol.streaming:
+            if protocol.synced:
+                self._reports.answered(self._resource, time.monotonic())
+            chunk = await response.read_some(protocol.idle_timeout)
+            if chunk is None:
+                await self._handle(protocol.idle(time.monotonic()))
+            elif chunk:
+                await self._handle(protocol.receive(chunk))
+            else:
+                await self._handle(protocol.closed(time.monotonic()))
+
+    async def _handle(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Incident():
+                    self._reports.incident(self._resource, output, time.monotonic())
+                case UndecodableObject():
+                    self._reports.undecodable(output)
                 case _:
-                    self._deliver(saying)
+                    self._deliver(output)
             self._delivered += 1
             if self._delivered % BATCH == 0:
                 await asyncio.sleep(0)

@@ -1,23 +1,27 @@
-"""The list+watch protocol for one resource: answers and bytes in, events and requests out.
+"""The list and watch protocol for one resource: responses in, requests and events out.
 
-Law: no I/O, no clock, no dice in here. The caller asks `next_request`, waits as long as it says,
-sends it, and reports what came of it:
+No I/O, no clock, no random numbers in here. The caller takes `next_request`, waits for its delay,
+sends it, and reports what happened:
 
-    refused(status)          the server answered, but not with 200
-    received_list(body)      the whole body of a list
-    opened(now)              a watch was answered with 200; then receive(chunk) for what comes,
-                             as long as `streaming`; closed(now) when the server ended it in
-                             order, quiet(now) when nothing came for `patience` seconds
-    broke(now)               nobody answered, or the answer was cut
+    refused(status)          the server answered with another status than 200
+    received_list(body)      the body of a list, or of one page of it
+    opened(now)              a watch was answered with 200; then receive(chunk) for its bytes as
+                             long as `streaming`, closed(now) when the server ended it properly,
+                             idle(now) when nothing came for `idle_timeout` seconds
+    disconnected(now)        there was no response, or it was cut off
 
-Theory of operation. A *telling* is Reset, everything there is, Synced. It comes from a watch-list
-stream (preferred: small in memory, and the watch goes on on the same stream) or from a list, page
-by page. After it, a watch carries the changes, and `_version` is the version up to which all has
-been told. A telling sets it only when complete, so that a broken one is never resumed.
+The phases:
 
-A cut, a refused connection or a server that says "not now" leads to a watch from `_version`: no
-telling, nothing lost. Whatever raises doubt about `_version` or about the stream (expired, ERROR
-event, garbage, closed at once, silent from beginning to end) leads to a new telling.
+    WATCH_LIST  one stream that first has all objects, up to a bookmark, and then the changes.
+                Preferred, because it needs little memory. LIST is the fallback for one round.
+    LIST        all objects, in pages; then WATCH.
+    WATCH       the changes since `_version`.
+
+A list delivers Reset, all objects, Synced. `_version` is the resourceVersion up to which all
+changes were delivered. A list sets it when it is complete, so an incomplete one is never resumed.
+A watch that is cut off, or refused for now, is resumed from `_version`. Whatever casts doubt on
+`_version` or on the stream (expired, ERROR event, invalid data, closed at once, no event at all)
+leads to a relist.
 """
 
 from collections.abc import Iterator
@@ -35,41 +39,65 @@ from kubeproxy.cluster.client.resources import (
     watch_query,
 )
 from kubeproxy.cluster.client.status import Status, decode_status
-from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
-from kubeproxy.cluster.objects.decode import KubeObject, UndecodableObject, decode
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
+from kubeproxy.cluster.objects.decode import UndecodableObject, decode
 from kubeproxy.cluster.objects.meta import ObjectMeta
+from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.watch import wire
-from kubeproxy.cluster.watch.backoff import Backoff
-from kubeproxy.cluster.watch.ledger import Ledger
-from kubeproxy.cluster.watch.lines import LineSplitter, LineTooLong
-from kubeproxy.cluster.watch.setbacks import Reason, Saying, Setback, Skipped
+from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORTEST_WATCH = 1.0
 FIRST_BOOKMARK_WAIT = 10.0
 FIRST_BOOKMARK_TRIES = 6
-BOOKMARK_CADENCE = 60.0
-SILENCE_AFTER_BOOKMARK = 3 * BOOKMARK_CADENCE
-SILENCE_MARGIN = 30.0
-SUSPICIOUS_SILENCE = 2.5 * BOOKMARK_CADENCE
+BOOKMARK_PERIOD = 60.0
+IDLE_AFTER_BOOKMARK = 3 * BOOKMARK_PERIOD
+IDLE_MARGIN = 30.0
+SUSPICIOUS_SILENCE = 2.5 * BOOKMARK_PERIOD
+
+# The figures of client-go.
+BACKOFF_INITIAL = 0.8
+BACKOFF_FACTOR = 2.0
+BACKOFF_LIMIT = 30.0
+BACKOFF_RESET_AFTER = 120.0
+
+
+class Backoff:
+    """Exponential backoff with jitter."""
+
+    def __init__(self) -> None:
+        self._next = BACKOFF_INITIAL
+        self._last_end: float | None = None
+
+    def delay(self, now: float, chance: float) -> float:
+        """Seconds to wait; `chance` in [0, 1) stretches them up to double.
+
+        The first delay is short again when two minutes passed without one.
+        """
+        if self._last_end is not None and now - self._last_end > BACKOFF_RESET_AFTER:
+            self._next = BACKOFF_INITIAL
+        seconds = self._next * (1.0 + chance)
+        self._next = min(self._next * BACKOFF_FACTOR, BACKOFF_LIMIT)
+        self._last_end = now + seconds
+        return seconds
 
 
 class Verb(Enum):
-    """How to read the answer: as a whole, or as a stream of lines."""
+    """How to read the response: as a whole, or as a stream of lines."""
 
     LIST = "list"
     WATCH = "watch"
 
 
-class Request(msgspec.Struct, frozen=True):
-    """What to ask next, after waiting so many seconds."""
+class ApiRequest(msgspec.Struct, frozen=True):
+    """A request to send after so many seconds."""
 
     verb: Verb
     query: Query
     delay: float = 0.0
 
 
-class _Step(Enum):
+class _Phase(Enum):
     WATCH_LIST = 1
     LIST = 2
     WATCH = 3
@@ -80,320 +108,291 @@ class _Stream:
 
     def __init__(self, opened: float) -> None:
         self.opened = opened
-        self.lines = LineSplitter()
-        self.heard = 0
-        self.bookmarked = False
+        self.lines = wire.LineSplitter()
+        self.has_events = False
+        self.has_bookmarks = False
         self.waits = 0
 
 
 class ListWatch:
-    """Follows one resource. `watch_list=False` never asks for a watch-list."""
+    """Lists and watches one resource. `watch_list=False` never requests a watch-list."""
 
     def __init__(self, resource: Resource, *, watch_list: bool = True) -> None:
         self._resource = resource
         self._kind = resource.kind
-        self._first_step = _Step.WATCH_LIST if watch_list else _Step.LIST
-        self._step = self._first_step
-        # How to wait before the next request: a server that just came back is not to be blamed
-        # for its absence when everything must be told anew, so that those waits count apart.
-        self._pause: Backoff | None = None
-        self._reconnecting = Backoff()
-        self._telling_anew = Backoff()
-        self._seconds = 0
-        # Up to where all has been told, and whether a server has rejected that.
-        self._version = ""
-        self._version_usable = True
-        # The list under way.
-        self._asked_version = ""
-        self._token = ""
-        self._whole = False
-        self._cache_pages = False
-        self._ledger = Ledger()
+        self._first_phase = _Phase.WATCH_LIST if watch_list else _Phase.LIST
+        self._phase = self._first_phase
         self._stream: _Stream | None = None
+        # The backoff before the next request. Relists have their own: after an outage the first
+        # relist must not wait as long as the last attempt to connect.
+        self._backoff: Backoff | None = None
+        self._reconnect_backoff = Backoff()
+        self._relist_backoff = Backoff()
+        self._timeout_seconds = 0
+        self._version = ""
+        self._is_version_usable = True  # until a server refuses it
+        # The current list.
+        self._requested_version = ""
+        self._continue_token = ""
+        self._is_unpaged = False
+        self._cache_has_pages = False
 
     @property
     def streaming(self) -> bool:
-        """Whether there is an open stream that should be read on."""
+        """Whether there is an open watch to read from."""
         return self._stream is not None
 
     @property
-    def told(self) -> bool:
-        """Whether the consumer has everything, so that only changes are to be told."""
-        return self._step is _Step.WATCH
+    def synced(self) -> bool:
+        """Whether the last list is complete, so that only changes follow."""
+        return self._phase is _Phase.WATCH
 
     @property
-    def patience(self) -> float:
-        """Seconds without a byte after which to call `quiet`.
+    def idle_timeout(self) -> float:
+        """Seconds without a byte after which to call `idle`.
 
-        A stream that has carried a bookmark carries one about each minute; one that has not must
-        at least end when the server was asked to end it.
+        A watch that had a bookmark has one about every minute. Any other must at least end when
+        its timeout has passed.
         """
-        if self._step is _Step.WATCH_LIST:
+        if self._phase is _Phase.WATCH_LIST:
             return FIRST_BOOKMARK_WAIT
-        if self._stream is not None and self._stream.bookmarked:
-            return SILENCE_AFTER_BOOKMARK
-        return self._seconds + SILENCE_MARGIN
+        if self._stream is not None and self._stream.has_bookmarks:
+            return IDLE_AFTER_BOOKMARK
+        return self._timeout_seconds + IDLE_MARGIN
 
-    # --- what to ask --------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------
 
-    def next_request(self, now: float, chance: float) -> Request:
-        """What to ask next; `chance` in [0, 1) spreads the waits and the lives of watches."""
-        delay = self._pause.delay(now, chance) if self._pause is not None else 0.0
-        self._pause = None
-        self._seconds = int(300 + 300 * chance)
-        version = self._version if self._version_usable else ""
-        if self._step is _Step.LIST:
-            return Request(Verb.LIST, self._list_query(version), delay)
-        if self._step is _Step.WATCH_LIST:
-            self._asked_version = version
-            query = watch_list_query(self._resource, version, self._seconds)
+    def next_request(self, now: float, chance: float) -> ApiRequest:
+        """The next request; `chance` in [0, 1) spreads delays and timeouts over many clients."""
+        delay = self._backoff.delay(now, chance) if self._backoff is not None else 0.0
+        self._backoff = None
+        self._timeout_seconds = int(300 + 300 * chance)
+        version = self._version if self._is_version_usable else ""
+        if self._phase is _Phase.LIST:
+            return ApiRequest(Verb.LIST, self._list_query(version), delay)
+        if self._phase is _Phase.WATCH_LIST:
+            self._requested_version = version
+            query = watch_list_query(self._resource, version, self._timeout_seconds)
         else:
-            query = watch_query(self._resource, self._version, self._seconds)
-        return Request(Verb.WATCH, query, delay)
+            query = watch_query(self._resource, self._version, self._timeout_seconds)
+        return ApiRequest(Verb.WATCH, query, delay)
 
     def _list_query(self, version: str) -> Query:
-        if self._token:
-            return list_query(self._resource, page_size=PAGE_SIZE, token=self._token)
-        if not self._whole:
+        if self._continue_token:
+            return list_query(self._resource, page_size=PAGE_SIZE, token=self._continue_token)
+        if not self._is_unpaged:
             # "0" lets the server answer the first list from its cache, however old.
-            self._asked_version = version or ("0" if self._version_usable else "")
-        # A server answers a paged list at a version from etcd, a whole one from its cache.
-        paged = not self._whole and (not version or self._cache_pages)
+            self._requested_version = version or ("0" if self._is_version_usable else "")
+        # A server answers a paged list at a version from etcd, an unpaged one from its cache.
+        paged = not self._is_unpaged and (not version or self._cache_has_pages)
         page_size = PAGE_SIZE if paged else 0
-        return list_query(self._resource, version=self._asked_version, page_size=page_size)
+        return list_query(self._resource, version=self._requested_version, page_size=page_size)
 
-    # --- the answer is a refusal, or none -----------------------------------------------------
+    # --- failures -----------------------------------------------------------------------------
 
-    def refused(self, status: Status) -> Setback | None:
-        """The server answered with something else than 200; None when all is in order still."""
-        if self._step is _Step.WATCH_LIST:
+    def refused(self, status: Status) -> list[Output]:
+        """The server answered with another status than 200."""
+        if self._phase is _Phase.WATCH_LIST:
             return self._watch_list_refused(status)
-        if self._step is _Step.LIST:
+        if self._phase is _Phase.LIST:
             return self._list_refused(status)
-        return self._watch_refused(status, Reason.REFUSED)
+        return self._watch_refused(status, IncidentReason.REFUSED)
 
-    def _watch_list_refused(self, status: Status) -> Setback | None:
+    def _watch_list_refused(self, status: Status) -> list[Output]:
         self._stream = None
-        self._ledger.abandon()
-        if status.stale and self._asked_version:
-            self._version_usable = False
-            return None
+        if status.stale and self._requested_version:
+            self._is_version_usable = False
+            return []
         if status.code == HTTPStatus.TOO_MANY_REQUESTS:
-            self._pause = self._reconnecting
-            return Setback(Reason.NOT_NOW, status)
-        self._step = _Step.LIST
-        return Setback(Reason.NOT_STREAMED, status)
+            self._backoff = self._reconnect_backoff
+            return [Incident(IncidentReason.TRY_LATER, status)]
+        self._phase = _Phase.LIST
+        return [Incident(IncidentReason.WATCH_LIST_REFUSED, status)]
 
-    def _list_refused(self, status: Status) -> Setback | None:
-        if status.stale and self._token:
+    def _list_refused(self, status: Status) -> list[Output]:
+        if status.stale and self._continue_token:
             # The snapshot that the pages come from is gone: one list without pages instead.
-            self._token, self._whole = "", True
-            return None
-        if status.stale and self._asked_version:
-            self._version_usable, self._whole = False, False
-            return None
-        return self._tell_anew(Reason.REFUSED, status)
+            self._continue_token, self._is_unpaged = "", True
+            return []
+        if status.stale and self._requested_version:
+            self._is_version_usable, self._is_unpaged = False, False
+            return []
+        return self._relist(IncidentReason.REFUSED, status)
 
-    def _watch_refused(self, status: Status, otherwise: Reason) -> Setback:
+    def _watch_refused(self, status: Status, otherwise: IncidentReason) -> list[Output]:
         if status.stale:
-            return self._tell_anew(Reason.EXPIRED, status)
-        if status.not_now:
-            self._stream, self._pause = None, self._reconnecting
-            return Setback(Reason.NOT_NOW, status)
-        return self._tell_anew(otherwise, status)
+            return self._relist(IncidentReason.EXPIRED, status)
+        if status.retryable:
+            self._stream, self._backoff = None, self._reconnect_backoff
+            return [Incident(IncidentReason.TRY_LATER, status)]
+        return self._relist(otherwise, status)
 
-    def broke(self, now: float) -> None:
-        """Nobody answered, or the answer was cut; what was told stays told."""
-        stream, self._stream, self._pause = self._stream, None, self._reconnecting
-        if self._step is _Step.WATCH_LIST:
-            self._ledger.abandon()
-        elif stream is not None:
+    def disconnected(self, now: float) -> None:
+        """There was no response, or it was cut off; what was delivered stays valid."""
+        stream, self._stream, self._backoff = self._stream, None, self._reconnect_backoff
+        if stream is not None and self.synced:
             self._resume(stream, now)
 
     def _resume(self, stream: _Stream, now: float) -> None:
-        """Open the watch again, at once or after a pause: a short one when it brought changes."""
+        """Open the watch again: at once, or after a delay, which is short if it had events."""
         self._stream = None
-        if stream.heard:
-            self._reconnecting = Backoff()
+        if stream.has_events:
+            self._reconnect_backoff = Backoff()
         is_short = now - stream.opened < SHORTEST_WATCH
-        self._pause = self._reconnecting if is_short else None
+        self._backoff = self._reconnect_backoff if is_short else None
 
-    def _tell_anew(
-        self, reason: Reason, status: Status | None = None, detail: str = ""
-    ) -> Setback:
-        """Begin from the beginning, after a pause."""
-        self._step, self._pause = self._first_step, self._telling_anew
-        self._token, self._whole = "", False
+    def _relist(
+        self, reason: IncidentReason, status: Status | None = None, detail: str = ""
+    ) -> list[Output]:
+        """List all objects again, after a delay."""
+        self._phase, self._backoff = self._first_phase, self._relist_backoff
+        self._continue_token, self._is_unpaged = "", False
         self._stream = None
-        self._ledger.abandon()
-        return Setback(reason, status, detail)
+        return [Incident(reason, status, detail)]
 
-    def _list_instead(self, reason: Reason, detail: str = "") -> Setback:
-        """Give up this watch-list, without a pause."""
-        self._step = _Step.LIST
+    def _fall_back_to_list(self, reason: IncidentReason, detail: str = "") -> list[Output]:
+        """List instead of this watch-list, without a delay."""
+        self._phase = _Phase.LIST
         self._stream = None
-        self._ledger.abandon()
-        return Setback(reason, None, detail)
+        return [Incident(reason, None, detail)]
 
-    # --- the answer is a list -----------------------------------------------------------------
+    # --- lists --------------------------------------------------------------------------------
 
-    def received_list(self, body: bytes | bytearray) -> Iterator[Saying]:
-        """The body of a list, or of one page of it; objects are decoded one at a time.
+    def received_list(self, body: bytes | bytearray) -> Iterator[Output]:
+        """The body of a list, or of one page of it. Objects are decoded one at a time.
 
-        The iterator must be read to its end: the machine moves while it is read.
+        The iterator must be read to its end: the state changes while it is read.
         """
         try:
             page = wire.decode_page(body)
-        except wire.NotTheProtocol as error:
-            yield self._tell_anew(Reason.GARBAGE, detail=str(error))
+        except wire.InvalidData as error:
+            yield from self._relist(IncidentReason.INVALID_DATA, detail=str(error))
             return
-        if not self._token:
-            self._ledger.begin()
+        if not self._continue_token:
             yield Reset(self._kind)
         for raw in page.items or ():
-            yield self._upsert(raw)
-        self._token = page.metadata.token
-        if not self._token:
-            yield from self._complete(page.metadata.version)
-        elif self._asked_version == "0":
-            self._cache_pages = True
+            yield from self._decoded(raw)
+        self._continue_token = page.metadata.continue_token
+        if not self._continue_token:
+            yield self._complete(page.metadata.resource_version)
+        elif self._requested_version == "0":
+            self._cache_has_pages = True
 
-    def _complete(self, version: str) -> list[Event]:
-        """The telling is complete.
+    def _complete(self, version: str) -> Synced:
+        self._version, self._is_version_usable = version, True
+        self._phase, self._is_unpaged = _Phase.WATCH, False
+        return Synced(self._kind)
 
-        Synced would remove what could not be read this time, so that a telling with such an
-        object ends with a Delete for each one that is really gone, and without Synced.
-        """
-        self._version, self._version_usable = version, True
-        self._step, self._whole = _Step.WATCH, False
-        gone = self._ledger.complete()
-        if gone is None:
-            return [Synced(self._kind)]
-        return [Delete(self._kind, key) for key in gone]
-
-    # --- the answer is a stream ---------------------------------------------------------------
+    # --- watches ------------------------------------------------------------------------------
 
     def opened(self, now: float) -> list[Event]:
         """The server answered a watch with 200."""
         self._stream = _Stream(now)
-        if self._step is _Step.WATCH:
-            return []
-        self._ledger.begin()
-        return [Reset(self._kind)]
+        return [] if self.synced else [Reset(self._kind)]
 
-    def receive(self, chunk: bytes) -> Iterator[Saying]:
-        """Bytes of the stream, cut anywhere.
+    def receive(self, chunk: bytes) -> Iterator[Output]:
+        """Bytes of the watch, cut anywhere.
 
-        The iterator must be read to its end: the machine moves while it is read.
+        The iterator must be read to its end: the state changes while it is read.
         """
         stream = self._stream
         if stream is None:
             return
         try:
             for line in stream.lines.feed(chunk):
-                yield from self._event(stream, line)
+                stream.has_events = True
+                found = wire.decode_upsert(self._kind, line)
+                if found is not None:
+                    yield self._upsert(found)
+                    continue
+                yield from self._event(stream, wire.decode_event(line))
                 if self._stream is None:
                     return
-        except (LineTooLong, wire.NotTheProtocol) as error:
-            if self._step is _Step.WATCH_LIST:
-                yield self._list_instead(Reason.GARBAGE, str(error))
+        except wire.InvalidData as error:
+            if self._phase is _Phase.WATCH_LIST:
+                yield from self._fall_back_to_list(IncidentReason.INVALID_DATA, str(error))
             else:
-                yield self._tell_anew(Reason.GARBAGE, detail=str(error))
+                yield from self._relist(IncidentReason.INVALID_DATA, detail=str(error))
 
-    def closed(self, now: float) -> list[Saying]:
-        """The server ended the stream in order; an unfinished line still counts if it reads."""
+    def closed(self, now: float) -> list[Output]:
+        """The server ended the watch properly; a last line without its end counts if valid."""
         stream = self._stream
         if stream is None:
             return []
         rest = stream.lines.finish()
-        sayings = list(self.receive(rest + b"\n")) if rest else []
-        return sayings if self._stream is None else sayings + self._ended(stream, now)
+        outputs = list(self.receive(rest + b"\n")) if rest else []
+        return outputs if self._stream is None else outputs + self._ended(stream, now)
 
-    def _ended(self, stream: _Stream, now: float) -> list[Saying]:
-        lived = now - stream.opened
-        at_once = lived < SHORTEST_WATCH and not stream.heard
-        if self._step is _Step.WATCH_LIST:
-            begin = self._list_instead if at_once else self._tell_anew
-            return [begin(Reason.UNFINISHED)]
+    def _ended(self, stream: _Stream, now: float) -> list[Output]:
+        age = now - stream.opened
+        at_once = age < SHORTEST_WATCH and not stream.has_events
+        if self._phase is _Phase.WATCH_LIST:
+            again = self._fall_back_to_list if at_once else self._relist
+            return again(IncidentReason.INCOMPLETE)
         if at_once:
-            return [self._tell_anew(Reason.SHORT)]
-        if not stream.heard and lived >= SUSPICIOUS_SILENCE:
-            # A watch from a version that the server has yet to reach is silent: after a restore
-            # of etcd that can last for days.
-            return [self._tell_anew(Reason.SUSPECT)]
+            return self._relist(IncidentReason.CLOSED_AT_ONCE)
+        if not stream.has_events and age >= SUSPICIOUS_SILENCE:
+            # A watch from a version that the server has not reached yet has no events: after a
+            # restore of etcd that can last for days.
+            return self._relist(IncidentReason.NO_EVENTS)
         self._resume(stream, now)
         return []
 
-    def quiet(self, now: float) -> list[Setback]:
-        """Nothing came for `patience` seconds."""
+    def idle(self, now: float) -> list[Output]:
+        """Nothing came for `idle_timeout` seconds."""
         stream = self._stream
         if stream is None:
             return []
-        if self._step is not _Step.WATCH_LIST:
-            self.broke(now)
-            return [Setback(Reason.SILENT)]
+        if self._phase is not _Phase.WATCH_LIST:
+            self.disconnected(now)
+            return [Incident(IncidentReason.IDLE)]
         stream.waits += 1
         if stream.waits < FIRST_BOOKMARK_TRIES:
-            return [Setback(Reason.NO_BOOKMARK)]
-        return [self._list_instead(Reason.NEVER_COMPLETE)]
+            return [Incident(IncidentReason.NO_BOOKMARK)]
+        return self._fall_back_to_list(IncidentReason.NEVER_COMPLETE)
 
-    def _event(self, stream: _Stream, line: bytes) -> Iterator[Saying]:
-        stream.heard += 1
-        told = wire.decode_told(self._kind, line)
-        if told is not None:
-            yield self._upserted(told)
-            return
-        event = wire.decode_event(line)
+    # --- events of a watch --------------------------------------------------------------------
+
+    def _event(self, stream: _Stream, event: wire.WatchEvent) -> list[Output]:
         match event.type:
             case "ADDED" | "MODIFIED":
-                yield self._upsert(event.object)
+                return self._decoded(event.object)
             case "DELETED":
-                yield self._delete(wire.decode_metadata(event.object))
+                metadata = wire.metadata_of(event)  # enough for a deletion
+                self._advance(metadata.resource_version)
+                return [Delete(self._kind, metadata.key)]
             case "BOOKMARK":
-                yield from self._bookmark(stream, wire.decode_metadata(event.object))
+                stream.has_bookmarks = True
+                return self._bookmark(wire.metadata_of(event))
             case "ERROR":
-                yield from self._error_event(decode_status(event.object))
+                status = decode_status(event.object)
+                if self.synced:
+                    return self._watch_refused(status, IncidentReason.ERROR_EVENT)
+                return self._watch_list_refused(status)
             case _:
-                yield Setback(Reason.UNKNOWN_EVENT, detail=event.type)
+                return [Incident(IncidentReason.UNKNOWN_EVENT, detail=event.type)]
 
-    def _upsert(self, raw: msgspec.Raw) -> Upsert | Skipped:
+    def _decoded(self, raw: msgspec.Raw) -> list[Output]:
         try:
-            found = decode(self._kind, raw)
+            return [self._upsert(decode(self._kind, raw))]
         except UndecodableObject as error:
-            version = wire.version_in(raw)
-            self._advance(version)
-            self._ledger.unreadable(error.key)
-            return Skipped(error, version)
-        return self._upserted(found)
+            self._advance(error.resource_version)
+            return [error] if error.key is None else [error, Keep(self._kind, error.key)]
 
-    def _upserted(self, found: KubeObject) -> Upsert:
+    def _upsert(self, found: KubeObject) -> Upsert:
         self._advance(found.metadata.resource_version)
-        self._ledger.upserted(found.metadata.key)
         return Upsert(self._kind, found)
 
-    def _delete(self, metadata: ObjectMeta) -> Delete:
-        """A deletion needs no more than the name, so that it never fails for other fields."""
-        self._advance(metadata.resource_version)
-        self._ledger.deleted(metadata.key)
-        return Delete(self._kind, metadata.key)
-
     def _advance(self, version: str) -> None:
-        """All up to this version has been told, unless a telling is under way."""
-        if version and not self._ledger.telling:
+        """All changes up to this version were delivered, unless a list is incomplete."""
+        if version and self._phase is _Phase.WATCH:
             self._version = version
 
-    def _bookmark(self, stream: _Stream, metadata: ObjectMeta) -> list[Event]:
-        stream.bookmarked = True
+    def _bookmark(self, metadata: ObjectMeta) -> list[Output]:
         self._advance(metadata.resource_version)
         ends = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-        if not ends or not self._ledger.telling:
+        if self.synced or not ends:
             return []
         if not metadata.resource_version:
-            raise wire.NotTheProtocol("the last initial event has no resourceVersion")
-        return self._complete(metadata.resource_version)
-
-    def _error_event(self, status: Status) -> list[Setback]:
-        if self._step is _Step.WATCH:
-            return [self._watch_refused(status, Reason.ERROR_EVENT)]
-        setback = self._watch_list_refused(status)
-        return [] if setback is None else [setback]
+            raise wire.InvalidData("the last initial event has no resourceVersion")
+        return [self._complete(metadata.resource_version)]

@@ -1,4 +1,4 @@
-"""Inflating gzip as it comes."""
+"""Decompressing gzip that is cut anywhere."""
 
 import gzip
 import tracemalloc
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.cluster.client.inflate import PIECE, Inflater
+from kubeproxy.cluster.client.response import PIECE, Inflater
 
 TEXTS = [b"one\n", b"", b"two " * 3000 + b"\n", bytes(range(256)) * 40, b"three\n"]
 MEMBERS = b"".join(gzip.compress(text) for text in TEXTS)

@@ -1,6 +1,6 @@
-"""HTTP to one API server: credentials, proxies, rate limit and patience; the edge itself.
+"""An HTTP client of one API server: credentials, proxies, rate limit and timeouts.
 
-Every failure leaves here as an `ApiServerError` or `OperatorError` whose text is one line for an
+Every failure is raised as an `ApiServerError` or `OperatorError` whose text is one line for an
 operator. What the bytes mean is not known here.
 """
 
@@ -21,36 +21,58 @@ from yarl import URL
 from kubeproxy.base import klog
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.client.answer import Answer
 from kubeproxy.cluster.client.credentials import Credentials, Proof
 from kubeproxy.cluster.client.failures import UnreachableError, describe_failure
 from kubeproxy.cluster.client.observed import Attempt, Exchange, Observe
 from kubeproxy.cluster.client.proxies import proxy_for
-from kubeproxy.cluster.client.ratelimit import TokenBucket
 from kubeproxy.cluster.client.resources import Query
+from kubeproxy.cluster.client.response import Response
 
 CONNECT_TIMEOUT = 30.0
-ANSWER_TIMEOUT = 120.0
-"""For the first byte of an answer."""
+RESPONSE_TIMEOUT = 120.0
+"""For the first byte of a response."""
 KEEP_IDLE_CONNECTIONS = 90.0
 MOST_RETRIES = 10
 LONGEST_RETRY_AFTER = 300
-NOTED_LIMITER = 0.05
-SLOW_LIMITER = 1.0
-SLOW_LIMITER_PERIOD = 10.0
+LOGGED_WAIT = 0.05
+LONG_WAIT = 1.0
+LONG_WAIT_PERIOD = 10.0
 
+_Exchanged = contextlib.AbstractAsyncContextManager[Response]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """How many requests a second; a negative rate is no limit. Watches never wait."""
+class RateLimit(msgspec.Struct, frozen=True):
+    """Requests a second; without a positive rate there is no limit. Watches never wait."""
 
     qps: float = 5.0
     burst: int = 10
 
 
+class TokenBucket:
+    """Holds up to `burst` tokens, which are refilled at `qps` a second."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self._qps = limit.qps
+        self._burst = float(limit.burst)
+        self._tokens = self._burst
+        self._updated = 0.0
+
+    def take(self, now: float) -> float:
+        """Take a token; how many seconds to wait before using it.
+
+        Clients queue: each one that has to wait waits for its own token.
+        """
+        if self._qps <= 0:
+            return 0.0
+        refill = max(0.0, now - self._updated) * self._qps
+        self._tokens = min(self._burst, self._tokens + refill) - 1.0
+        self._updated = max(self._updated, now)
+        return max(0.0, -self._tokens / self._qps)
+
+
 class _Call(msgspec.Struct, frozen=True):
-    """What to ask for; only a write has a body."""
+    """A request; only a write has a body."""
 
     path: str
     query: Query = ()
@@ -61,30 +83,30 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 def user_agent() -> str:
-    """What upstream sends: program, Kubernetes version, platform; and who it really is."""
+    """As upstream: program, Kubernetes version and platform; then our own name and version."""
     machine = platform.machine()
-    where = f"linux/{_ARCHITECTURES.get(machine, machine)}"
-    return f"kube-proxy/{KUBERNETES_VERSION} ({where}) kubeproxy/{VERSION}"
+    system = f"linux/{_ARCHITECTURES.get(machine, machine)}"
+    return f"kube-proxy/{KUBERNETES_VERSION} ({system}) kubeproxy/{VERSION}"
 
 
-class Connection:
-    """An HTTP client of one server; an async context manager that owns all its connections.
+class HttpClient:
+    """An HTTP client of one server; an async context manager that owns its connections.
 
-    Making one reads the files of the credentials, so that mistakes show before anything runs.
+    Making one reads the files of the credentials, so that errors show before anything runs.
     """
 
     def __init__(
         self,
         access: Access,
-        limits: Limits,
+        limit: RateLimit,
         environ: Mapping[str, str],
         observe: Observe,
     ) -> None:
         self.access = access
         self._host = urlsplit(access.server).netloc
         self._observe = observe
-        self._bucket = TokenBucket(limits.qps, limits.burst)
-        self._limiter_said = 0.0
+        self._bucket = TokenBucket(limit)
+        self._last_long_wait = 0.0
         self._credentials = Credentials(access, environ, time.monotonic())
         self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
         if access.compression:
@@ -114,38 +136,31 @@ class Connection:
         if session is not None:
             await session.close()
 
-    @contextlib.asynccontextmanager
-    async def get(self, path: str, query: Query, *, watch: bool = False) -> AsyncIterator[Answer]:
-        """The answer to a GET, whatever its status, after the retries that the server asks for."""
-        async with self._exchange(_Call(path, query, watch=watch)) as answer:
-            yield answer
+    def get(self, path: str, query: Query, *, watch: bool = False) -> _Exchanged:
+        """The response to a GET, of any status, after the retries that the server asked for."""
+        return self._exchange(_Call(path, query, watch=watch))
+
+    def write(self, method: str, path: str, body: bytes, content_type: str) -> _Exchanged:
+        """As `get`, for a request with a body; the rate limit holds for it too."""
+        return self._exchange(_Call(path, (), method, body=body, content_type=content_type))
 
     @contextlib.asynccontextmanager
-    async def write(
-        self, method: str, path: str, body: bytes, content_type: str
-    ) -> AsyncIterator[Answer]:
-        """As `get`, for a request with a body; it waits for its turn as a list does."""
-        call = _Call(path, method=method, body=body, content_type=content_type)
-        async with self._exchange(call) as answer:
-            yield answer
-
-    @contextlib.asynccontextmanager
-    async def _exchange(self, call: _Call) -> AsyncIterator[Answer]:
+    async def _exchange(self, call: _Call) -> AsyncIterator[Response]:
         began = time.monotonic()
-        answer = None
+        response = None
         try:
-            answer = Answer(await self._answer(call), self.access.server)
-            yield answer
+            response = Response(await self._respond(call), self.access.server)
+            yield response
         finally:
             received = None
-            if answer is not None:
-                answer.close()
-                received = answer.received
+            if response is not None:
+                response.close()
+                received = response.received
             if not call.watch:
                 seconds, sent = time.monotonic() - began, len(call.body or b"")
                 self._observe(Exchange(call.method, self._host, seconds, sent, received))
 
-    async def _answer(self, call: _Call) -> aiohttp.ClientResponse:
+    async def _respond(self, call: _Call) -> aiohttp.ClientResponse:
         retry_of = ""
         for attempt in range(MOST_RETRIES + 1):
             response = await self._attempt(call, retry_of)
@@ -154,12 +169,12 @@ class Connection:
                 return response
             response.close()
             retry_of = str(response.status)
-            klog.info("The API server asks to come back later", v=2, seconds=pause, path=call.path)
+            klog.info("The API server asked to retry later", v=2, seconds=pause, path=call.path)
             await asyncio.sleep(pause)
         raise AssertionError  # the last attempt returns
 
     async def _attempt(self, call: _Call, retry_of: str) -> aiohttp.ClientResponse:
-        waited = 0.0 if call.watch else await self._wait_turn(call.path)
+        waited = 0.0 if call.watch else await self._wait_for_token(call.path)
         proof = await self._credentials.prove(time.monotonic(), time.time())
 
         def observe(code: str) -> None:
@@ -178,12 +193,12 @@ class Connection:
         return response
 
     async def _send(self, proof: Proof, call: _Call) -> aiohttp.ClientResponse:
-        assert self._session is not None, "use `async with`"  # noqa: S101  # our own mistake
+        assert self._session is not None, "use `async with`"  # noqa: S101  # a mistake in our code
         query = f"?{encode_query(call.query)}" if call.query else ""
         typed = [("Content-Type", call.content_type)] if call.content_type else []
         tls = self.access.tls
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT + ANSWER_TIMEOUT):
+            async with asyncio.timeout(CONNECT_TIMEOUT + RESPONSE_TIMEOUT):
                 return await self._session.request(
                     call.method,
                     URL(self.access.server + call.path + query, encoded=True),
@@ -193,35 +208,35 @@ class Connection:
                     server_hostname=(tls.server_name if tls else None) or None,
                     proxy=self._proxy,
                 )
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # such as a name that is none
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # such as an invalid name
             raise UnreachableError(describe_failure(error, self.access.server)) from error
 
-    async def _wait_turn(self, path: str) -> float:
+    async def _wait_for_token(self, path: str) -> float:
         now = time.monotonic()
         seconds = self._bucket.take(now)
         v = 3
-        if seconds > SLOW_LIMITER and now - self._limiter_said >= SLOW_LIMITER_PERIOD:
-            self._limiter_said, v = now, 0
-        if seconds > NOTED_LIMITER:
+        if seconds > LONG_WAIT and now - self._last_long_wait >= LONG_WAIT_PERIOD:
+            self._last_long_wait, v = now, 0
+        if seconds > LOGGED_WAIT:
             klog.info("Waiting for the client-side rate limit", v=v, delay=seconds, path=path)
         if seconds:
             await asyncio.sleep(seconds)
         return seconds
 
     async def wait_reachable(self, at_most: float) -> None:
-        """Wait until another request got an answer since the last failure, or for so long."""
+        """Wait until another request had a response since the last failure, or for so long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._reachable.wait()
 
 
 def encode_query(query: Query) -> str:
-    """The query as it stands in the URL."""
+    """The query as part of a URL."""
     return urlencode(query, quote_via=quote, safe="")
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> int | None:
-    """Seconds that the server asks us to wait before the same request; None when it does not."""
+    """Seconds after which the server wants the request again; None when it does not say."""
     later = response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= 500
     given = response.headers.get("Retry-After", "")
     if not later or not (given.isascii() and given.isdigit()):
