@@ -55,7 +55,7 @@ ipvs:
    tcpTimeout: 5s, tcpFinTimeout: 6s, udpTimeout: 7s}}
 nftables: {{masqueradeBit: 2, masqueradeAll: true, syncPeriod: 8s, minSyncPeriod: 9s}}
 winkernel:
-  {{networkName: n, sourceVip: v, enableDSR: true, rootHnsEndpointName: r,
+  {{networkName: net, sourceVip: v, enableDSR: true, rootHnsEndpointName: r,
    forwardHealthCheckVip: true}}
 detectLocalMode: BridgeInterface
 detectLocal: {{bridgeInterface: br0, interfaceNamePrefix: veth}}
@@ -109,7 +109,7 @@ def test_every_field_is_read() -> None:
             of_seconds(7),
         ),
         nftables=NFTables(2, True, of_seconds(8), of_seconds(9)),
-        winkernel=Winkernel("n", "v", True, "r", True),
+        winkernel=Winkernel("net", "v", True, "r", True),
         detect_local_mode="BridgeInterface",
         detect_local=DetectLocal("br0", "veth"),
         cluster_cidr="10.0.0.0/8,fd00::/8",
@@ -342,7 +342,7 @@ def test_a_field_that_is_given_twice_alike_is_a_warning(
         ),
         pytest.param(
             "conntrack: {min: !!int abc}",
-            'cannot unmarshal string into field "conntrack.min" of type int32 (line 3)',
+            "yaml: line 3: cannot decode 'abc' as a !!int",
             id="a-tag-that-lies",
         ),
         pytest.param(

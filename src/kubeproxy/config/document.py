@@ -7,9 +7,9 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
+from kubeproxy.base.kubeyaml import plain_value
 from kubeproxy.config.duration import Duration
 from kubeproxy.config.quantity import Quantity
-from kubeproxy.config.scalar import scalar
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration, Mode
 
 Document = dict[str, object]
@@ -83,7 +83,7 @@ class _Dumper(yaml.CSafeDumper):
 def _represent(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     """A string; quoted when it would be read as something else."""
     tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # the stubs lack it
-    is_plain = tag == _STRING_TAG and isinstance(scalar(yaml.ScalarNode(tag, text)), str)
+    is_plain = tag == _STRING_TAG and isinstance(plain_value(text), str)
     return dumper.represent_scalar(_STRING_TAG, text, style=None if is_plain else '"')
 
 

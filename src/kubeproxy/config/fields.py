@@ -1,17 +1,17 @@
 """YAML nodes to the fields of a structure, by their types; remarks are collected with paths."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import collections.abc
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar, get_args, get_origin
 
 import msgspec
-import yaml
 
+from kubeproxy.base.kubeyaml import Mapping, Node, Scalar, ScalarValue, Sequence
 from kubeproxy.config.duration import Duration, parse_duration
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.quantity import Quantity, parse_quantity
 from kubeproxy.config.removed import REMOVED_FIELDS, Removed
-from kubeproxy.config.scalar import Scalar, line_of, name_of, scalar
 from kubeproxy.config.suggest import closest
 from kubeproxy.config.types import Float32, Int32, KubeProxyConfiguration, UInt32
 
@@ -51,23 +51,23 @@ class _Place(msgspec.Struct, frozen=True):
         notice = Notice(Level.WARNING, message, {"field": self.path, **pairs})
         self.remarks.notices.append(notice)
 
-    def wrong(self, node: yaml.Node, type_name: str) -> None:
+    def wrong(self, node: Node, type_name: str) -> None:
         """Note that the node is not of the type."""
         self.problem(
-            f'cannot unmarshal {name_of(node)} into field "{self.path}" of type {type_name}'
-            f" (line {line_of(node)})"
+            f'cannot unmarshal {_name_of(node)} into field "{self.path}" of type {type_name}'
+            f" (line {node.line})"
         )
 
 
-def read_struct(node: yaml.MappingNode, struct: type[T], remarks: Remarks) -> T:
+def read_struct(node: Mapping, struct: type[T], remarks: Remarks) -> T:
     """The structure that a mapping describes; what is absent or null keeps its default."""
     return _struct(node, struct, _Place("", remarks))
 
 
-def _struct(node: yaml.MappingNode, struct: type[T], place: _Place) -> T:
+def _struct(node: Mapping, struct: type[T], place: _Place) -> T:
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
-    def read(name: str, value: yaml.Node) -> object:
+    def read(name: str, value: Node) -> object:
         field, inner = fields.get(name), place.child(name)
         removed = REMOVED_FIELDS.get(inner.path)
         if removed is not None:
@@ -91,7 +91,7 @@ def _struct(node: yaml.MappingNode, struct: type[T], place: _Place) -> T:
 
 
 def _entries(
-    node: yaml.MappingNode, place: _Place, read: Callable[[str, yaml.Node], object]
+    node: Mapping, place: _Place, read: Callable[[str, Node], object]
 ) -> dict[str, object]:
     """The fields of a mapping, each as it is read.
 
@@ -100,11 +100,11 @@ def _entries(
     """
     values: dict[str, object] = {}
     lines: dict[str, int] = {}
-    for key, node_of_value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            place.problem(f"a key is no string (line {line_of(key)})")
+    for key, node_of_value in node.pairs:
+        if not isinstance(key, Scalar):
+            place.problem(f"a key is no string (line {key.line})")
             continue
-        name, line, inner = key.value, line_of(key), place.child(key.value)
+        name, line, inner = key.text, key.line, place.child(key.text)
         value = read(name, node_of_value)
         if name not in lines:
             values[name], lines[name] = value, line
@@ -118,39 +118,39 @@ def _entries(
     return values
 
 
-def _warn_of_removed(removed: Removed, node: yaml.Node, place: _Place) -> None:
+def _warn_of_removed(removed: Removed, node: Node, place: _Place) -> None:
     """Say that the field has no effect, unless it asks for nothing."""
-    if not (isinstance(node, yaml.ScalarNode) and scalar(node) in (None, "")):
+    if not (isinstance(node, Scalar) and node.value in (None, "")):
         place.warn(
             "Config field has no effect: what it set was removed from Kubernetes",
-            line=line_of(node),
+            line=node.line,
             removedIn=removed.release,
             instead=removed.instead,
         )
 
 
-def _value(node: yaml.Node, kind: object, place: _Place) -> object:
+def _value(node: Node, kind: object, place: _Place) -> object:
     """The value of a field; None when it is null or wrong, which leaves the default."""
     match node:
-        case yaml.ScalarNode() if scalar(node) is None:
+        case Scalar(value=None):
             return None
-        case yaml.ScalarNode() if kind in _SCALARS:
+        case Scalar() if kind in _SCALARS:
             return _scalar(node, _SCALARS[kind], place)
-        case yaml.MappingNode() if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        case Mapping() if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return _struct(node, kind, place)
-        case yaml.MappingNode() if get_origin(kind) is Mapping:
+        case Mapping() if get_origin(kind) is collections.abc.Mapping:
             return _entries(node, place, lambda key, at: _item(at, bool, place.child(key)))
-        case yaml.SequenceNode() if get_origin(kind) is tuple:
-            items = enumerate(node.value)
+        case Sequence() if get_origin(kind) is tuple:
+            items = enumerate(node.items)
             return tuple(_item(item, get_args(kind)[0], place.item(i)) for i, item in items)
         case _:
             place.wrong(node, _type_name(kind))
             return None
 
 
-def _item(node: yaml.Node, kind: object, place: _Place) -> object:
+def _item(node: Node, kind: object, place: _Place) -> object:
     """An element of a list or of a map, which has no default to fall back to: null is wrong."""
-    if isinstance(node, yaml.ScalarNode) and scalar(node) is None:
+    if isinstance(node, Scalar) and node.value is None:
         place.wrong(node, _type_name(kind))
     return _value(node, kind, place)
 
@@ -159,11 +159,19 @@ def _type_name(kind: object) -> str:
     """A type in the words of the error texts."""
     if kind in _SCALARS:
         return _SCALARS[kind].name
-    if get_origin(kind) is Mapping:
+    if get_origin(kind) is collections.abc.Mapping:
         return "map[string]bool"
     if get_origin(kind) is tuple:
         return f"[]{_type_name(get_args(kind)[0])}"
     return "object"
+
+
+def _name_of(node: Node) -> str:
+    """What a node is, in the words of JSON; a number comes with its text."""
+    if not isinstance(node, Scalar):
+        return "object" if isinstance(node, Mapping) else "array"
+    names = {type(None): "null", bool: "bool", str: "string"}
+    return names.get(type(node.value), f"number {node.text}")
 
 
 # --- scalars ----------------------------------------------------------------------------------
@@ -173,35 +181,33 @@ class _Kind(msgspec.Struct, frozen=True):
     """A type of scalar: its name in errors, and the reading, which gives None when it is wrong."""
 
     name: str
-    read: Callable[[Scalar], object]
+    read: Callable[[ScalarValue], object]
 
 
-def _scalar(node: yaml.ScalarNode, kind: _Kind, place: _Place) -> object:
+def _scalar(node: Scalar, kind: _Kind, place: _Place) -> object:
     """A scalar of the kind."""
     try:
-        value = kind.read(scalar(node))
+        value = kind.read(node.value)
     except ValueTextError as error:
-        place.problem(f'field "{place.path}": {error} (line {line_of(node)})')
+        place.problem(f'field "{place.path}": {error} (line {node.line})')
         return None
     if value is None:
         place.wrong(node, kind.name)
     return value
 
 
-def _string(value: Scalar) -> str | None:
+def _string(value: ScalarValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _bool(value: Scalar) -> bool | None:
+def _bool(value: ScalarValue) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _whole(low: int, high: int) -> Callable[[Scalar], int | None]:
-    """Whole numbers from low up to and without high, also as templates write large ones: 1e+06."""
+def _whole(low: int, high: int) -> Callable[[ScalarValue], int | None]:
+    """Whole numbers from low up to and without high."""
 
-    def read(value: Scalar) -> int | None:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
+    def read(value: ScalarValue) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):
             return None
         return value if low <= value < high else None
@@ -209,7 +215,7 @@ def _whole(low: int, high: int) -> Callable[[Scalar], int | None]:
     return read
 
 
-def _float(value: Scalar) -> float | None:
+def _float(value: ScalarValue) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -218,22 +224,22 @@ def _float(value: Scalar) -> float | None:
         return None
 
 
-def _duration(value: Scalar) -> Duration | None:
+def _duration(value: ScalarValue) -> Duration | None:
     return parse_duration(value) if isinstance(value, str) else None
 
 
-def _duration_or_nanoseconds(value: Scalar) -> Duration | int | None:
+def _duration_or_nanoseconds(value: ScalarValue) -> Duration | int | None:
     return _duration(value) if isinstance(value, str) else _NANOSECONDS(value)
 
 
-def _quantity(value: Scalar) -> Quantity | None:
+def _quantity(value: ScalarValue) -> Quantity | None:
     if isinstance(value, bool) or value is None:
         return None
     return parse_quantity(str(value))
 
 
 _NANOSECONDS: Final = _whole(-(2**63), 2**63)
-_SCALARS: Final[Mapping[object, _Kind]] = {
+_SCALARS: Final[dict[object, _Kind]] = {
     str: _Kind("string", _string),
     bool: _Kind("bool", _bool),
     Int32: _Kind("int32", _whole(-(2**31), 2**31)),
@@ -248,7 +254,7 @@ _SCALARS: Final[Mapping[object, _Kind]] = {
 # --- what is said about names -----------------------------------------------------------------
 
 
-def _unknown(path: str, node: yaml.Node, siblings: Iterable[str]) -> str:
+def _unknown(path: str, node: Node, siblings: Iterable[str]) -> str:
     """That nobody knows the field, and which one may have been meant."""
     parent, _, name = path.rpartition(".")
     meant = closest(name, siblings)
@@ -260,7 +266,7 @@ def _unknown(path: str, node: yaml.Node, siblings: Iterable[str]) -> str:
         )
         meant = next(elsewhere, None)
     hint = f'; did you mean "{meant}"?' if meant else ""
-    return f'unknown field "{path}" (line {line_of(node)}{hint})'
+    return f'unknown field "{path}" (line {node.line}{hint})'
 
 
 def _paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:

@@ -173,7 +173,7 @@ def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
     extension = named(cluster.extensions, EXEC_EXTENSION)
     config = None
     if extension is not None:
-        config = msgspec.Raw(_as_json(extension.extension))
+        config = msgspec.Raw(msgspec.json.encode(extension.extension))
     return Exec(
         command=plugin.command,
         api_version=plugin.api_version,
@@ -184,15 +184,6 @@ def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
         cluster_config=config,
         install_hint=plugin.install_hint,
     )
-
-
-def _as_json(extension: object) -> bytes:
-    try:
-        return msgspec.json.encode(extension)
-    except (TypeError, ValueError) as error:  # such as `true` for a key
-        raise KubeconfigError(
-            f"extension {EXEC_EXTENSION} cannot be told to the exec plugin as JSON: {error}"
-        ) from error
 
 
 def _impersonation(user: UserEntry) -> Impersonation | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 import msgspec
-import yaml
 
 from kubeproxy.base import kubeyaml
 from kubeproxy.base.errors import OperatorError
@@ -126,10 +125,13 @@ class Document(msgspec.Struct, frozen=True, rename="kebab"):
 def parse_kubeconfig(text: str, directory: str) -> Document:
     """The document in the text; relative paths in it start from the directory."""
     try:
-        tree = _tree(text)
-        document = msgspec.convert({} if tree is None else _without_nulls(tree), Document)
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"not YAML: {' '.join(str(error).split())}") from error
+        roots = kubeyaml.values(text)
+        if len(roots) > 1:
+            raise KubeconfigError("not a kubeconfig: it has more than one document")
+        tree = _without_nulls(roots[0]) if roots else {}
+        document = msgspec.convert(tree, Document)
+    except kubeyaml.TextError as error:
+        raise KubeconfigError(str(error)) from error
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"not a kubeconfig: {error}") from error
     except RecursionError as error:
@@ -145,14 +147,6 @@ def parse_kubeconfig(text: str, directory: str) -> Document:
         clusters=tuple(_resolve_cluster(each, directory) for each in document.clusters),
         users=tuple(_resolve_user(each, directory) for each in document.users),
     )
-
-
-def _tree(text: str) -> object:
-    """JSON is nearly YAML, but YAML readers stumble over its tabs."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return kubeyaml.load(text)
 
 
 def _without_nulls(tree: object) -> object:
