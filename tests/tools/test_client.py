@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fakes.daemon import FakeDaemon, always, serving, unused_port
-from kubeproxy.base.errors import NoDaemonError, OperatorError
+from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
-from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.wire import Problem, Status
 from kubeproxy.tools import client
 from kubeproxy.tools.client import FLAGS, Client, NotAllowed, Refusal, Way, ways
 from tools import told
@@ -76,6 +76,18 @@ def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
     assert (raised.value.status, raised.value.exit_code) == (403, 1)
 
 
+def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((400, Problem("no such Service", "to", "crt")))
+    with pytest.raises(FieldError, match=r"^--to crt: no such Service$") as raised:
+        asked(daemon.socket)
+    assert (raised.value.field, raised.value.value) == ("to", "crt")
+
+
+def test_an_error_of_another_program(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((400, told.status()))
+    assert "another program or version" in str(nobody(daemon.socket))
+
+
 def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((500, ""))
     with pytest.raises(Refusal, match=r"^the daemon answered with status 500$"):
@@ -114,7 +126,7 @@ def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        pytest.param((404, "404 page not found\n"), "has no such page", id="upstreams-kube-proxy"),
+        pytest.param((404, "404 page not found\n"), "it has no such page", id="upstreams"),
         pytest.param((200, "<html>"), "is another program or version", id="no-json"),
         pytest.param((200, '{"version": 1}'), "is another program or version", id="other-json"),
     ],
@@ -157,14 +169,14 @@ def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
 def test_something_that_is_no_http(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with accepting(path, b"SSH-2.0\r\n"):
-        assert [f"{path}: what answers there does not speak HTTP"] == reasons(nobody(str(path)))
+        assert [f"{path}: it does not speak HTTP"] == reasons(nobody(str(path)))
 
 
 def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT", 0.05)
     path = tmp_path / "socket"
     with accepting(path, None):
-        assert [f"{path}: it does not answer within 0.05 s"] == reasons(nobody(str(path)))
+        assert [f"{path}: no answer within 0.05 s"] == reasons(nobody(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +192,7 @@ def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes
         error = nobody(str(path))
     assert error.exit_code == 3
     assert [
-        f"{path}: it hung up before it had answered: it has just ended, or starts anew"
+        f"{path}: the connection was closed before the answer: the daemon has just stopped"
     ] == reasons(error)
 
 
@@ -205,8 +217,10 @@ def test_a_daemon_that_hangs_up_does_not_want_us(
         error = nobody(str(path))
     assert isinstance(error, NotAllowed)
     assert error.exit_code == 1
-    assert str(error).startswith("you may not ask the kube-proxy here:\n")
-    assert [f"{path}: only root and the user of the daemon may ask it; try sudo"] == reasons(error)
+    assert str(error).startswith("permission denied:\n")
+    assert [f"{path}: only root and the user of the daemon have access; try sudo"] == reasons(
+        error
+    )
 
 
 def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

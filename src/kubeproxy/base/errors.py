@@ -16,6 +16,19 @@ class OperatorError(KubeProxyError):
     """The operator asked for something that cannot be: a flag, a file, a missing permission."""
 
 
+class FieldError(OperatorError):
+    """A part of a question has a wrong value: an option of a command, a parameter of a URL.
+
+    The text is for the command line; other edges make theirs of the fields.
+    """
+
+    def __init__(self, field: str, value: str, reason: str) -> None:
+        super().__init__(f"--{field} {value}: {reason}")
+        self.field = field
+        self.value = value
+        self.reason = reason
+
+
 class KernelError(KubeProxyError):
     """The kernel, or a tool that stands for it, refused."""
 

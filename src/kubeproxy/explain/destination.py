@@ -2,7 +2,7 @@
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol, parse_address
 
 
@@ -22,7 +22,7 @@ class Destination(msgspec.Struct, frozen=True):
     @property
     def number(self) -> int:
         """The port, which must be a number."""
-        return port_number(self.port, f"--to {self.text}")
+        return port_number(self.port, "to", self.text)
 
 
 def destination(text: str) -> Destination:
@@ -46,8 +46,8 @@ def split_port(where: str) -> tuple[str, str]:
     return (host, port) if colon else (where, "")
 
 
-def port_number(port: str, flag: str) -> int:
-    """The number that a text is; an error names the flag in which it stands."""
+def port_number(port: str, field: str, text: str) -> int:
+    """The number that a text is; it is part of the text of a field."""
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OperatorError(f"{flag}: {port!r} is not a port number")
+        raise FieldError(field, text, f"{port!r} is not a port number")
     return int(port)
