@@ -5,10 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.config.decode import decode
-from kubeproxy.config.duration import Duration, of_seconds
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
@@ -24,6 +21,7 @@ from kubeproxy.config.types import (
     VModuleItem,
     Winkernel,
 )
+from kubeproxy.config.values import Duration, Quantity, of_seconds
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 

@@ -3,8 +3,7 @@ from unittest.mock import ANY
 import pytest
 
 from kubeproxy.config.decode import decode
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.notice import Level, Notice
+from kubeproxy.config.errors import ConfigError, Level, Notice
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

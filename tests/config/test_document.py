@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_document, to_yaml
-from kubeproxy.config.duration import Duration
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
-from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import (
     IPVS,
     Conntrack,
@@ -24,6 +22,7 @@ from kubeproxy.config.types import (
     Traffic,
     VModuleItem,
 )
+from kubeproxy.config.values import Duration, Quantity
 
 DEFAULT = """\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1

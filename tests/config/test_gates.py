@@ -1,8 +1,7 @@
 import pytest
 
-from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.gates import GATES, Gates, Stage, resolve
-from kubeproxy.config.notice import Level, Notice
 
 ALPHA = {name for name, gate in GATES.items() if gate.stage is Stage.ALPHA}
 BETA = {name for name, gate in GATES.items() if gate.stage is Stage.BETA}

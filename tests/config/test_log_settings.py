@@ -1,7 +1,7 @@
 from kubeproxy.base import klog
-from kubeproxy.config.log_settings import log_settings
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.load import log_settings
 from kubeproxy.config.types import FormatOptions, Logging, OutputRouting, VModuleItem
+from kubeproxy.config.values import Quantity
 
 OPTIONS = FormatOptions(
     text=OutputRouting(split_stream=True, info_buffer_size=Quantity("1k", 1000)),

@@ -3,7 +3,6 @@ from msgspec.structs import replace
 
 from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import (
@@ -17,6 +16,7 @@ from kubeproxy.config.types import (
     Traffic,
 )
 from kubeproxy.config.validate import validate
+from kubeproxy.config.values import Duration, of_seconds
 
 P = "KubeProxyConfiguration"
 CONNTRACK = f"{P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"

@@ -13,9 +13,8 @@ import msgspec
 
 from kubeproxy.base import gotext
 from kubeproxy.base.kubeyaml import Mapping, Node, Scalar, TextError, documents
-from kubeproxy.config.errors import ConfigError, joined
+from kubeproxy.config.errors import ConfigError, Level, Notice, joined
 from kubeproxy.config.fields import Remarks, read_struct
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration
 
 

@@ -8,9 +8,8 @@ import yaml
 from msgspec.structs import replace
 
 from kubeproxy.base.kubeyaml import plain_value
-from kubeproxy.config.duration import Duration
-from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration, Mode
+from kubeproxy.config.values import Duration, Quantity
 
 Document = dict[str, object]
 

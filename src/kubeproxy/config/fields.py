@@ -7,13 +7,10 @@ from typing import Final, TypeVar, get_args, get_origin
 import msgspec
 
 from kubeproxy.base.kubeyaml import Mapping, Node, Scalar, ScalarValue, Sequence
-from kubeproxy.config.duration import Duration, parse_duration
-from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.quantity import Quantity, parse_quantity
+from kubeproxy.config.errors import Level, Notice, ValueTextError, closest
 from kubeproxy.config.removed import REMOVED_FIELDS, Removed
-from kubeproxy.config.suggest import closest
 from kubeproxy.config.types import Float32, Int32, KubeProxyConfiguration, UInt32
+from kubeproxy.config.values import Duration, Quantity, parse_duration, parse_quantity
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -1,33 +1,40 @@
-"""All flags of kube-proxy by topic: upstream's, and two of our own.
+"""All flags of kube-proxy by topic: upstream's, and our own.
 
-A flag that stands for a config field has no effect beside `--config`; `from_flags` says which
-field each one stands for, and which flags count in any case.
+A flag that stands for a config field has its default, and no effect beside `--config`, but for the
+fields of `logging`.
 """
 
+from operator import attrgetter
 from typing import Final
 
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.flagset import HELP, Flag
 from kubeproxy.config.gates import GATE_NAMES
 from kubeproxy.config.kinds import (
     BOOL,
     DURATION,
-    FLOAT32,
     INT32,
     IP,
     IP_PORT,
+    KIND_OF_TYPE,
     LEVEL,
-    QUANTITY,
     STRING,
     STRINGS,
-    SWITCHES,
     VMODULE,
 )
-from kubeproxy.config.quantity import Quantity
-from kubeproxy.config.refused_flags import REFUSED
+from kubeproxy.config.removed import REJECTED_FLAGS
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.config.values import of_seconds
 from kubeproxy.config.version_flag import VERSION_KIND
 
-_ZERO: Final = Duration()
+_DEFAULTS: Final = KubeProxyConfiguration()
+
+
+def _field(name: str, path: str, text: str) -> Flag:
+    """The flag of a config field: its default says of which kind it is."""
+    default = attrgetter(path)(_DEFAULTS)
+    return Flag(name, KIND_OF_TYPE[type(default)], default, text, field=path)
+
+
 _SYNC_PERIOD: Final = (
     "How soon a failed sync is tried again, and how often periodic checks are done; above 0."
 )
@@ -65,10 +72,9 @@ _GENERAL: Final = (
         " =vX.Y.Z-suffix reports that version instead.",
     ),
     HELP,
-    Flag(
+    _field(
         "feature-gates",
-        SWITCHES,
-        {},
+        "feature_gates",
         f"Switch features on and off: Name=true,Other=false. Known are {', '.join(GATE_NAMES)}.",
     ),
     Flag(
@@ -83,33 +89,41 @@ _GENERAL: Final = (
         "0.0.0.0",  # noqa: S104  # upstream's default, and nothing is bound to it
         "The primary IP address of this node, instead of the one in its Node object. In spite of"
         " the name nothing is bound to it.",
+        field="bind_address",
     ),
-    Flag("oom-score-adj", INT32, -999, "The oom_score_adj of the process, from -1000 to 1000."),
-    Flag(
+    _field(
+        "oom-score-adj", "oom_score_adj", "The oom_score_adj of the process, from -1000 to 1000."
+    ),
+    _field(
         "config-sync-period",
-        DURATION,
-        of_seconds(15 * 60),
+        "config_sync_period",
         "How often all objects of the API server are looked at again; above 0.",
     ),
 )
 
 _API: Final = (
-    Flag(
+    _field(
         "kubeconfig",
-        STRING,
-        "",
+        "client_connection.kubeconfig",
         "The file that says where the API server is and who we are. Without it and without"
         " --master, the service account of the pod is used.",
     ),
     Flag("master", STRING, "", "The address of the API server; wins over the kubeconfig."),
-    Flag(
+    _field(
         "kube-api-content-type",
-        STRING,
-        "application/vnd.kubernetes.protobuf",
+        "client_connection.content_type",
         "The content type of requests to the API server.",
     ),
-    Flag("kube-api-qps", FLOAT32, 5.0, "Requests a second to the API server; below 0 no limit."),
-    Flag("kube-api-burst", INT32, 10, "Requests to the API server that may exceed the rate."),
+    _field(
+        "kube-api-qps",
+        "client_connection.qps",
+        "Requests a second to the API server; below 0 no limit.",
+    ),
+    _field(
+        "kube-api-burst",
+        "client_connection.burst",
+        "Requests to the API server that may exceed the rate.",
+    ),
 )
 
 _SERVING: Final = (
@@ -141,72 +155,68 @@ _SERVING: Final = (
         deprecated="This flag is deprecated and will be removed in a future release."
         " Please use --metrics-bind-address instead.",
     ),
-    Flag(
+    _field(
         "bind-address-hard-fail",
-        BOOL,
-        False,
+        "bind_address_hard_fail",
         "End the process when the health or the metrics address cannot be bound.",
     ),
-    Flag("profiling", BOOL, False, "Serve profiles and debug flags beside the metrics."),
-    Flag(
+    _field("profiling", "enable_profiling", "Serve profiles and debug flags beside the metrics."),
+    _field(
         "show-hidden-metrics-for-version",
-        STRING,
-        "",
+        "show_hidden_metrics_for_version",
         "Also show the metrics that this release hides; only the previous minor release can be"
         " named, for instance 1.37.",
     ),
 )
 
 _PROXYING: Final = (
-    Flag("proxy-mode", STRING, "", "nftables (used when nothing is said), iptables or ipvs."),
+    _field("proxy-mode", "mode", "nftables (used when nothing is said), iptables or ipvs."),
     Flag(
         "masquerade-all",
         BOOL,
         False,
         "Masquerade all traffic to cluster IPs, which some network plugins need.",
     ),
-    Flag(
+    _field(
         "detect-local-mode",
-        STRING,
-        "",
+        "detect_local_mode",
         "How traffic of local pods is recognised: ClusterCIDR (used when nothing is said),"
         " NodeCIDR, BridgeInterface or InterfaceNamePrefix.",
     ),
-    Flag(
+    _field(
         "cluster-cidr",
-        STRING,
-        "",
+        "cluster_cidr",
         "The addresses of the cluster's pods: one CIDR, or one of each family with a comma"
         " between. Used in mode ClusterCIDR.",
     ),
-    Flag("pod-bridge-interface", STRING, "", "The bridge of the pods, for BridgeInterface."),
-    Flag(
+    _field(
+        "pod-bridge-interface",
+        "detect_local.bridge_interface",
+        "The bridge of the pods, for BridgeInterface.",
+    ),
+    _field(
         "pod-interface-name-prefix",
-        STRING,
-        "",
+        "detect_local.interface_name_prefix",
         "How the names of the pods' interfaces begin, for InterfaceNamePrefix.",
     ),
-    Flag(
+    _field(
         "nodeport-addresses",
-        STRINGS,
-        (),
+        "node_port_addresses",
         "The node's addresses that accept NodePort connections: CIDRs and the keywords primary,"
         " localhost and all. Empty means primary in nftables mode, all in the others.",
     ),
 )
 
 _IPTABLES: Final = (
-    Flag(
+    _field(
         "iptables-masquerade-bit",
-        INT32,
-        14,
+        "iptables.masquerade_bit",
         "The bit (0 to 31) of the packet mark that asks for masquerading, in iptables and ipvs"
         " mode.",
     ),
-    Flag(
+    _field(
         "iptables-localhost-nodeports",
-        BOOL,
-        True,
+        "iptables.localhost_node_ports",
         "Accept NodePort connections to 127.0.0.0/8 in iptables mode.",
     ),
     Flag(
@@ -226,56 +236,58 @@ _IPTABLES: Final = (
 _IPVS: Final = (
     Flag("ipvs-sync-period", DURATION, of_seconds(30), _SYNC_PERIOD),
     Flag("ipvs-min-sync-period", DURATION, of_seconds(1), _MIN_SYNC_PERIOD),
-    Flag("ipvs-scheduler", STRING, "", "The scheduler of virtual servers; rr if empty."),
-    Flag("ipvs-exclude-cidrs", STRINGS, (), "CIDRs whose virtual servers are left alone."),
-    Flag("ipvs-strict-arp", BOOL, False, "Set arp_ignore to 1 and arp_announce to 2."),
-    Flag("ipvs-tcp-timeout", DURATION, _ZERO, "Of idle TCP connections; 0 leaves it as it is."),
-    Flag("ipvs-tcpfin-timeout", DURATION, _ZERO, "Of TCP connections after a FIN; 0 likewise."),
-    Flag("ipvs-udp-timeout", DURATION, _ZERO, "Of UDP packets; 0 leaves it as it is."),
+    _field("ipvs-scheduler", "ipvs.scheduler", "The scheduler of virtual servers; rr if empty."),
+    _field(
+        "ipvs-exclude-cidrs", "ipvs.exclude_cidrs", "CIDRs whose virtual servers are left alone."
+    ),
+    _field("ipvs-strict-arp", "ipvs.strict_arp", "Set arp_ignore to 1 and arp_announce to 2."),
+    _field(
+        "ipvs-tcp-timeout", "ipvs.tcp_timeout", "Of idle TCP connections; 0 leaves it as it is."
+    ),
+    _field(
+        "ipvs-tcpfin-timeout",
+        "ipvs.tcp_fin_timeout",
+        "Of TCP connections after a FIN; 0 likewise.",
+    ),
+    _field("ipvs-udp-timeout", "ipvs.udp_timeout", "Of UDP packets; 0 leaves it as it is."),
 )
 
 _CONNTRACK: Final = (
-    Flag(
+    _field(
         "conntrack-max-per-core",
-        INT32,
-        32768,
+        "conntrack.max_per_core",
         "Connections to track for each CPU; 0 leaves the limit and ignores --conntrack-min.",
     ),
-    Flag("conntrack-min", INT32, 131072, "The least number of connections to track."),
-    Flag(
+    _field("conntrack-min", "conntrack.min", "The least number of connections to track."),
+    _field(
         "conntrack-tcp-timeout-established",
-        DURATION,
-        of_seconds(24 * 3600),
+        "conntrack.tcp_established_timeout",
         "Timeout of idle established TCP connections; 0 leaves it as it is.",
     ),
-    Flag(
+    _field(
         "conntrack-tcp-timeout-close-wait",
-        DURATION,
-        of_seconds(3600),
+        "conntrack.tcp_close_wait_timeout",
         "Timeout of TCP connections in CLOSE_WAIT; 0 leaves it as it is.",
     ),
-    Flag(
+    _field(
         "conntrack-tcp-be-liberal",
-        BOOL,
-        False,
+        "conntrack.tcp_be_liberal",
         "Set nf_conntrack_tcp_be_liberal to 1, so that odd TCP packets count as valid.",
     ),
-    Flag(
+    _field(
         "conntrack-udp-timeout",
-        DURATION,
-        _ZERO,
+        "conntrack.udp_timeout",
         "Timeout of UDP connections that saw no reply; 0 leaves it as it is.",
     ),
-    Flag(
+    _field(
         "conntrack-udp-timeout-stream",
-        DURATION,
-        _ZERO,
+        "conntrack.udp_stream_timeout",
         "Timeout of UDP connections that saw replies; 0 leaves it as it is.",
     ),
 )
 
 _LOGGING: Final = (
-    Flag("v", LEVEL, 0, "The verbosity of the log.", shorthand="v"),
+    Flag("v", LEVEL, 0, "The verbosity of the log.", shorthand="v", field="logging.verbosity"),
     Flag(
         "vmodule",
         VMODULE,
@@ -283,17 +295,28 @@ _LOGGING: Final = (
         "The verbosity of single source files, by patterns on their names without .py;"
         " in text format only.",
     ),
-    Flag("logging-format", STRING, "text", "The layout of log lines: text or json."),
-    Flag(
+    _field("logging-format", "logging.format", "The layout of log lines: text or json."),
+    _field(
         "log-flush-frequency",
-        DURATION,
-        of_seconds(5),
+        "logging.flush_frequency",
         "How long a buffered log line may wait; above 0.",
     ),
-    Flag("log-text-split-stream", BOOL, False, f"In text format: {_SPLIT}"),
-    Flag("log-text-info-buffer-size", QUANTITY, Quantity(), f"In text format: {_BUFFER}"),
-    Flag("log-json-split-stream", BOOL, False, f"In JSON format: {_SPLIT}"),
-    Flag("log-json-info-buffer-size", QUANTITY, Quantity(), f"In JSON format: {_BUFFER}"),
+    _field(
+        "log-text-split-stream", "logging.options.text.split_stream", f"In text format: {_SPLIT}"
+    ),
+    _field(
+        "log-text-info-buffer-size",
+        "logging.options.text.info_buffer_size",
+        f"In text format: {_BUFFER}",
+    ),
+    _field(
+        "log-json-split-stream", "logging.options.json.split_stream", f"In JSON format: {_SPLIT}"
+    ),
+    _field(
+        "log-json-info-buffer-size",
+        "logging.options.json.info_buffer_size",
+        f"In JSON format: {_BUFFER}",
+    ),
 )
 
 _OWN: Final = (
@@ -310,55 +333,47 @@ _OWN: Final = (
         False,
         "Compile and report, but never write to the kernel. Also counts beside --config.",
     ),
-    Flag(
+    _field(
         "nftables-balance",
-        STRING,
-        "random",
+        "nftables.balance",
         "How nftables mode chooses an endpoint: random, round-robin or source-hash. The Service's"
         " annotation kubeproxy.io/balance wins over it.",
     ),
-    Flag(
+    _field(
         "nftables-endpoint-counters",
-        BOOL,
-        False,
+        "nftables.endpoint_counters",
         "Count connections per endpoint as well, which costs kernel memory for each of them.",
     ),
-    Flag(
+    _field(
         "nftables-affinity-size",
-        INT32,
-        65_535,
+        "nftables.affinity_size",
         "How many clients of services with session affinity nftables mode remembers one by one;"
         " further ones share 1024 places for each service.",
     ),
-    Flag(
+    _field(
         "traffic-metrics",
-        STRING,
-        "frontend",
+        "traffic.metrics",
         "How fine the metrics of connections are: frontend, service or none.",
     ),
-    Flag(
+    _field(
         "traffic-series-limit",
-        INT32,
-        10_000,
+        "traffic.series_limit",
         "How many series each metric of connections may have; 0 is no limit.",
     ),
-    Flag(
+    _field(
         "rules-page",
-        STRING,
-        "local",
+        "rules_page",
         "Who may read the rules on the metrics server: local (root on this host), all or none.",
     ),
-    Flag(
+    _field(
         "status-page",
-        STRING,
-        "local",
+        "status_page",
         "Who may read the status page on the metrics server: local (root on this host), all"
         " or none.",
     ),
-    Flag(
+    _field(
         "status-socket",
-        STRING,
-        "/run/kube-proxy/status.sock",
+        "status_socket",
         "The Unix socket on which root and our own user may ask this daemon; empty: none.",
     ),
 )
@@ -373,5 +388,5 @@ GROUPS: Final = {
     "Connection tracking": _CONNTRACK,
     "Logging": _LOGGING,
     "kubeproxy": _OWN,
-    "": REFUSED,
+    "": tuple(Flag(name, STRING, "", "", refused=why) for name, why in REJECTED_FLAGS.items()),
 }

@@ -12,9 +12,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from kubeproxy.base import gotext
-from kubeproxy.config.errors import UsageError, ValueTextError
+from kubeproxy.config.errors import UsageError, ValueTextError, closest
 from kubeproxy.config.kinds import BOOL, Kind
-from kubeproxy.config.suggest import closest
 
 T = TypeVar("T")
 
@@ -32,6 +31,8 @@ class Flag(msgspec.Struct, frozen=True):
     group: str = ""
     """The heading in the usage text under which the flag stands."""
     shorthand: str = ""
+    field: str = ""
+    """The config field that it stands for, as a path of attributes."""
     hidden: bool = False
     """Left out of the usage text."""
     deprecated: str = ""

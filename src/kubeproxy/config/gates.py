@@ -10,9 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.config.errors import ConfigError, joined
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.suggest import closest
+from kubeproxy.config.errors import ConfigError, Level, Notice, closest, joined
 
 
 class Stage(Enum):

@@ -11,23 +11,23 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from kubeproxy.base import klog
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_yaml
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.flagset import Parsed
-from kubeproxy.config.from_flags import (
+from kubeproxy.config.errors import ConfigError, Level, Notice
+from kubeproxy.config.flags import (
     config_from_flags,
     with_hostname_override,
     with_logging_flags,
 )
+from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, Gates, resolve
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, Winkernel
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The configuration in force, not yet validated, and what to tell about it."""
+    """The configuration in force, not yet validated, and notices about it."""
 
     config: KubeProxyConfiguration
     gates: Gates
@@ -57,7 +57,7 @@ def complete(parsed: Parsed, text: str | None) -> Loaded:
     gates, of_gates = resolve(config.feature_gates)
     if text is not None:
         logging, of_logging = _without_ungated_split(config.logging, gates)
-        config = replace(config, logging=with_logging_flags(logging, parsed))
+        config = with_logging_flags(replace(config, logging=logging), parsed)
         notices += of_logging
     return Loaded(config, gates, (*notices, *of_platform, *of_gates, *_about_contents(config)))
 
@@ -87,7 +87,7 @@ def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, lis
 
 
 def _about_contents(config: KubeProxyConfiguration) -> list[Notice]:
-    """What a valid configuration asks for in vain, or not for long."""
+    """Notices about settings that have no effect, or not for long."""
     notices = []
     if config.mode == Mode.IPVS.value:
         notices.append(
@@ -122,6 +122,19 @@ def node_name(config: KubeProxyConfiguration, hostname: str) -> str:
     if not name:
         raise ConfigError("empty hostname is invalid")
     return name
+
+
+def log_settings(logging: Logging) -> klog.Settings:
+    """The logging section, which has been validated, as settings of the log."""
+    is_json = logging.format == "json"
+    routing = logging.options.json if is_json else logging.options.text
+    return klog.Settings(
+        verbosity=logging.verbosity,
+        vmodule=tuple((item.file_pattern, item.verbosity) for item in logging.vmodule),
+        json=is_json,
+        split_stream=routing.split_stream,
+        info_buffer_size=routing.info_buffer_size.value,
+    )
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ defaulting does is in `defaults`. The types of fields are what `decode` reads th
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from kubeproxy.config.duration import Duration, of_seconds
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.values import Duration, Quantity, of_seconds
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
@@ -21,6 +21,15 @@ Int32 = Annotated[int, "int32"]
 UInt32 = Annotated[int, "uint32"]
 Float32 = Annotated[float, "float32"]
 Strings = tuple[str, ...]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def put(struct: T, path: str, value: object) -> T:
+    """The structure with another value at a path of attributes, such as `ipvs.strict_arp`."""
+    name, _, rest = path.partition(".")
+    inner = put(getattr(struct, name), rest, value) if rest else value
+    return replace(struct, **{name: inner})
 
 
 class Mode(Enum):

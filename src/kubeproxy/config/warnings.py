@@ -6,11 +6,10 @@ from typing import Final
 import msgspec
 
 from kubeproxy.base.inet import Family, family_of, pack, parse_address, parse_prefix
-from kubeproxy.config.errors import ConfigError, ValueTextError, joined
-from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.errors import ConfigError, Level, Notice, ValueTextError, joined
 from kubeproxy.config.nodeports import expand
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
+from kubeproxy.config.values import split_host_port
 
 _MESSAGE: Final = "Kube-proxy configuration may be incomplete or incorrect"
 
