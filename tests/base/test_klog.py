@@ -306,7 +306,7 @@ def test_what_the_stream_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_line_about_lost_ones_has_the_layout_in_force() -> None:
-    expected = r'W\d{4} \S+ +\d+ \S+\] "Nobody read the log, lines are lost" lines=7\n'
+    expected = r'W\d{4} \S+ +\d+ \S+\] "Log lines were dropped: the output was not read" lines=7\n'
     assert re.fullmatch(expected, klog.lost_line(7))
     klog.configure(Settings(json=True))
     assert json.loads(klog.lost_line(7))["lines"] == 7

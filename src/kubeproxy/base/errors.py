@@ -1,8 +1,7 @@
-"""The root of our exceptions. Each package raises its own below these; the type says whose fault.
+"""The base of our exceptions; the type says whose fault it is. Packages derive their own.
 
-An error carries the object that it is about and what to do, so that whoever catches it needs to
-add nothing. They are caught in three places only: the command line, the sync loop, and the
-reconnect loop of a source.
+An error names the object and what to do, so that nothing is added where it is caught: in the
+command line, the sync loop, and the reconnect loop of a source.
 """
 
 
@@ -13,7 +12,7 @@ class KubeProxyError(Exception):
 
 
 class OperatorError(KubeProxyError):
-    """The operator asked for something that cannot be: a flag, a file, a missing permission."""
+    """The operator can mend it: a flag, a file, a missing permission."""
 
 
 class FieldError(OperatorError):
@@ -38,6 +37,6 @@ class ApiServerError(KubeProxyError):
 
 
 class NoDaemonError(KubeProxyError):
-    """No kube-proxy runs here that would answer."""
+    """No running kube-proxy answers."""
 
     exit_code = 3

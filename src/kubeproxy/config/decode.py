@@ -4,7 +4,7 @@ A field that is not read is a mistake that goes unnoticed, so an unknown or miss
 one with two values, is an error here (upstream logs a line and goes on); `null` counts as absent.
 
 A file may hold the configurations of several components, as those for kubeadm do. Ours is found by
-its kind, wherever it stands; upstream reads the first document only, whatever it is.
+its kind, in any place; upstream reads the first document only, whatever it is.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """What a file says, before defaulting, and what is odd about it."""
+    """The configuration in a file, before defaulting, and notices about it."""
 
     config: KubeProxyConfiguration
     notices: tuple[Notice, ...] = ()
@@ -89,7 +89,7 @@ def _about_rest(found: list[_Document], broken: TextError | None) -> Iterator[No
 
 
 def _why_none(found: list[_Document], text: str) -> str:
-    """Why no document is ours. About a single one it is what upstream says."""
+    """Why no document is ours; for a single one it is upstream's text."""
     expected = f"kind {gotext.quote(KIND)} of version {gotext.quote(API_VERSION)}"
     if len(found) > 1:
         listed = ", ".join(map(str, found))

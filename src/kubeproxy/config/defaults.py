@@ -1,4 +1,4 @@
-"""What a configuration means where it says nothing.
+"""Defaults of the configuration.
 
 Absent fields already have their defaults from `types`. Here, a zero that was written counts as
 absent too, where upstream treats it so (not for the masquerade bits, the OOM score, localhost

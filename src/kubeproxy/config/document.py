@@ -13,11 +13,11 @@ from kubeproxy.config.values import Duration, Quantity
 
 Document = dict[str, object]
 
-# Left out when they say nothing, as upstream does; other empty lists are written as null.
+# Left out when they are empty, as upstream does; other empty lists are written as null.
 _OMITTED_WHEN_EMPTY: Final = frozenset(
     {"featureGates", "vmodule", "splitStream", "windowsRunAsService"}
 )
-# Fields of ours: a document that does not use them is one of upstream's.
+# Our own fields: a document that does not use them is also valid upstream.
 _OWN: Final = frozenset(
     {
         "affinitySize",

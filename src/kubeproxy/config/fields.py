@@ -14,19 +14,19 @@ from kubeproxy.config.values import Duration, Quantity, parse_duration, parse_qu
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-# What says the kind of document, and is checked before its fields are read.
+# The kind of document, which is checked before its fields are read.
 _TYPE_META: Final = frozenset({"apiVersion", "kind"})
 
 
 class Remarks(msgspec.Struct, frozen=True):
-    """What is wrong with a document, and what is odd but no error; both grow in the reading."""
+    """The problems of a document, and notices about it; both grow while it is read."""
 
     problems: list[str]
     notices: list[Notice]
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where in the document we are, and where remarks go."""
+    """A place in the document, and where remarks go."""
 
     path: str
     remarks: Remarks
@@ -40,16 +40,16 @@ class _Place(msgspec.Struct, frozen=True):
         return _Place(f"{self.path}[{index}]", self.remarks)
 
     def problem(self, text: str) -> None:
-        """Note what is wrong."""
+        """Add a problem."""
         self.remarks.problems.append(text)
 
     def warn(self, message: str, **pairs: object) -> None:
-        """Note what is odd about the field."""
+        """Add a notice about the field."""
         notice = Notice(Level.WARNING, message, {"field": self.path, **pairs})
         self.remarks.notices.append(notice)
 
     def wrong(self, node: Node, type_name: str) -> None:
-        """Note that the node is not of the type."""
+        """Add the problem that the node is not of the type."""
         self.problem(
             f'cannot unmarshal {_name_of(node)} into field "{self.path}" of type {type_name}'
             f" (line {node.line})"
@@ -92,8 +92,8 @@ def _entries(
 ) -> dict[str, object]:
     """The fields of a mapping, each as it is read.
 
-    A second one of the same name that says the same, as in files put together from parts, is odd;
-    one that says something else is a problem: nobody knows which is meant.
+    A field that is repeated with the same value, as in files put together from parts, is a notice;
+    with another value it is a problem.
     """
     values: dict[str, object] = {}
     lines: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _entries(
 
 
 def _warn_of_removed(removed: Removed, node: Node, place: _Place) -> None:
-    """Say that the field has no effect, unless it asks for nothing."""
+    """Add a notice that the field has no effect, unless it is empty."""
     if not (isinstance(node, Scalar) and node.value in (None, "")):
         place.warn(
             "Config field has no effect: what it set was removed from Kubernetes",
@@ -153,7 +153,7 @@ def _item(node: Node, kind: object, place: _Place) -> object:
 
 
 def _type_name(kind: object) -> str:
-    """A type in the words of the error texts."""
+    """The name of a type in error texts."""
     if kind in _SCALARS:
         return _SCALARS[kind].name
     if get_origin(kind) is collections.abc.Mapping:
@@ -164,7 +164,7 @@ def _type_name(kind: object) -> str:
 
 
 def _name_of(node: Node) -> str:
-    """What a node is, in the words of JSON; a number comes with its text."""
+    """The JSON type of a node; a number comes with its text."""
     if not isinstance(node, Scalar):
         return "object" if isinstance(node, Mapping) else "array"
     names = {type(None): "null", bool: "bool", str: "string"}
@@ -248,11 +248,11 @@ _SCALARS: Final[dict[object, _Kind]] = {
 }
 
 
-# --- what is said about names -----------------------------------------------------------------
+# --- unknown names -----------------------------------------------------------------
 
 
 def _unknown(path: str, node: Node, siblings: Iterable[str]) -> str:
-    """That nobody knows the field, and which one may have been meant."""
+    """The problem of an unknown field, with the one that may have been meant."""
     parent, _, name = path.rpartition(".")
     meant = closest(name, siblings)
     if meant is not None:

@@ -30,7 +30,7 @@ _DEFAULTS: Final = KubeProxyConfiguration()
 
 
 def _field(name: str, path: str, text: str) -> Flag:
-    """The flag of a config field: its default says of which kind it is."""
+    """The flag of a config field, with its default and kind."""
     default = attrgetter(path)(_DEFAULTS)
     return Flag(name, KIND_OF_TYPE[type(default)], default, text, field=path)
 

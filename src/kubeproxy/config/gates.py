@@ -1,7 +1,7 @@
 """Feature gates: which there are, and which are on.
 
-Only gates that mean something to kube-proxy are known; a name that nobody here reads is refused
-like any other misspelling. None of them depends on another.
+Only gates that mean something to kube-proxy are known; any other name is an error, as a
+misspelling is. None of them depends on another.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ def _problem(name: str, value: bool) -> str:  # noqa: FBT001  # the value of the
 
 
 def _notice(name: str, value: bool) -> Notice | None:  # noqa: FBT001  # as above
-    """What there is to say about setting a gate that will go away."""
+    """The notice about setting a gate that will go away."""
     stage = GATES[name].stage
     if stage not in (Stage.GA, Stage.DEPRECATED):
         return None

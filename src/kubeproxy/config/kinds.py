@@ -45,7 +45,7 @@ class Kind(msgspec.Struct, frozen=True):
     parse: Callable[[str], object]
     """Raises ValueTextError."""
     bare: str | None = None
-    """What the flag means when it stands without a value; None when it needs one."""
+    """The value of a flag that is given without one; None when it needs one."""
     extend: Callable[[object, object], object] | None = None
     """How a repeated flag adds to the value so far; None when the last one counts."""
     render: Callable[[object], str] = render

@@ -35,7 +35,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load(parsed: Parsed) -> Loaded:
-    """Everything that the command line asks for; raises ConfigError, `failed complete: ...`."""
+    """The configuration of a command line; raises ConfigError, `failed complete: ...`."""
     path = parsed.value("config", str)
     try:
         return complete(parsed, _read(path) if path else None)
@@ -161,5 +161,5 @@ def write_config(path: str, config: KubeProxyConfiguration) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, in the lower case of upstream's messages."""
+    """The text of the system, in lower case as upstream writes it."""
     return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -1,7 +1,7 @@
 """KubeProxyConfiguration, `kubeproxy.config.k8s.io/v1alpha1`: every field, as frozen values.
 
-The names are those of the file (in camel case), so that a reader of the upstream documentation
-finds its way. The default of a field is the value that it has when it is absent; what else
+The names are those of the file (in camel case), as the upstream documentation has
+them. The default of a field is the value that it has when it is absent; what else
 defaulting does is in `defaults`. The types of fields are what `decode` reads them by.
 """
 
@@ -41,7 +41,7 @@ class Mode(Enum):
 
 
 class LocalMode(Enum):
-    """How traffic of local pods is told from other traffic."""
+    """How traffic of local pods is recognised."""
 
     CLUSTER_CIDR = "ClusterCIDR"
     NODE_CIDR = "NodeCIDR"
@@ -128,7 +128,7 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     sync_period: Duration = of_seconds(30)
     min_sync_period: Duration = of_seconds(1)
     balance: str = "random"
-    """Ours: how an endpoint is chosen where the Service does not say."""
+    """Ours: how an endpoint is chosen, unless the Service has the annotation."""
     endpoint_counters: bool = False
     """Ours: count connections per endpoint as well."""
     affinity_size: Int32 = 65535

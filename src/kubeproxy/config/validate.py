@@ -1,4 +1,4 @@
-"""What a configuration must be: all errors together, in upstream's order and words.
+"""Validation: all errors together, in upstream's order and wording.
 
 The paths are upstream's too. They name its internal types rather than the fields of the file,
 but they are what operators find when they search.
@@ -200,7 +200,7 @@ def _node_port_addresses(addresses: tuple[str, ...]) -> Iterator[str]:
 
 
 def _hidden_metrics(version: str) -> Iterator[str]:
-    """Only the minor release before ours can be asked for."""
+    """Only the previous minor release can be named."""
     major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
     previous = f"{major}.{int(minor) - 1}"
     if version not in ("", previous):

@@ -1,7 +1,7 @@
 """`--version`: what it takes, and what it prints.
 
-Support tools compare these texts, so they speak of the Kubernetes release whose behaviour we
-follow, not of our own version.
+Support tools compare these texts, so they name the Kubernetes release whose behaviour we follow,
+not our own version.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Configurations that are valid but do not fit the node: a line in the log, or the end."""
+"""Configurations that are valid but do not fit the node: notices, or an error."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -24,7 +24,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def node_port_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[Notice, ...]:
-    """Whether NodePorts are open or closed where nobody expects it.
+    """Whether NodePorts are open or closed where that is unexpected.
 
     Upstream opens a family that the list does not name; here such a family serves no NodePorts,
     so the texts differ.
@@ -84,7 +84,7 @@ def family_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[No
 
 
 def _is_fatal(config: KubeProxyConfiguration, node: NodeFacts) -> bool:
-    """Whether local traffic cannot be told from other traffic at all."""
+    """Whether local traffic cannot be distinguished from other traffic at all."""
     wrong = {node.primary.other}
     match config.detect_local_mode:
         case LocalMode.CLUSTER_CIDR.value:

@@ -1,4 +1,4 @@
-"""What `explain` was asked, in people's words -> the packets that are meant. No I/O.
+"""The texts of a question to `explain` -> the packets that are meant. No I/O.
 
 A destination is an address (`10.96.0.10:53/udp`, `[fd00::1]:80`, `10.96.0.10` alone for all that
 the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-dns:53/udp`).
@@ -87,7 +87,7 @@ def questions(
 
 
 def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
-    """The destinations that a text names; an error says why it names none."""
+    """The destinations that a text names; raises `FieldError` when there is none."""
     asked = destination(text)
     if not asked.address:
         return _service_targets(asked, tables)

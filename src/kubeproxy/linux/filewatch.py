@@ -1,10 +1,10 @@
-"""Tells when files change: the manifests, and the file that `--config` names. An edge.
+"""Notifies of changed files: the manifests, and the file that `--config` names. An edge.
 
 Files are never watched, only the directories that lead to them: a file that is replaced, a
 directory that is deleted and made again, a ConfigMap whose `..data` link is swapped all are events
-of a directory. Which directories these are is worked out anew after every event; a symbolic link
-adds the directory in which it stands and those to which it leads. Writes count when the file is
-closed, so that a file is seen whole where the writer lets us.
+of a directory. Which directories these are is found again after every event; a symbolic link
+adds its own directory and those to which it leads. Writes count when the file is closed, so that
+a file is usually read as a whole.
 
 At rest nothing runs. When the kernel has no inotify watches left, the files are looked at every
 two seconds instead.
@@ -26,7 +26,7 @@ from kubeproxy.linux.inotify import Inotify, InotifyUnavailableError, Watch
 
 SETTLE_SECONDS = 0.05
 SETTLE_AT_MOST = 10
-"""How many times in a row a change waits for the next one before it is told nevertheless."""
+"""How many times in a row a change waits for the next one before it is reported."""
 POLL_SECONDS = 2.0
 _MAX_LINKS = 40
 
@@ -90,19 +90,19 @@ def _content(path: str) -> bytes | None:
 async def _notices(paths: Paths) -> AsyncGenerator[int, None]:
     """Masks of what happened, or'ed over a burst; the first, 0, once the watches are in place."""
     happened = 0
-    eyes = _open_eyes(paths, polling_before=False)
+    watcher = _open_watcher(paths, polling_before=False)
     try:
         while True:
             yield happened
-            happened = await eyes.wait_burst()
-            if eyes.watched != _survey(paths):
-                eyes.close()
-                eyes = _open_eyes(paths, polling_before=eyes.polling)
+            happened = await watcher.wait_burst()
+            if watcher.watched != _survey(paths):
+                watcher.close()
+                watcher = _open_watcher(paths, polling_before=watcher.polling)
     finally:
-        eyes.close()
+        watcher.close()
 
 
-class _Eyes:
+class _Watcher:
     """Watches in place for what a survey found, or the decision to poll."""
 
     def __init__(self, paths: Paths, watched: "Survey") -> None:
@@ -150,29 +150,29 @@ class _Eyes:
         return inotify.Q_OVERFLOW
 
 
-def _open_eyes(paths: Paths, *, polling_before: bool) -> _Eyes:
-    """Eyes on what there is, looked over once more after the watches are in place."""
+def _open_watcher(paths: Paths, *, polling_before: bool) -> _Watcher:
+    """A watcher of what there is; checked again after the watches are in place."""
     found = _survey(paths)
     while True:
-        eyes = _Eyes(paths, found)
-        if eyes.error is not None and not polling_before:
+        watcher = _Watcher(paths, found)
+        if watcher.error is not None and not polling_before:
             klog.warning(
-                "Cannot be told of changed files, looking at them regularly instead",
-                err=eyes.error,
+                "inotify is not available, polling files for changes",
+                err=watcher.error,
                 period=f"{POLL_SECONDS:g}s",
             )
         again = _survey(paths)
         if again == found:
-            return eyes
-        eyes.close()
-        found, polling_before = again, eyes.polling
+            return watcher
+        watcher.close()
+        found, polling_before = again, watcher.polling
 
 
 # --- what to watch ----------------------------------------------------------------------------
 
 
 class Survey(msgspec.Struct):
-    """The directories to watch, and what tells a thing from a later one of the same name."""
+    """The directories to watch, and what distinguishes a file from a later one of that name."""
 
     watches: dict[str, Watch] = {}
     identities: dict[str, Identity] = {}

@@ -1,6 +1,6 @@
 """The kernel's inotify, through the C library: paths and masks in, events out.
 
-An edge: nothing here knows why somebody watches. `filewatch` does.
+An edge. What is watched, and why, is the business of `filewatch`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class InotifyUnavailableError(OSError):
-    """The kernel gives no (more) inotify instances or watches."""
+    """The kernel has no more inotify instances or watches."""
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Watch(msgspec.Struct, frozen=True):
     any_name: bool = False
 
     def union(self, other: "Watch") -> "Watch":
-        """A watch that sees what either of the two sees."""
+        """A watch for the events of both."""
         any_name = self.any_name or other.any_name
         return Watch(self.mask | other.mask, self.names | other.names, any_name)
 
@@ -107,7 +107,7 @@ class Inotify:
             return
         error = ctypes.get_errno()
         if error in (errno.ENOENT, errno.ENOTDIR):
-            return  # gone since it was found; whoever watches its parent hears of it
+            return  # gone since it was found, which is an event of its parent
         if error == errno.EACCES and not watch.names and not watch.any_name:
             return  # a directory that may be passed but not read, on the way to one that may
         raise InotifyUnavailableError(error, "inotify_add_watch", directory)

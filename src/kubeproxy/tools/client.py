@@ -1,6 +1,6 @@
 """Queries the running daemon, over its Unix socket or over HTTP.
 
-That no daemon runs has an exit code of its own (3), so that scripts can tell it from a failure.
+That no daemon runs has an exit code of its own (3), so that scripts can distinguish it.
 """
 
 import http.client

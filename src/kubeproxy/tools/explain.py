@@ -72,7 +72,7 @@ _NO_PODS: Final = (
     "it is no address, and the running kube-proxy does not know Pods: give the Pod's address"
     " (kubectl get pods -o wide), or name the cluster with --kubeconfig or --manifests"
 )
-# Flags that say what to ask about: the running proxy has a node, a cluster and settings already.
+# Flags that name a node, a cluster or settings, which the running proxy has already.
 _ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
 
 
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def fitted(text: str, width: int | None) -> Iterator[str]:
-    """The lines; in a terminal broken between words, what goes on below where the text began."""
+    """The lines; in a terminal they are wrapped, and indented below the text."""
     for line in text.split("\n"):
         if width is None or len(line) <= width:
             yield line

@@ -642,7 +642,7 @@ def test_secrets_never_show() -> None:
         ),
         pytest.param(
             f"{{exec: {{command: p, apiVersion: {V1BETA1}}}}}",
-            "whoever exec plugin p says",
+            "the identity of exec plugin p",
             id="exec",
         ),
         pytest.param("{token: t, as: a}", '"a" (impersonated)', id="impersonation"),

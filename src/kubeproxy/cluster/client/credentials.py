@@ -1,4 +1,4 @@
-"""Who we are, on every request: headers, and the TLS context with our certificate.
+"""Our credentials on every request: headers, and the TLS context with our certificate.
 
 Tokens rotate: a token file is read again when the copy in hand is 50 s old, and an exec plugin is
 asked again when its credential has expired or the server answered 401 to it.
@@ -125,8 +125,8 @@ def check_headers(headers: Headers, identity: str) -> None:
     for name, value in headers:
         if _UNFIT.search(value):
             raise CredentialsError(
-                f"the header {name} cannot be sent: we are {identity}, and what that says has a"
-                " line break or another control character; check the kubeconfig and token files"
+                f"the header {name} cannot be sent: its value, of {identity}, has a line break or"
+                " another control character; check the kubeconfig and token files"
             )
 
 
@@ -136,7 +136,7 @@ def basic_authorization(username: str, password: str) -> str:
 
 
 def impersonation_headers(impersonation: Impersonation | None) -> Headers:
-    """The headers that ask the server to treat us as somebody else."""
+    """The headers that ask the server for another identity."""
     if impersonation is None:
         return ()
     uid = (("Impersonate-Uid", impersonation.uid),) if impersonation.uid else ()

@@ -50,14 +50,14 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class NoConfigurationError(KubeconfigError):
-    """The kubeconfig is there but says nothing."""
+    """The kubeconfig exists but is empty."""
 
 
 # --- the pure part ----------------------------------------------------------------------------
 
 
 def choose_access(document: Document, master: str, unreadable: Unreadable) -> Access:
-    """What the current context says; `master` overrides the server's URL."""
+    """The access of the current context; `master` overrides the server's URL."""
     context = named(document.contexts, document.current_context)
     used = context.context if context is not None else Context()
     cluster_entry = named(document.clusters, used.cluster) if used.cluster else None
@@ -103,8 +103,8 @@ def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
 def _server_url(server: str) -> tuple[str, User | None]:
     """The URL without query and fragment, and the user that it names, if it does.
 
-    One without a scheme is plain HTTP, as upstream's. A password that stands in the URL must not
-    show wherever the server is named.
+    One without a scheme is plain HTTP, as upstream's. A password in the URL must not be
+    shown wherever the server is named.
     """
     url = server if "://" in server else f"http://{server}"
     try:
@@ -197,7 +197,7 @@ def _impersonation(user: UserEntry) -> Impersonation | None:
 
 
 def load_kubeconfig(path: str, master: str = "") -> Access:
-    """What a kubeconfig says; with an empty path the master's URL alone counts."""
+    """The access of a kubeconfig; with an empty path that of the master's URL."""
     if not path:
         return choose_access(Document(), master, _unreadable)
     try:
@@ -237,7 +237,9 @@ def in_cluster(environ: Mapping[str, str], root: str = "/") -> Access:
         raise KubeconfigError(f"{reason}; does the pod mount a service account token?")
     reason = _unreadable(ca)
     if reason is not None:
-        klog.error("Expected to find the cluster's CA, using the system's", err=reason)
+        klog.error(
+            "Cannot read the cluster's CA certificate, using those of the system", err=reason
+        )
     address = f"[{host}]" if ":" in (parse_address(host) or "") else host
     return Access(
         server=f"https://{address}:{port}",

@@ -1,4 +1,4 @@
-"""What a kubeconfig may not say: document -> the texts of its mistakes, in upstream's words.
+"""Validation of a kubeconfig: document -> the texts of its mistakes, in upstream's wording.
 
 `unreadable` is the only outside fact: why a file cannot be read, or None. So this stays a function
 on values.

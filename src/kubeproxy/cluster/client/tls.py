@@ -53,7 +53,7 @@ class TlsContexts:
             self._context = build_context(self._tls, certificate)
             self._certificate = certificate
         except TlsError as error:
-            klog.error("Failed to load changed certificates, the old ones stay", err=error)
+            klog.error("Failed to load changed certificates, the old ones stay in use", err=error)
 
     def _stamp(self) -> list[tuple[int, int, int] | None]:
         return [_stamp_of(path) for path in self._files]

@@ -46,7 +46,7 @@ def parse(text: str, file: str = "") -> list[Document]:
 
 
 class _Around(msgspec.Struct, frozen=True):
-    """The list in which an object stands; its items may leave kind and version to it."""
+    """The list around an object; its items may leave kind and version to it."""
 
     file: str
     kind: object = ""

@@ -1,4 +1,4 @@
-"""Which files the manifests are, and what is in them. An edge: the only reader of those files.
+"""Finds and reads the files of manifests. An edge: the only reader of those files.
 
 Files are found below the paths whose names end as manifests do; hidden names are left out, links
 are followed. That is what a mounted ConfigMap needs: its files are links through `..data`.
@@ -21,7 +21,7 @@ RECENT_NS = 100_000_000
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What the file system says about a file; the content is read again when it differs."""
+    """The metadata of a file; the content is read again when it differs."""
 
     identity: tuple[int, int]
     size: int
@@ -30,7 +30,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """The files that there are, in order of their names, and the paths that are out of reach."""
+    """The files, in order of their names, and the paths that cannot be read."""
 
     files: dict[str, Signature]
     unreachable: dict[str, str]
@@ -104,7 +104,7 @@ def _signature(path: str) -> Signature:
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The bytes of a file, and what tells them from other bytes."""
+    """The bytes of a file, and their digest."""
 
     data: bytes
     digest: bytes
