@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base import klog
 from kubeproxy.base.inet import parse_address
@@ -26,22 +27,21 @@ from kubeproxy.cluster.client.access import (
     User,
 )
 from kubeproxy.cluster.client.kubeconfigfile import (
+    EMPTY_CLUSTER,
     EXEC_V1BETA1,
+    NO_CONFIGURATION,
     Cluster,
     Context,
     Document,
     ExecConfig,
     KubeconfigError,
+    Unreadable,
     UserEntry,
+    cluster_mistakes,
     named,
     parse_kubeconfig,
-)
-from kubeproxy.cluster.client.kubeconfigrules import (
-    EMPTY_CLUSTER,
-    NO_CONFIGURATION,
-    Unreadable,
-    cluster_mistakes,
     user_mistakes,
+    with_paths,
 )
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", EXEC_V1BETA1)
@@ -64,8 +64,13 @@ def choose_access(document: Document, master: str, unreadable: Unreadable) -> Ac
     user_entry = named(document.users, used.user) if used.user else None
     cluster = cluster_entry.cluster if cluster_entry is not None else Cluster()
     user = user_entry.user if user_entry is not None else UserEntry()
+    directory = document.directory
+    cluster = with_paths(cluster, directory, "certificate_authority")
+    user = with_paths(user, directory, "client_certificate", "client_key", "token_file")
+    if user.exec is not None and "/" in user.exec.command:  # else it is looked up in PATH
+        user = replace(user, exec=with_paths(user.exec, directory, "command"))
     if master:
-        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
+        cluster = replace(cluster, server=master, tls_server_name="")
     mistakes = []
     if document.current_context and context is None:
         mistakes.append(f"context was not found for specified context: {document.current_context}")
@@ -97,7 +102,7 @@ def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
         )
     tls = _tls(context, cluster, user)
     # As upstream's: who is named in the URL wins.
-    return msgspec.structs.replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
+    return replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
 
 
 def _server_url(server: str) -> tuple[str, User | None]:
@@ -177,7 +182,7 @@ def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
     return Exec(
         command=plugin.command,
         api_version=plugin.api_version,
-        interactive_mode=plugin.interactive_mode,
+        interactive_mode=plugin.mode,
         args=plugin.args,
         env=tuple((variable.name, variable.value) for variable in plugin.env),
         provide_cluster_info=plugin.provide_cluster_info,
