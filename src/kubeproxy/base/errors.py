@@ -28,6 +28,11 @@ class FieldError(OperatorError):
         self.reason = reason
 
 
+def reason_of(error: OSError) -> str:
+    """The text of the operating system, in lower case as Go programs write it."""
+    return (error.strerror or str(error)).lower()
+
+
 class KernelError(KubeProxyError):
     """The kernel, or a tool that stands for it, refused."""
 

@@ -5,13 +5,13 @@ after it, in `validate`, because logging must be set up in between. This is wher
 and written; everything else here is a function of values.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_yaml
@@ -147,7 +147,7 @@ def _read(path: str) -> str:
     except IsADirectoryError as error:
         raise ConfigError(f"read {path}: is a directory") from error
     except OSError as error:
-        raise ConfigError(f"open {path}: {_reason(error)}") from error
+        raise ConfigError(f"open {path}: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"failed to decode: {path} is not UTF-8: {error.reason}") from error
 
@@ -157,9 +157,4 @@ def write_config(path: str, config: KubeProxyConfiguration) -> None:
     try:
         Path(path).write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"open {path}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    """The text of the system, in lower case as upstream writes it."""
-    return os.strerror(error.errno).lower() if error.errno else str(error)
+        raise ConfigError(f"open {path}: {reason_of(error)}") from error

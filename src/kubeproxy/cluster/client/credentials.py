@@ -5,7 +5,6 @@ asked again when its credential has expired or the server answered 401 to it.
 """
 
 import base64
-import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.cluster.client.access import Access, CredentialsError, Impersonation
 from kubeproxy.cluster.client.execplugin import Credential, ExecPlugin
 from kubeproxy.cluster.client.tls import TlsContexts
@@ -48,7 +48,7 @@ def _read_token(path: str) -> str:
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise CredentialsError(f"open {path}: {os.strerror(error.errno or 0).lower()}") from error
+        raise CredentialsError(f"open {path}: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
         raise CredentialsError(f'token file "{path}" does not hold text') from error
     if not token:

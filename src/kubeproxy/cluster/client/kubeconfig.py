@@ -6,7 +6,6 @@ do so once, at start.
 """
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.base.inet import parse_address
 from kubeproxy.base.printable import quoted
 from kubeproxy.cluster.client.access import (
@@ -210,7 +210,7 @@ def load_kubeconfig(path: str, master: str = "") -> Access:
     except OSError as error:
         verb = "stat" if isinstance(error, FileNotFoundError) else "open"
         raise KubeconfigError(
-            f"{verb} {path}: {_lower(error)}; check --kubeconfig or clientConnection.kubeconfig"
+            f"{verb} {path}: {reason_of(error)}; check --kubeconfig or clientConnection.kubeconfig"
         ) from error
     except UnicodeDecodeError as error:
         raise KubeconfigError(f'error loading config file "{path}": not UTF-8') from error
@@ -278,8 +278,4 @@ def _unreadable(path: str) -> str | None:
         with open(path, "rb"):  # noqa: PTH123  # os.access would ask for the real user
             return None
     except OSError as error:
-        return f"open {path}: {_lower(error)}"
-
-
-def _lower(error: OSError) -> str:
-    return os.strerror(error.errno or 0).lower()
+        return f"open {path}: {reason_of(error)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeproxy.base import klog
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import OperatorError, reason_of
 from kubeproxy.cluster.client.access import Tls
 
 CHECK_PERIOD = 1.0
@@ -136,4 +136,4 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="latin-1")
     except OSError as error:
-        raise TlsError(f"open {path}: {os.strerror(error.errno or 0).lower()}") from error
+        raise TlsError(f"open {path}: {reason_of(error)}") from error

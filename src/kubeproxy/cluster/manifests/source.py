@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import OperatorError
@@ -18,7 +20,6 @@ from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import BrokenManifest, Document
 from kubeproxy.cluster.manifests.files import (
     RECENT_NS,
-    Content,
     Scan,
     Signature,
     parse_file,
@@ -26,6 +27,7 @@ from kubeproxy.cluster.manifests.files import (
     scan,
 )
 from kubeproxy.cluster.manifests.objects import (
+    Decoded,
     Duplicate,
     ObjectId,
     Placed,
@@ -58,8 +60,7 @@ def load(paths: Sequence[str], node_name: str | None = None) -> Loaded:
     problems: list[BrokenManifest] = []
     for path in found.files:
         try:
-            content = read(path)
-            documents += parse_file(path, content) if content is not None else []
+            documents += parse_file(path, read(path) or b"")
         except BrokenManifest as error:
             problems.append(error)
     decoded = decode_documents(documents)
@@ -118,47 +119,32 @@ def _is_below(path: str, roots: Iterable[str]) -> bool:
 def _refreshed(
     path: str, known: ManifestFile | None, signature: Signature, now_ns: int
 ) -> ManifestFile | None:
+    """A file as it is now; what is invalid keeps the objects from before."""
     if known is not None and known.signature == signature:
         return known
     settled = max(signature.modified_ns, signature.changed_ns) < now_ns - RECENT_NS
     trusted = signature if settled else None
     before = known.objects if known is not None else ()
+    digest = b""  # an unreadable file has no content to compare the next one with
     try:
-        content = read(path)
-        if content is None:
+        data = read(path)
+        if data is None:
             return known  # deleted just now, which causes another refresh
-        if known is not None and known.digest == content.digest:
-            return known if known.signature == trusted else _signed(known, trusted)
-        return _parsed(path, content, before, trusted)
+        digest = sha256(data).digest()
+        if known is not None and known.digest == digest:
+            return known if known.signature == trusted else replace(known, signature=trusted)
+        decoded = _decoded(path, data, before)
     except BrokenManifest as error:
-        # A file that cannot be read has no content to compare the next one with.
-        if known is not None and known.digest == b"":
+        if known is not None and known.digest == digest == b"":
             return known
-        return ManifestFile(None, b"", before, (error,))
+        return ManifestFile(trusted if digest else None, digest, before, (error,))
+    return ManifestFile(trusted, digest, decoded.objects, decoded.problems)
 
 
-def _signed(known: ManifestFile, signature: Signature | None) -> ManifestFile:
-    return ManifestFile(signature, known.digest, known.objects, known.problems)
-
-
-def _parsed(
-    path: str, content: Content, before: tuple[Placed, ...], signature: Signature | None
-) -> ManifestFile:
-    """The objects in the content, or those from before if it cannot be used."""
-    problems: tuple[BrokenManifest, ...]
-    try:
-        if before:
-            _refuse_empty(path, content)
-        decoded = decode_documents(parse_file(path, content), before)
-        objects, problems = decoded.objects, decoded.problems
-    except BrokenManifest as error:
-        objects, problems = before, (error,)
-    return ManifestFile(signature, content.digest, objects, problems)
-
-
-def _refuse_empty(path: str, content: Content) -> None:
-    if not content.data.strip():
+def _decoded(path: str, data: bytes, before: tuple[Placed, ...]) -> Decoded:
+    if before and not data.strip():
         raise BrokenManifest(path, 1, 1, "the file is empty; delete it if that is meant")
+    return decode_documents(parse_file(path, data), before)
 
 
 class Manifests:
