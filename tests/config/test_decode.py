@@ -17,7 +17,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
     Winkernel,
 )
@@ -119,7 +119,7 @@ def test_every_field_is_read() -> None:
         config_sync_period=of_seconds(300),
         port_range="1-2",
         windows_run_as_service=True,
-        traffic=Traffic("service", 6),
+        traffic=TrafficSettings("service", 6),
         rules_page="all",
         status_page="none",
         status_socket="/run/own.sock",

@@ -19,7 +19,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
 )
 from kubeproxy.config.values import Duration, Quantity
@@ -189,7 +189,7 @@ CONFIGS = st.builds(
 
 def test_fields_of_ours_are_written_when_they_say_something() -> None:
     config = KubeProxyConfiguration(
-        traffic=Traffic("service"), rules_page="all", status_page="none", status_socket=""
+        traffic=TrafficSettings("service"), rules_page="all", status_page="none", status_socket=""
     )
     ours = {
         "traffic": {"metrics": "service", "seriesLimit": 10_000},

@@ -19,7 +19,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
 )
 from kubeproxy.config.values import Duration, Quantity, of_seconds
@@ -127,7 +127,7 @@ def test_every_flag_reaches_its_field() -> None:
         oom_score_adj=0,
         conntrack=Conntrack(0, 2, ZERO, of_seconds(3), True, of_seconds(5), of_seconds(6)),
         config_sync_period=of_seconds(60),
-        traffic=Traffic("service", 14),
+        traffic=TrafficSettings("service", 14),
         rules_page="none",
         status_page="all",
         status_socket="",

@@ -13,7 +13,7 @@ from kubeproxy.config.types import (
     IPTables,
     KubeProxyConfiguration,
     NFTables,
-    Traffic,
+    TrafficSettings,
 )
 from kubeproxy.config.validate import validate
 from kubeproxy.config.values import Duration, of_seconds
@@ -136,13 +136,13 @@ def test_no_limit_needs_no_burst() -> None:
             id="nftables-affinity-size",
         ),
         pytest.param(
-            {"traffic": Traffic(metrics="everything")},
+            {"traffic": TrafficSettings(metrics="everything")},
             f'{P}.Traffic.Metrics: Unsupported value: "everything": supported values: "frontend",'
             ' "service", "none"',
             id="traffic-metrics",
         ),
         pytest.param(
-            {"traffic": Traffic(series_limit=-1)},
+            {"traffic": TrafficSettings(series_limit=-1)},
             f"{P}.Traffic.SeriesLimit: Invalid value: -1: {NOT_NEGATIVE}",
             id="traffic-series-limit",
         ),

@@ -18,7 +18,7 @@ from kubeproxy.config.fields import Remarks, read_struct
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedConfig(msgspec.Struct, frozen=True):
     """The configuration in a file, before defaulting, and notices about it."""
 
     config: KubeProxyConfiguration
@@ -41,7 +41,7 @@ class _Document(msgspec.Struct, frozen=True):
         return f"{self.kind or 'no kind'} (line {self.root.line})"
 
 
-def decode(text: str) -> Decoded:
+def decode(text: str) -> DecodedConfig:
     """The configuration in a YAML or JSON text."""
     found: list[_Document] = []
     broken: TextError | None = None
@@ -57,7 +57,7 @@ def decode(text: str) -> Decoded:
     config = read_struct(ours, KubeProxyConfiguration, remarks)
     if remarks.problems:
         raise ConfigError(f"failed to decode: {joined(remarks.problems)}")
-    return Decoded(config, tuple(remarks.notices))
+    return DecodedConfig(config, tuple(remarks.notices))
 
 
 def _identified(root: Node) -> _Document:

@@ -174,14 +174,14 @@ def _name_of(node: Node) -> str:
 # --- scalars ----------------------------------------------------------------------------------
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _ScalarKind(msgspec.Struct, frozen=True):
     """A type of scalar: its name in errors, and the reading, which gives None when it is wrong."""
 
     name: str
     read: Callable[[ScalarValue], object]
 
 
-def _scalar(node: Scalar, kind: _Kind, place: _Place) -> object:
+def _scalar(node: Scalar, kind: _ScalarKind, place: _Place) -> object:
     """A scalar of the kind."""
     try:
         value = kind.read(node.value)
@@ -236,15 +236,15 @@ def _quantity(value: ScalarValue) -> Quantity | None:
 
 
 _NANOSECONDS: Final = _whole(-(2**63), 2**63)
-_SCALARS: Final[dict[object, _Kind]] = {
-    str: _Kind("string", _string),
-    bool: _Kind("bool", _bool),
-    Int32: _Kind("int32", _whole(-(2**31), 2**31)),
-    UInt32: _Kind("uint32", _whole(0, 2**32)),
-    Float32: _Kind("float32", _float),
-    Duration: _Kind("duration", _duration),
-    Duration | int: _Kind("duration", _duration_or_nanoseconds),
-    Quantity: _Kind("quantity", _quantity),
+_SCALARS: Final[dict[object, _ScalarKind]] = {
+    str: _ScalarKind("string", _string),
+    bool: _ScalarKind("bool", _bool),
+    Int32: _ScalarKind("int32", _whole(-(2**31), 2**31)),
+    UInt32: _ScalarKind("uint32", _whole(0, 2**32)),
+    Float32: _ScalarKind("float32", _float),
+    Duration: _ScalarKind("duration", _duration),
+    Duration | int: _ScalarKind("duration", _duration_or_nanoseconds),
+    Quantity: _ScalarKind("quantity", _quantity),
 }
 
 

@@ -27,7 +27,7 @@ from kubeproxy.config.kinds import (
     STRING,
     STRINGS,
     VMODULE,
-    Kind,
+    FlagKind,
 )
 from kubeproxy.config.removed import REJECTED_FLAGS
 from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, put
@@ -209,7 +209,7 @@ status-socket = status_socket
     The Unix socket on which root and our own user may ask this daemon; empty: none.
 """
 
-_KINDS: Final[Mapping[str, Kind]] = {
+_KINDS: Final[Mapping[str, FlagKind]] = {
     "bool": BOOL,
     "duration": DURATION,
     "int32": INT32,

@@ -13,7 +13,7 @@ import msgspec
 
 from kubeproxy.base import gotext
 from kubeproxy.config.errors import UsageError, ValueTextError, closest
-from kubeproxy.config.kinds import BOOL, Kind
+from kubeproxy.config.kinds import BOOL, FlagKind
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Flag(msgspec.Struct, frozen=True):
     """One flag."""
 
     name: str
-    kind: Kind
+    kind: FlagKind
     default: object
     help: str
     group: str = ""
@@ -64,7 +64,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     """Read a command line, without the name of the program."""
-    table = _Table(flags)
+    table = _FlagTable(flags)
     given: dict[str, object] = {}
     positionals: list[str] = []
     deprecations: list[str] = []
@@ -86,7 +86,7 @@ def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     return Parsed(values, frozenset(given), tuple(positionals), tuple(deprecations))
 
 
-class _Table:
+class _FlagTable:
     """The flags by their names, and the reading of one argument with them."""
 
     def __init__(self, flags: Iterable[Flag]) -> None:

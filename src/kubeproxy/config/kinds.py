@@ -38,7 +38,7 @@ def render(value: object) -> str:
             return str(value)
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FlagKind(msgspec.Struct, frozen=True):
     """A kind of value: its name in the usage text, and its reading."""
 
     name: str
@@ -123,20 +123,20 @@ def _merged(old: object, new: object) -> object:
     return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
 
 
-STRING: Final = Kind("string", str)
-BOOL: Final = Kind("", parse_bool, bare="true")
-INT32: Final = Kind("int32", parse_int32)
-FLOAT32: Final = Kind("float32", parse_float32)
-DURATION: Final = Kind("duration", parse_duration)
-IP: Final = Kind("ip", _ip)
-IP_PORT: Final = Kind("ipport", _ip_port)
-STRINGS: Final = Kind("strings", _strings, extend=_joined)
-SWITCHES: Final = Kind("mapStringBool", _switches, extend=_merged)
-LEVEL: Final = Kind("Level", parse_level)
-VMODULE: Final = Kind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
-QUANTITY: Final = Kind("quantity", parse_quantity)
+STRING: Final = FlagKind("string", str)
+BOOL: Final = FlagKind("", parse_bool, bare="true")
+INT32: Final = FlagKind("int32", parse_int32)
+FLOAT32: Final = FlagKind("float32", parse_float32)
+DURATION: Final = FlagKind("duration", parse_duration)
+IP: Final = FlagKind("ip", _ip)
+IP_PORT: Final = FlagKind("ipport", _ip_port)
+STRINGS: Final = FlagKind("strings", _strings, extend=_joined)
+SWITCHES: Final = FlagKind("mapStringBool", _switches, extend=_merged)
+LEVEL: Final = FlagKind("Level", parse_level)
+VMODULE: Final = FlagKind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
+QUANTITY: Final = FlagKind("quantity", parse_quantity)
 
-KIND_OF_TYPE: Final[Mapping[type, Kind]] = {
+KIND_OF_TYPE: Final[Mapping[type, FlagKind]] = {
     bool: BOOL,
     int: INT32,
     float: FLOAT32,

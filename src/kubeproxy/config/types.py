@@ -164,7 +164,7 @@ class Conntrack(msgspec.Struct, frozen=True, rename="camel"):
     udp_stream_timeout: Duration = Duration()
 
 
-class Traffic(msgspec.Struct, frozen=True, rename="camel"):
+class TrafficSettings(msgspec.Struct, frozen=True, rename="camel"):
     """`traffic`, ours: the metrics of connections."""
 
     metrics: str = "frontend"
@@ -200,7 +200,7 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     config_sync_period: Duration = of_seconds(15 * 60)
     port_range: str = ""
     windows_run_as_service: bool = False
-    traffic: Traffic = Traffic()
+    traffic: TrafficSettings = TrafficSettings()
     rules_page: str = "local"
     """Ours: who may read the rules on the metrics server: local, all or none."""
     status_page: str = "local"

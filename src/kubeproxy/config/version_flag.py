@@ -11,7 +11,7 @@ from typing import Final
 from kubeproxy.base import gotext
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.kinds import Kind, render
+from kubeproxy.config.kinds import FlagKind, render
 from kubeproxy.config.values import parse_bool
 
 _RAW: Final = "raw"
@@ -35,7 +35,7 @@ def _parse(text: str) -> str:
     return text
 
 
-VERSION_KIND: Final = Kind("version", _parse, bare="true")
+VERSION_KIND: Final = FlagKind("version", _parse, bare="true")
 
 
 def reported_version(value: str) -> str:

@@ -17,7 +17,7 @@ from kubeproxy.base.errors import FieldError, KubeProxyError, NoDaemonError, Ope
 from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.serve.status.wire import Problem, ServiceDetail
+from kubeproxy.serve.status.wire import FieldProblem, ServiceDetail
 
 SOCKET: Final = KubeProxyConfiguration().status_socket
 ADDRESS: Final = "http://127.0.0.1:10249"
@@ -81,7 +81,7 @@ class _OverSocket(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Way(msgspec.Struct, frozen=True):
+class DaemonAddress(msgspec.Struct, frozen=True):
     """One way to reach a daemon: the path of a socket, or the URL of a server."""
 
     place: str
@@ -110,19 +110,19 @@ def _host_and_port(place: str) -> tuple[str, int]:
     return host, port or _PORT
 
 
-def ways(parsed: Parsed) -> Sequence[Way]:
+def ways(parsed: Parsed) -> Sequence[DaemonAddress]:
     """The ways to try, in order, as the flags `FLAGS` say."""
     path, address = parsed.value("socket", str), parsed.value("address", str)
     if path and not path.startswith("/"):
         raise FieldError("socket", path, "must be an absolute path")
-    given = [Way(place) for place in (path, address) if place]
-    return given or [Way(SOCKET), Way(ADDRESS)]
+    given = [DaemonAddress(place) for place in (path, address) if place]
+    return given or [DaemonAddress(SOCKET), DaemonAddress(ADDRESS)]
 
 
 class Client:
     """Uses the first of several ways that leads to a daemon, and stays with it."""
 
-    def __init__(self, places: Iterable[Way]) -> None:
+    def __init__(self, places: Iterable[DaemonAddress]) -> None:
         self._ways = list(places)
 
     def get(self, path: str, type_: type[T], query: Query | None = None) -> T:
@@ -145,7 +145,7 @@ class Client:
 
     def _ask(self, path: str, query: Query, read: Callable[[bytes], T]) -> T:
         target = quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")
-        failures: list[tuple[Way, Exception]] = []
+        failures: list[tuple[DaemonAddress, Exception]] = []
         for way in self._ways:
             try:
                 value = read(_fetch(way, target))
@@ -157,7 +157,7 @@ class Client:
         raise _no_daemon(failures)
 
 
-def _fetch(way: Way, target: str) -> bytes:
+def _fetch(way: DaemonAddress, target: str) -> bytes:
     connection = way.open()
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
@@ -168,7 +168,7 @@ def _fetch(way: Way, target: str) -> bytes:
     if response.status == 200:
         return body
     if response.headers.get_content_type() == "application/json":
-        problem = _decoded(body, Problem)
+        problem = _decoded(body, FieldProblem)
         raise FieldError(problem.field, problem.value, problem.reason)
     text = body.decode(errors="replace").strip()
     if response.status == 404 and text == "404 page not found":  # the text of every Go server
@@ -183,13 +183,13 @@ def _decoded(body: bytes, type_: type[T]) -> T:
         raise _OtherProgram(f"it is another program or version: {error}") from error
 
 
-def _no_daemon(failures: Sequence[tuple[Way, Exception]]) -> NoDaemonError:
+def _no_daemon(failures: Sequence[tuple[DaemonAddress, Exception]]) -> NoDaemonError:
     if any(_is_refused(*each) for each in failures):
         return NotAllowed("\n".join(_report("permission denied:", failures)))
     return NoDaemonError("\n".join(_report("no kube-proxy answers here:", failures)))
 
 
-def _is_refused(way: Way, error: Exception) -> bool:
+def _is_refused(way: DaemonAddress, error: Exception) -> bool:
     """Whether it is for the user: by the permissions of the file, or by a daemon that hangs up."""
     if way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError):
         return not _is_served(way.place)
@@ -205,7 +205,7 @@ def _is_served(path: str) -> bool:
     return os.geteuid() in {0, owner}
 
 
-def _report(heading: str, failures: Iterable[tuple[Way, Exception]]) -> Iterator[str]:
+def _report(heading: str, failures: Iterable[tuple[DaemonAddress, Exception]]) -> Iterator[str]:
     yield heading
     for way, error in failures:
         yield f"  {way.place}: {_reason(way, error)}"
@@ -227,7 +227,7 @@ _REASONS: Final = (
 )
 
 
-def _reason(way: Way, error: Exception) -> str:
+def _reason(way: DaemonAddress, error: Exception) -> str:
     if _is_refused(way, error):
         return "only root and the user of the daemon have access; try sudo"
     for types, reason in _REASONS:

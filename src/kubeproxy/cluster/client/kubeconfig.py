@@ -30,10 +30,10 @@ from kubeproxy.cluster.client.kubeconfigfile import (
     EMPTY_CLUSTER,
     EXEC_V1BETA1,
     NO_CONFIGURATION,
-    Cluster,
-    Context,
-    Document,
+    ClusterEntry,
+    ContextEntry,
     ExecConfig,
+    Kubeconfig,
     KubeconfigError,
     Unreadable,
     UserEntry,
@@ -56,13 +56,13 @@ class NoConfigurationError(KubeconfigError):
 # --- the pure part ----------------------------------------------------------------------------
 
 
-def choose_access(document: Document, master: str, unreadable: Unreadable) -> Access:
+def choose_access(document: Kubeconfig, master: str, unreadable: Unreadable) -> Access:
     """The access of the current context; `master` overrides the server's URL."""
     context = named(document.contexts, document.current_context)
-    used = context.context if context is not None else Context()
+    used = context.context if context is not None else ContextEntry()
     cluster_entry = named(document.clusters, used.cluster) if used.cluster else None
     user_entry = named(document.users, used.user) if used.user else None
-    cluster = cluster_entry.cluster if cluster_entry is not None else Cluster()
+    cluster = cluster_entry.cluster if cluster_entry is not None else ClusterEntry()
     user = user_entry.user if user_entry is not None else UserEntry()
     directory = document.directory
     cluster = with_paths(cluster, directory, "certificate_authority")
@@ -84,7 +84,7 @@ def choose_access(document: Document, master: str, unreadable: Unreadable) -> Ac
     return _access(used, cluster, user)
 
 
-def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
+def _access(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Access:
     server, in_url = _server_url(cluster.server)
     plain = Access(
         server=server,
@@ -125,7 +125,7 @@ def _server_url(server: str) -> tuple[str, User | None]:
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", user
 
 
-def _tls(context: Context, cluster: Cluster, user: UserEntry) -> Tls:
+def _tls(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Tls:
     has_ca = bool(cluster.certificate_authority or cluster.certificate_authority_data)
     if has_ca and cluster.insecure_skip_tls_verify:
         raise KubeconfigError(
@@ -153,7 +153,7 @@ def _decoded(data: str, field: str, owner: str) -> str:
         raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
 
 
-def _user(context: Context, cluster: Cluster, user: UserEntry) -> User:
+def _user(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> User:
     """The credentials; any other kind of credential switches an exec plugin off."""
     other = user.token or user.token_file or user.username or user.client_certificate
     plugin = None
@@ -169,7 +169,7 @@ def _user(context: Context, cluster: Cluster, user: UserEntry) -> User:
     )
 
 
-def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
+def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
     if plugin.api_version not in EXEC_VERSIONS:
         raise KubeconfigError(
             f'exec plugin: invalid apiVersion "{plugin.api_version}";'
@@ -204,7 +204,7 @@ def _impersonation(user: UserEntry) -> Impersonation | None:
 def load_kubeconfig(path: str, master: str = "") -> Access:
     """The access of a kubeconfig; with an empty path that of the master's URL."""
     if not path:
-        return choose_access(Document(), master, _unreadable)
+        return choose_access(Kubeconfig(), master, _unreadable)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

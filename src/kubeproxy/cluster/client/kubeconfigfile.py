@@ -29,7 +29,7 @@ class Extension(msgspec.Struct, frozen=True):
     extension: object = None
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """`clusters[].cluster`."""
 
     server: str = ""
@@ -92,7 +92,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     exec: ExecConfig | None = None
 
 
-class Context(msgspec.Struct, frozen=True):
+class ContextEntry(msgspec.Struct, frozen=True):
     """`contexts[].context`."""
 
     cluster: str = ""
@@ -103,7 +103,7 @@ class NamedCluster(msgspec.Struct, frozen=True):
     """`clusters[]`."""
 
     name: str = ""
-    cluster: Cluster = Cluster()
+    cluster: ClusterEntry = ClusterEntry()
 
 
 class NamedUser(msgspec.Struct, frozen=True):
@@ -117,10 +117,10 @@ class NamedContext(msgspec.Struct, frozen=True):
     """`contexts[]`."""
 
     name: str = ""
-    context: Context = Context()
+    context: ContextEntry = ContextEntry()
 
 
-class Document(msgspec.Struct, frozen=True, rename="kebab"):
+class Kubeconfig(msgspec.Struct, frozen=True, rename="kebab"):
     """A kubeconfig."""
 
     clusters: tuple[NamedCluster, ...] = ()
@@ -131,14 +131,14 @@ class Document(msgspec.Struct, frozen=True, rename="kebab"):
     """Where relative paths start; not a field of the file."""
 
 
-def parse_kubeconfig(text: str, directory: str) -> Document:
+def parse_kubeconfig(text: str, directory: str) -> Kubeconfig:
     """The document in the text; relative paths in it start from the directory."""
     try:
         roots = kubeyaml.values(text)
         if len(roots) > 1:
             raise KubeconfigError("not a kubeconfig: it has more than one document")
         tree = _without_nulls(roots[0]) if roots else {}
-        document = msgspec.convert(tree, Document)
+        document = msgspec.convert(tree, Kubeconfig)
     except kubeyaml.TextError as error:
         raise KubeconfigError(str(error)) from error
     except msgspec.ValidationError as error:
@@ -165,12 +165,12 @@ def _without_nulls(tree: object) -> object:
             return tree
 
 
-class _Named(Protocol):
+class _NamedEntry(Protocol):
     @property
     def name(self) -> str: ...
 
 
-_Entry = TypeVar("_Entry", bound=_Named)
+_Entry = TypeVar("_Entry", bound=_NamedEntry)
 
 
 def named(entries: Iterable[_Entry], name: str) -> _Entry | None:
@@ -203,9 +203,9 @@ PROXY_SCHEMES = ("http", "https", "socks5")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
-def cluster_mistakes(name: str, cluster: Cluster, unreadable: Unreadable) -> Iterator[str]:
+def cluster_mistakes(name: str, cluster: ClusterEntry, unreadable: Unreadable) -> Iterator[str]:
     """What is wrong with a cluster entry."""
-    if cluster == Cluster():
+    if cluster == ClusterEntry():
         yield EMPTY_CLUSTER
         return
     if not cluster.server:

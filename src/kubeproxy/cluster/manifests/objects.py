@@ -32,7 +32,7 @@ _NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
 ObjectId = tuple[Kind, ObjectKey]
 
 
-class Placed(msgspec.Struct, frozen=True):
+class ManifestObject(msgspec.Struct, frozen=True):
     """An object and its place."""
 
     kind: Kind
@@ -60,21 +60,23 @@ class Duplicate(msgspec.Struct, frozen=True):
     ignored: str
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedObjects(msgspec.Struct, frozen=True):
     """The objects of some documents, in their order, and what could not be decoded."""
 
-    objects: tuple[Placed, ...] = ()
+    objects: tuple[ManifestObject, ...] = ()
     problems: tuple[BrokenManifest, ...] = ()
 
 
-def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = ()) -> Decoded:
+def decode_documents(
+    documents: Iterable[Document], before: Iterable[ManifestObject] = ()
+) -> DecodedObjects:
     """The objects of the watched kinds among the documents.
 
     One that cannot be decoded is a problem of its own: the others are decoded, and its last state
     stays in use. If not even its name can be read, all objects of that kind that were there before
     stay.
     """
-    objects: list[Placed] = []
+    objects: list[ManifestObject] = []
     problems: list[BrokenManifest] = []
     doubtful: set[ObjectId | Kind] = set()
     for document in documents:
@@ -87,11 +89,11 @@ def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = (
             problems.append(_problem(document, error))
             doubtful.add(kind if error.key is None else (kind, error.key))
         else:
-            objects.append(Placed(kind, decoded, document.file, document.line))
+            objects.append(ManifestObject(kind, decoded, document.file, document.line))
     good = {placed.identity for placed in objects}
     stay = [placed for placed in before if not doubtful.isdisjoint((placed.kind, placed.identity))]
     objects += [placed for placed in stay if placed.identity not in good]
-    return Decoded(tuple(objects), tuple(problems))
+    return DecodedObjects(tuple(objects), tuple(problems))
 
 
 def _problem(document: Document, error: UndecodableObject) -> BrokenManifest:
@@ -109,10 +111,10 @@ def _with_namespace(kind: Kind, body: Body) -> Body:
 
 
 def merge(
-    files: Iterable[Iterable[Placed]], node_name: str | None = None
+    files: Iterable[Iterable[ManifestObject]], node_name: str | None = None
 ) -> tuple[dict[ObjectId, KubeObject], list[Duplicate]]:
     """The selected objects, and those that are in two places; the last one is used."""
-    latest: dict[ObjectId, Placed] = {}
+    latest: dict[ObjectId, ManifestObject] = {}
     duplicates: list[Duplicate] = []
     for placed in (placed for file in files for placed in file):
         identity = placed.identity

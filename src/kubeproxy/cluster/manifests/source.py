@@ -27,10 +27,10 @@ from kubeproxy.cluster.manifests.files import (
     scan,
 )
 from kubeproxy.cluster.manifests.objects import (
-    Decoded,
+    DecodedObjects,
     Duplicate,
+    ManifestObject,
     ObjectId,
-    Placed,
     decode_documents,
     events_between,
     first_events,
@@ -41,7 +41,7 @@ from kubeproxy.cluster.source import Gap
 from kubeproxy.linux import filewatch
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class ManifestContents(msgspec.Struct, frozen=True):
     """The contents of all manifests at one moment."""
 
     documents: tuple[Document, ...]
@@ -52,7 +52,7 @@ class Loaded(msgspec.Struct, frozen=True):
     duplicates: tuple[Duplicate, ...]
 
 
-def load(paths: Sequence[str], node_name: str | None = None) -> Loaded:
+def load(paths: Sequence[str], node_name: str | None = None) -> ManifestContents:
     """Read the manifests once. An invalid file is a problem; an unreadable path is an error."""
     found = scan(paths)
     _refuse_unreachable(paths, found)
@@ -65,7 +65,7 @@ def load(paths: Sequence[str], node_name: str | None = None) -> Loaded:
             problems.append(error)
     decoded = decode_documents(documents)
     objects, duplicates = merge([decoded.objects], node_name)
-    return Loaded(
+    return ManifestContents(
         documents=tuple(documents),
         objects=objects,
         problems=(*problems, *decoded.problems),
@@ -87,7 +87,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     signature: Signature | None
     """None: read the file again next time, even if its signature is the same."""
     digest: bytes
-    objects: tuple[Placed, ...]
+    objects: tuple[ManifestObject, ...]
     """The last valid ones."""
     problems: tuple[BrokenManifest, ...]
 
@@ -141,7 +141,7 @@ def _refreshed(
     return ManifestFile(trusted, digest, decoded.objects, decoded.problems)
 
 
-def _decoded(path: str, data: bytes, before: tuple[Placed, ...]) -> Decoded:
+def _decoded(path: str, data: bytes, before: tuple[ManifestObject, ...]) -> DecodedObjects:
     if before and not data.strip():
         raise BrokenManifest(path, 1, 1, "the file is empty; delete it if that is meant")
     return decode_documents(parse_file(path, data), before)

@@ -10,7 +10,7 @@ from kubeproxy.explain.question import Question
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.pace import unhurried
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.wire import Problem
+from kubeproxy.serve.status.wire import FieldProblem
 from kubeproxy.table.node import Mode
 
 NOT_YET: Final = "nothing is programmed yet: ask again when the first sync is over"
@@ -23,14 +23,14 @@ def is_ready(live: Live) -> bool:
     return any(sync.node is not None for sync in live.syncs.values())
 
 
-def problem_of(error: FieldError, live: Live) -> Problem:
+def problem_of(error: FieldError, live: Live) -> FieldProblem:
     """Why a question has no answer.
 
     Nothing is known of a family without a successful sync, which may be the reason.
     """
     missing = [family.value for family, sync in live.syncs.items() if sync.node is None]
     about = f" (nothing of {missing[0]} is programmed yet)" if missing else ""
-    return Problem(error.reason + about, error.field, error.value)
+    return FieldProblem(error.reason + about, error.field, error.value)
 
 
 async def explanations(

@@ -12,7 +12,7 @@ class _Wire(msgspec.Struct, frozen=True, rename="camel"):
     """Something that goes over the wire."""
 
 
-class Problem(_Wire, frozen=True, omit_defaults=True):
+class FieldProblem(_Wire, frozen=True, omit_defaults=True):
     """Why a request has no answer, and which parameter is wrong, if it is one."""
 
     reason: str
