@@ -11,10 +11,10 @@ OPTIONS = FormatOptions(
 
 def test_text() -> None:
     logging = Logging(verbosity=3, vmodule=(VModuleItem("a*", 4),), options=OPTIONS)
-    expected = klog.Settings(3, (("a*", 4),), False, True, 1000)
+    expected = klog.LogSettings(3, (("a*", 4),), False, True, 1000)
     assert expected == log_settings(logging)
 
 
 def test_json() -> None:
-    expected = klog.Settings(json=True, info_buffer_size=2000)
+    expected = klog.LogSettings(json=True, info_buffer_size=2000)
     assert expected == log_settings(Logging(format="json", options=OPTIONS))

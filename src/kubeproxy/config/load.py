@@ -124,11 +124,11 @@ def node_name(config: KubeProxyConfiguration, hostname: str) -> str:
     return name
 
 
-def log_settings(logging: Logging) -> klog.Settings:
+def log_settings(logging: Logging) -> klog.LogSettings:
     """The logging section, which has been validated, as settings of the log."""
     is_json = logging.format == "json"
     routing = logging.options.json if is_json else logging.options.text
-    return klog.Settings(
+    return klog.LogSettings(
         verbosity=logging.verbosity,
         vmodule=tuple((item.file_pattern, item.verbosity) for item in logging.vmodule),
         json=is_json,
