@@ -179,7 +179,7 @@ def test_objects_and_nodes_know_where_they_begin() -> None:
     ],
 )
 def test_json(text: str, expected: list[object]) -> None:
-    assert values(text) == expected
+    assert values(text) == expected == values(text, unique=True)
 
 
 @pytest.mark.parametrize(

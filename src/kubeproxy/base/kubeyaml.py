@@ -13,6 +13,7 @@ import base64
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ class TextError(OperatorError):
         self.column = column
 
 
-class Scalar(msgspec.Struct, frozen=True, gc=False):
+class ScalarNode(msgspec.Struct, frozen=True, gc=False):
     """A single value, and the text that it was written as."""
 
     value: ScalarValue
@@ -55,7 +56,7 @@ class Scalar(msgspec.Struct, frozen=True, gc=False):
     """Whether it has neither quotes nor a tag."""
 
 
-class Sequence(msgspec.Struct, frozen=True):
+class SequenceNode(msgspec.Struct, frozen=True):
     """A list."""
 
     items: list["Node"]
@@ -63,7 +64,7 @@ class Sequence(msgspec.Struct, frozen=True):
     column: int
 
 
-class Mapping(msgspec.Struct, frozen=True):
+class MappingNode(msgspec.Struct, frozen=True):
     """Pairs; keys may be of any type and may be repeated."""
 
     items: list["Node"]
@@ -77,7 +78,7 @@ class Mapping(msgspec.Struct, frozen=True):
         return zip(self.items[::2], self.items[1::2], strict=True)
 
 
-Node = Scalar | Sequence | Mapping
+Node = ScalarNode | SequenceNode | MappingNode
 
 
 class Object(dict[str, Any]):
@@ -160,7 +161,7 @@ def _tagged(text: str, tag: str) -> ScalarValue:
     return value
 
 
-def _scalar(event: yaml.ScalarEvent) -> Scalar:
+def _scalar(event: yaml.ScalarEvent) -> ScalarNode:
     text = event.value
     mark: Any = event.start_mark
     is_plain = event.tag is None and event.implicit[0]
@@ -171,7 +172,7 @@ def _scalar(event: yaml.ScalarEvent) -> Scalar:
             value = _tagged(text, event.tag.removeprefix(_TAG)) if event.tag else text
     except ValueError as error:
         raise _error(str(error), mark) from error
-    return Scalar(value, text, mark.line + 1, mark.column + 1, is_plain)
+    return ScalarNode(value, text, mark.line + 1, mark.column + 1, is_plain)
 
 
 # --- nodes ------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def documents(text: str) -> Iterator[Node]:
                 reader.end()
             case yaml.DocumentEndEvent():
                 root = reader.document()
-                if not (isinstance(root, Scalar) and root.value is None):
+                if not (isinstance(root, ScalarNode) and root.value is None):
                     yield root
             case _:
                 pass
@@ -220,7 +221,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._written = self._resolved = 0
-        self._open: list[tuple[Sequence | Mapping, str | None, int]] = []
+        self._open: list[tuple[SequenceNode | MappingNode, str | None, int]] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._root: Node | None = None
 
@@ -255,7 +256,7 @@ class _Reader:
         mark: Any = event.start_mark
         if len(self._open) == _MAX_DEPTH:
             raise _error(TOO_DEEP, mark)
-        kind = Mapping if isinstance(event, yaml.MappingStartEvent) else Sequence
+        kind = MappingNode if isinstance(event, yaml.MappingStartEvent) else SequenceNode
         node = kind([], mark.line + 1, mark.column + 1)
         self._place(node)
         self._open.append((node, event.anchor, self._resolved))
@@ -296,27 +297,27 @@ def values(text: str, *, unique: bool = False, json_only: bool = False) -> list[
 
 
 def _root(node: Node, *, unique: bool) -> Object:
-    if not isinstance(node, Mapping):
+    if not isinstance(node, MappingNode):
         raise TextError(NO_OBJECT, node.line, node.column)
     return _object(node, unique=unique)
 
 
 def _value(node: Node, *, unique: bool) -> object:
-    if isinstance(node, Scalar):
+    if isinstance(node, ScalarNode):
         return node.value
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return [_value(item, unique=unique) for item in node.items]
     return _object(node, unique=unique)
 
 
-def _object(node: Mapping, *, unique: bool) -> Object:
+def _object(node: MappingNode, *, unique: bool) -> Object:
     own: dict[str, object] = {}
     merged: dict[str, object] = {}
     lines: dict[str, int] = {}
     for key, item in node.pairs:
-        if isinstance(key, Scalar) and key.is_plain and key.text == "<<":
-            for source in item.items if isinstance(item, Sequence) else [item]:
-                if not isinstance(source, Mapping):
+        if isinstance(key, ScalarNode) and key.is_plain and key.text == "<<":
+            for source in item.items if isinstance(item, SequenceNode) else [item]:
+                if not isinstance(source, MappingNode):
                     raise TextError("only mappings can be merged", key.line, key.column)
                 merged = _object(source, unique=unique) | merged
             continue
@@ -332,11 +333,11 @@ def _object(node: Mapping, *, unique: bool) -> Object:
 def _key(node: Node) -> str:
     """The name of a field; numbers and booleans are written as JSON writes them."""
     match node:
-        case Scalar(value=str() as name):
+        case ScalarNode(value=str() as name):
             return name
-        case Scalar(value=bool() as name):
+        case ScalarNode(value=bool() as name):
             return "true" if name else "false"
-        case Scalar(value=int() | float() as name):
+        case ScalarNode(value=int() | float() as name):
             return gotext.number(name)
         case _:
             raise TextError("a key must be a string", node.line, node.column)
@@ -375,9 +376,8 @@ def _json_values(text: str, *, unique: bool) -> Iterator[Object]:
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {quoted(twice)} is set twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"key {quoted(name)} is set twice")
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kubeproxy.base import gotext
-from kubeproxy.base.kubeyaml import Mapping, Node, Scalar, TextError, documents
+from kubeproxy.base.kubeyaml import MappingNode, Node, ScalarNode, TextError, documents
 from kubeproxy.config.errors import ConfigError, Level, Notice, joined
 from kubeproxy.config.fields import Remarks, read_struct
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration
@@ -51,7 +51,7 @@ def decode(text: str) -> DecodedConfig:
     except TextError as error:
         broken = error
     ours = next((each.root for each in found if each.is_ours), None)
-    if not isinstance(ours, Mapping):
+    if not isinstance(ours, MappingNode):
         raise ConfigError(f"failed to decode: {broken or _why_none(found, text)}")
     remarks = Remarks([], list(_about_rest(found, broken)))
     config = read_struct(ours, KubeProxyConfiguration, remarks)
@@ -64,8 +64,10 @@ def _identified(root: Node) -> _Document:
     """A document with its kind and version, if these are strings."""
     texts = {
         key.text: value.value
-        for key, value in (root.pairs if isinstance(root, Mapping) else ())
-        if isinstance(key, Scalar) and isinstance(value, Scalar) and isinstance(value.value, str)
+        for key, value in (root.pairs if isinstance(root, MappingNode) else ())
+        if isinstance(key, ScalarNode)
+        and isinstance(value, ScalarNode)
+        and isinstance(value.value, str)
     }
     return _Document(root, texts.get("kind", ""), texts.get("apiVersion", ""))
 

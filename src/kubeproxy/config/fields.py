@@ -1,12 +1,11 @@
 """YAML nodes to the fields of a structure, by their types; remarks are collected with paths."""
 
-import collections.abc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, get_args, get_origin
 
 import msgspec
 
-from kubeproxy.base.kubeyaml import Mapping, Node, Scalar, ScalarValue, Sequence
+from kubeproxy.base.kubeyaml import MappingNode, Node, ScalarNode, ScalarValue, SequenceNode
 from kubeproxy.config.errors import Level, Notice, ValueTextError, closest
 from kubeproxy.config.removed import REMOVED_FIELDS, Removed
 from kubeproxy.config.types import Float32, Int32, KubeProxyConfiguration, UInt32
@@ -56,12 +55,12 @@ class _Place(msgspec.Struct, frozen=True):
         )
 
 
-def read_struct(node: Mapping, struct: type[T], remarks: Remarks) -> T:
+def read_struct(node: MappingNode, struct: type[T], remarks: Remarks) -> T:
     """The structure that a mapping describes; what is absent or null keeps its default."""
     return _struct(node, struct, _Place("", remarks))
 
 
-def _struct(node: Mapping, struct: type[T], place: _Place) -> T:
+def _struct(node: MappingNode, struct: type[T], place: _Place) -> T:
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
 
     def read(name: str, value: Node) -> object:
@@ -88,7 +87,7 @@ def _struct(node: Mapping, struct: type[T], place: _Place) -> T:
 
 
 def _entries(
-    node: Mapping, place: _Place, read: Callable[[str, Node], object]
+    node: MappingNode, place: _Place, read: Callable[[str, Node], object]
 ) -> dict[str, object]:
     """The fields of a mapping, each as it is read.
 
@@ -98,7 +97,7 @@ def _entries(
     values: dict[str, object] = {}
     lines: dict[str, int] = {}
     for key, node_of_value in node.pairs:
-        if not isinstance(key, Scalar):
+        if not isinstance(key, ScalarNode):
             place.problem(f"a key is no string (line {key.line})")
             continue
         name, line, inner = key.text, key.line, place.child(key.text)
@@ -117,7 +116,7 @@ def _entries(
 
 def _warn_of_removed(removed: Removed, node: Node, place: _Place) -> None:
     """Add a notice that the field has no effect, unless it is empty."""
-    if not (isinstance(node, Scalar) and node.value in (None, "")):
+    if not (isinstance(node, ScalarNode) and node.value in (None, "")):
         place.warn(
             "Config field has no effect: what it set was removed from Kubernetes",
             line=node.line,
@@ -129,15 +128,15 @@ def _warn_of_removed(removed: Removed, node: Node, place: _Place) -> None:
 def _value(node: Node, kind: object, place: _Place) -> object:
     """The value of a field; None when it is null or wrong, which leaves the default."""
     match node:
-        case Scalar(value=None):
+        case ScalarNode(value=None):
             return None
-        case Scalar() if kind in _SCALARS:
-            return _scalar(node, _SCALARS[kind], place)
-        case Mapping() if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        case ScalarNode() if kind in _SCALARS:
+            return _scalar(node, kind, place)
+        case MappingNode() if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return _struct(node, kind, place)
-        case Mapping() if get_origin(kind) is collections.abc.Mapping:
+        case MappingNode() if get_origin(kind) is Mapping:
             return _entries(node, place, lambda key, at: _item(at, bool, place.child(key)))
-        case Sequence() if get_origin(kind) is tuple:
+        case SequenceNode() if get_origin(kind) is tuple:
             items = enumerate(node.items)
             return tuple(_item(item, get_args(kind)[0], place.item(i)) for i, item in items)
         case _:
@@ -147,7 +146,7 @@ def _value(node: Node, kind: object, place: _Place) -> object:
 
 def _item(node: Node, kind: object, place: _Place) -> object:
     """An element of a list or of a map, which has no default to fall back to: null is wrong."""
-    if isinstance(node, Scalar) and node.value is None:
+    if isinstance(node, ScalarNode) and node.value is None:
         place.wrong(node, _type_name(kind))
     return _value(node, kind, place)
 
@@ -155,8 +154,8 @@ def _item(node: Node, kind: object, place: _Place) -> object:
 def _type_name(kind: object) -> str:
     """The name of a type in error texts."""
     if kind in _SCALARS:
-        return _SCALARS[kind].name
-    if get_origin(kind) is collections.abc.Mapping:
+        return _SCALARS[kind][0]
+    if get_origin(kind) is Mapping:
         return "map[string]bool"
     if get_origin(kind) is tuple:
         return f"[]{_type_name(get_args(kind)[0])}"
@@ -165,8 +164,8 @@ def _type_name(kind: object) -> str:
 
 def _name_of(node: Node) -> str:
     """The JSON type of a node; a number comes with its text."""
-    if not isinstance(node, Scalar):
-        return "object" if isinstance(node, Mapping) else "array"
+    if not isinstance(node, ScalarNode):
+        return "object" if isinstance(node, MappingNode) else "array"
     names = {type(None): "null", bool: "bool", str: "string"}
     return names.get(type(node.value), f"number {node.text}")
 
@@ -174,31 +173,25 @@ def _name_of(node: Node) -> str:
 # --- scalars ----------------------------------------------------------------------------------
 
 
-class _ScalarKind(msgspec.Struct, frozen=True):
-    """A type of scalar: its name in errors, and the reading, which gives None when it is wrong."""
-
-    name: str
-    read: Callable[[ScalarValue], object]
+_Reading = Callable[[ScalarValue], object]
+"""Gives None for a value of the wrong type."""
 
 
-def _scalar(node: Scalar, kind: _ScalarKind, place: _Place) -> object:
-    """A scalar of the kind."""
+def _scalar(node: ScalarNode, kind: object, place: _Place) -> object:
+    """The value of a scalar; None when it is wrong."""
+    type_name, read = _SCALARS[kind]
     try:
-        value = kind.read(node.value)
+        value = read(node.value)
     except ValueTextError as error:
         place.problem(f'field "{place.path}": {error} (line {node.line})')
         return None
     if value is None:
-        place.wrong(node, kind.name)
+        place.wrong(node, type_name)
     return value
 
 
-def _string(value: ScalarValue) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _bool(value: ScalarValue) -> bool | None:
-    return value if isinstance(value, bool) else None
+def _only(type_: type) -> _Reading:
+    return lambda value: value if isinstance(value, type_) else None
 
 
 def _whole(low: int, high: int) -> Callable[[ScalarValue], int | None]:
@@ -236,15 +229,15 @@ def _quantity(value: ScalarValue) -> Quantity | None:
 
 
 _NANOSECONDS: Final = _whole(-(2**63), 2**63)
-_SCALARS: Final[dict[object, _ScalarKind]] = {
-    str: _ScalarKind("string", _string),
-    bool: _ScalarKind("bool", _bool),
-    Int32: _ScalarKind("int32", _whole(-(2**31), 2**31)),
-    UInt32: _ScalarKind("uint32", _whole(0, 2**32)),
-    Float32: _ScalarKind("float32", _float),
-    Duration: _ScalarKind("duration", _duration),
-    Duration | int: _ScalarKind("duration", _duration_or_nanoseconds),
-    Quantity: _ScalarKind("quantity", _quantity),
+_SCALARS: Final[Mapping[object, tuple[str, _Reading]]] = {
+    str: ("string", _only(str)),
+    bool: ("bool", _only(bool)),
+    Int32: ("int32", _whole(-(2**31), 2**31)),
+    UInt32: ("uint32", _whole(0, 2**32)),
+    Float32: ("float32", _float),
+    Duration: ("duration", _duration),
+    Duration | int: ("duration", _duration_or_nanoseconds),
+    Quantity: ("quantity", _quantity),
 }
 
 

@@ -4,6 +4,7 @@ Unknown fields are ignored and null counts as absent, as for every client of Kub
 """
 
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -146,9 +147,9 @@ def parse_kubeconfig(text: str, directory: str) -> Kubeconfig:
     except RecursionError as error:
         raise KubeconfigError(f"not a kubeconfig: {kubeyaml.TOO_DEEP}") from error
     for kind in ("cluster", "user", "context"):
-        names = [entry.name for entry in getattr(document, f"{kind}s")]
-        for name in names:
-            if names.count(name) > 1:
+        names = Counter(entry.name for entry in getattr(document, f"{kind}s"))
+        for name, count in names.items():
+            if count > 1:
                 raise KubeconfigError(f'two entries for {kind} "{name}": remove one of them')
     return replace(document, directory=directory)
 
