@@ -38,7 +38,6 @@ from kubeproxy.cluster.client.kubeconfigfile import (
     Unreadable,
     UserEntry,
     cluster_mistakes,
-    named,
     parse_kubeconfig,
     user_mistakes,
     with_paths,
@@ -58,12 +57,12 @@ class NoConfigurationError(KubeconfigError):
 
 def choose_access(document: Kubeconfig, master: str, unreadable: Unreadable) -> Access:
     """The access of the current context; `master` overrides the server's URL."""
-    context = named(document.contexts, document.current_context)
-    used = context.context if context is not None else ContextEntry()
-    cluster_entry = named(document.clusters, used.cluster) if used.cluster else None
-    user_entry = named(document.users, used.user) if used.user else None
-    cluster = cluster_entry.cluster if cluster_entry is not None else ClusterEntry()
-    user = user_entry.user if user_entry is not None else UserEntry()
+    contexts = {entry.name: entry.context for entry in document.contexts}
+    clusters = {entry.name: entry.cluster for entry in document.clusters if entry.name}
+    users = {entry.name: entry.user for entry in document.users if entry.name}
+    used = contexts.get(document.current_context, ContextEntry())
+    cluster = clusters.get(used.cluster, ClusterEntry())
+    user = users.get(used.user, UserEntry())
     directory = document.directory
     cluster = with_paths(cluster, directory, "certificate_authority")
     user = with_paths(user, directory, "client_certificate", "client_key", "token_file")
@@ -72,7 +71,7 @@ def choose_access(document: Kubeconfig, master: str, unreadable: Unreadable) -> 
     if master:
         cluster = replace(cluster, server=master, tls_server_name="")
     mistakes = []
-    if document.current_context and context is None:
+    if document.current_context and document.current_context not in contexts:
         mistakes.append(f"context was not found for specified context: {document.current_context}")
     mistakes += user_mistakes(used.user, user, unreadable)
     mistakes += cluster_mistakes(used.cluster, cluster, unreadable)
@@ -175,10 +174,8 @@ def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
             f'exec plugin: invalid apiVersion "{plugin.api_version}";'
             f" supported are {' and '.join(EXEC_VERSIONS)}"
         )
-    extension = named(cluster.extensions, EXEC_EXTENSION)
-    config = None
-    if extension is not None:
-        config = msgspec.Raw(msgspec.json.encode(extension.extension))
+    extensions = {each.name: msgspec.json.encode(each.extension) for each in cluster.extensions}
+    config = extensions.get(EXEC_EXTENSION)
     return Exec(
         command=plugin.command,
         api_version=plugin.api_version,
@@ -186,7 +183,7 @@ def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
         args=plugin.args,
         env=tuple((variable.name, variable.value) for variable in plugin.env),
         provide_cluster_info=plugin.provide_cluster_info,
-        cluster_config=config,
+        cluster_config=None if config is None else msgspec.Raw(config),
         install_hint=plugin.install_hint,
     )
 

@@ -5,8 +5,8 @@ Unknown fields are ignored and null counts as absent, as for every client of Kub
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -166,23 +166,10 @@ def _without_nulls(tree: object) -> object:
             return tree
 
 
-class _NamedEntry(Protocol):
-    @property
-    def name(self) -> str: ...
+T = TypeVar("T", bound=msgspec.Struct)
 
 
-_Entry = TypeVar("_Entry", bound=_NamedEntry)
-
-
-def named(entries: Iterable[_Entry], name: str) -> _Entry | None:
-    """The entry of that name."""
-    return next((entry for entry in entries if entry.name == name), None)
-
-
-_S = TypeVar("_S", bound=msgspec.Struct)
-
-
-def with_paths(struct: _S, directory: str, *fields: str) -> _S:
+def with_paths(struct: T, directory: str, *fields: str) -> T:
     """The entry with absolute paths; relative ones start from the directory."""
     paths = {field: getattr(struct, field) for field in fields if getattr(struct, field)}
     absolute = {
