@@ -18,7 +18,7 @@ from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.status.wire import Status
 from kubeproxy.table.node import Node
-from kubeproxy.tools.client import Client, Way
+from kubeproxy.tools.client import Client, DaemonAddress
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
 
@@ -74,7 +74,7 @@ async def test_the_status_socket_says_what_is_waited_for(
 ) -> None:
     server.faults.status("nodes", 503, times=None)
     rig = Rig(server, f"--status-socket={tmp_path}/status.sock")
-    ask = Client((Way(f"{tmp_path}/status.sock"),))
+    ask = Client((DaemonAddress(f"{tmp_path}/status.sock"),))
 
     async def gaps(*expected: str) -> Status:
         """The status once it has these gaps."""

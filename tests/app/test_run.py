@@ -38,7 +38,7 @@ def _own_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     yield
     root.handlers[:] = handlers
-    klog.configure(klog.Settings())
+    klog.configure(klog.LogSettings())
 
 
 class Called:

@@ -14,16 +14,16 @@ from pathlib import PurePosixPath
 import pytest
 
 from kubeproxy.base import klog
-from kubeproxy.base.klog import Record, Settings, Severity
+from kubeproxy.base.klog import LogSettings, LogSeverity, Record
 
 HERE = "test_klog.py"
 
 
 @pytest.fixture(autouse=True)
 def _default_settings() -> Iterator[None]:
-    klog.configure(Settings())
+    klog.configure(LogSettings())
     yield
-    klog.configure(Settings())
+    klog.configure(LogSettings())
 
 
 @pytest.fixture
@@ -43,7 +43,9 @@ class Number(IntEnum):
     ONE = 1
 
 
-def record(severity: Severity = Severity.INFO, message: str = "Said", **pairs: object) -> Record:
+def record(
+    severity: LogSeverity = LogSeverity.INFO, message: str = "Said", **pairs: object
+) -> Record:
     return Record(
         severity=severity,
         message=message,
@@ -66,9 +68,9 @@ def value_of(value: object) -> str:
 @pytest.mark.usefixtures("_utc")
 @pytest.mark.parametrize(
     ("severity", "letter"),
-    [(Severity.INFO, "I"), (Severity.WARNING, "W"), (Severity.ERROR, "E")],
+    [(LogSeverity.INFO, "I"), (LogSeverity.WARNING, "W"), (LogSeverity.ERROR, "E")],
 )
-def test_a_text_line_has_level_time_pid_and_caller(severity: Severity, letter: str) -> None:
+def test_a_text_line_has_level_time_pid_and_caller(severity: LogSeverity, letter: str) -> None:
     expected = f'{letter}1116 00:22:30.830310    4711 http.py:228] "Said" port=80\n'
     assert expected == klog.text_line(record(severity, port=80))
 
@@ -145,12 +147,12 @@ def test_a_json_error_has_no_level_and_its_cause_comes_last() -> None:
         '{"ts":1794788550830.31,"caller":"serve/http.py:228","msg":"Said","port":80,'
         '"err":"broken"}\n'
     )
-    line = klog.json_line(record(Severity.ERROR, err=OSError("broken"), port=80))
+    line = klog.json_line(record(LogSeverity.ERROR, err=OSError("broken"), port=80))
     assert expected == line
 
 
 def test_a_json_error_may_have_no_cause() -> None:
-    assert "err" not in json.loads(klog.json_line(record(Severity.ERROR)))
+    assert "err" not in json.loads(klog.json_line(record(LogSeverity.ERROR)))
 
 
 def test_the_logger_comes_after_the_time() -> None:
@@ -192,7 +194,7 @@ def test_a_pair_may_be_called_message(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_lines_above_the_verbosity_are_not_said(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(Settings(verbosity=2))
+    klog.configure(LogSettings(verbosity=2))
     klog.info("Shown", v=2)
     klog.info("Hidden", v=3)
     klog.plain("hidden too", v=3)
@@ -202,9 +204,9 @@ def test_lines_above_the_verbosity_are_not_said(capsys: pytest.CaptureFixture[st
 
 
 def test_the_verbosity_can_change_alone() -> None:
-    klog.configure(Settings(json=True))
+    klog.configure(LogSettings(json=True))
     klog.set_verbosity(4)
-    assert Settings(verbosity=4, json=True) == klog.settings()
+    assert LogSettings(verbosity=4, json=True) == klog.settings()
 
 
 @pytest.mark.parametrize(
@@ -222,14 +224,14 @@ def test_single_files_have_their_verbosity(
     expected: bool,  # a column of the table
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    klog.configure(Settings(verbosity=1, vmodule=vmodule))
+    klog.configure(LogSettings(verbosity=1, vmodule=vmodule))
     klog.info("Deep", v=4)
     assert expected == klog.enabled(4)
     assert expected == bool(capsys.readouterr().err)
 
 
 def test_json_is_said_when_configured(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(Settings(json=True))
+    klog.configure(LogSettings(json=True))
     klog.plain('FLAG: --v="1"')
     fields = json.loads(capsys.readouterr().err)
     assert fields["msg"] == 'FLAG: --v="1"'
@@ -239,7 +241,7 @@ def test_json_is_said_when_configured(capsys: pytest.CaptureFixture[str]) -> Non
 def test_split_streams_send_information_to_standard_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    klog.configure(Settings(split_stream=True))
+    klog.configure(LogSettings(split_stream=True))
     klog.info("Good")
     klog.warning("Odd")
     klog.error("Bad")
@@ -251,7 +253,7 @@ def test_split_streams_send_information_to_standard_output(
 def test_buffered_information_waits_for_room_or_a_flush(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    klog.configure(Settings(split_stream=True, info_buffer_size=150))
+    klog.configure(LogSettings(split_stream=True, info_buffer_size=150))
     klog.info("One")
     assert capsys.readouterr().out == ""
     klog.flush()
@@ -264,9 +266,9 @@ def test_buffered_information_waits_for_room_or_a_flush(
 
 
 def test_new_settings_flush_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(Settings(split_stream=True, info_buffer_size=1000))
+    klog.configure(LogSettings(split_stream=True, info_buffer_size=1000))
     klog.info("Waiting")
-    klog.configure(Settings())
+    klog.configure(LogSettings())
     assert "Waiting" in capsys.readouterr().out
 
 
@@ -306,9 +308,9 @@ def test_what_the_stream_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_line_about_lost_ones_has_the_layout_in_force() -> None:
-    expected = r'W\d{4} \S+ +\d+ \S+\] "Nobody read the log, lines are lost" lines=7\n'
+    expected = r'W\d{4} \S+ +\d+ \S+\] "Log lines were dropped: the output was not read" lines=7\n'
     assert re.fullmatch(expected, klog.lost_line(7))
-    klog.configure(Settings(json=True))
+    klog.configure(LogSettings(json=True))
     assert json.loads(klog.lost_line(7))["lines"] == 7
 
 

@@ -5,10 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.config.decode import decode
-from kubeproxy.config.duration import Duration, of_seconds
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
@@ -20,10 +17,11 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
     Winkernel,
 )
+from kubeproxy.config.values import Duration, Quantity, of_seconds
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
@@ -55,7 +53,7 @@ ipvs:
    tcpTimeout: 5s, tcpFinTimeout: 6s, udpTimeout: 7s}}
 nftables: {{masqueradeBit: 2, masqueradeAll: true, syncPeriod: 8s, minSyncPeriod: 9s}}
 winkernel:
-  {{networkName: n, sourceVip: v, enableDSR: true, rootHnsEndpointName: r,
+  {{networkName: net, sourceVip: v, enableDSR: true, rootHnsEndpointName: r,
    forwardHealthCheckVip: true}}
 detectLocalMode: BridgeInterface
 detectLocal: {{bridgeInterface: br0, interfaceNamePrefix: veth}}
@@ -109,7 +107,7 @@ def test_every_field_is_read() -> None:
             of_seconds(7),
         ),
         nftables=NFTables(2, True, of_seconds(8), of_seconds(9)),
-        winkernel=Winkernel("n", "v", True, "r", True),
+        winkernel=Winkernel("net", "v", True, "r", True),
         detect_local_mode="BridgeInterface",
         detect_local=DetectLocal("br0", "veth"),
         cluster_cidr="10.0.0.0/8,fd00::/8",
@@ -121,7 +119,7 @@ def test_every_field_is_read() -> None:
         config_sync_period=of_seconds(300),
         port_range="1-2",
         windows_run_as_service=True,
-        traffic=Traffic("service", 6),
+        traffic=TrafficSettings("service", 6),
         rules_page="all",
         status_page="none",
         status_socket="/run/own.sock",
@@ -342,7 +340,7 @@ def test_a_field_that_is_given_twice_alike_is_a_warning(
         ),
         pytest.param(
             "conntrack: {min: !!int abc}",
-            'cannot unmarshal string into field "conntrack.min" of type int32 (line 3)',
+            "yaml: line 3: cannot decode 'abc' as a !!int",
             id="a-tag-that-lies",
         ),
         pytest.param(

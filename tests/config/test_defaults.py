@@ -2,7 +2,6 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
@@ -12,6 +11,7 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
 )
+from kubeproxy.config.values import Duration, of_seconds
 
 ZERO = Duration()
 

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_document, to_yaml
-from kubeproxy.config.duration import Duration
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
-from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import (
     IPVS,
     Conntrack,
@@ -21,9 +19,10 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
 )
+from kubeproxy.config.values import Duration, Quantity
 
 DEFAULT = """\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -190,7 +189,7 @@ CONFIGS = st.builds(
 
 def test_fields_of_ours_are_written_when_they_say_something() -> None:
     config = KubeProxyConfiguration(
-        traffic=Traffic("service"), rules_page="all", status_page="none", status_socket=""
+        traffic=TrafficSettings("service"), rules_page="all", status_page="none", status_socket=""
     )
     ours = {
         "traffic": {"metrics": "service", "seriesLimit": 10_000},

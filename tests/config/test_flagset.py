@@ -1,6 +1,5 @@
 import pytest
 
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import (
     HELP,
@@ -25,6 +24,7 @@ from kubeproxy.config.kinds import (
     VMODULE,
 )
 from kubeproxy.config.types import VModuleItem
+from kubeproxy.config.values import Duration, of_seconds
 
 FLAGS = (
     Flag("name", STRING, "", "What it is called.", group="First"),

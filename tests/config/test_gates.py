@@ -1,11 +1,10 @@
 import pytest
 
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.gates import GATES, Gates, Stage, resolve
-from kubeproxy.config.notice import Level, Notice
+from kubeproxy.config.errors import ConfigError, Level, Notice
+from kubeproxy.config.gates import GATES, Gates, GateStage, resolve
 
-ALPHA = {name for name, gate in GATES.items() if gate.stage is Stage.ALPHA}
-BETA = {name for name, gate in GATES.items() if gate.stage is Stage.BETA}
+ALPHA = {name for name, gate in GATES.items() if gate.stage is GateStage.ALPHA}
+BETA = {name for name, gate in GATES.items() if gate.stage is GateStage.BETA}
 
 
 def test_without_settings_the_defaults_hold() -> None:

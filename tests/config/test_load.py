@@ -3,10 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.errors import ConfigError, Level
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import Loaded, complete, load, node_name, write_config
-from kubeproxy.config.notice import Level
 from kubeproxy.config.types import KubeProxyConfiguration, VModuleItem
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"

@@ -1,7 +1,7 @@
 from kubeproxy.base import klog
-from kubeproxy.config.log_settings import log_settings
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.load import log_settings
 from kubeproxy.config.types import FormatOptions, Logging, OutputRouting, VModuleItem
+from kubeproxy.config.values import Quantity
 
 OPTIONS = FormatOptions(
     text=OutputRouting(split_stream=True, info_buffer_size=Quantity("1k", 1000)),
@@ -11,10 +11,10 @@ OPTIONS = FormatOptions(
 
 def test_text() -> None:
     logging = Logging(verbosity=3, vmodule=(VModuleItem("a*", 4),), options=OPTIONS)
-    expected = klog.Settings(3, (("a*", 4),), False, True, 1000)
+    expected = klog.LogSettings(3, (("a*", 4),), False, True, 1000)
     assert expected == log_settings(logging)
 
 
 def test_json() -> None:
-    expected = klog.Settings(json=True, info_buffer_size=2000)
+    expected = klog.LogSettings(json=True, info_buffer_size=2000)
     assert expected == log_settings(Logging(format="json", options=OPTIONS))

@@ -3,7 +3,6 @@ from msgspec.structs import replace
 
 from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import (
@@ -14,9 +13,10 @@ from kubeproxy.config.types import (
     IPTables,
     KubeProxyConfiguration,
     NFTables,
-    Traffic,
+    TrafficSettings,
 )
 from kubeproxy.config.validate import validate
+from kubeproxy.config.values import Duration, of_seconds
 
 P = "KubeProxyConfiguration"
 CONNTRACK = f"{P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"
@@ -136,13 +136,13 @@ def test_no_limit_needs_no_burst() -> None:
             id="nftables-affinity-size",
         ),
         pytest.param(
-            {"traffic": Traffic(metrics="everything")},
+            {"traffic": TrafficSettings(metrics="everything")},
             f'{P}.Traffic.Metrics: Unsupported value: "everything": supported values: "frontend",'
             ' "service", "none"',
             id="traffic-metrics",
         ),
         pytest.param(
-            {"traffic": Traffic(series_limit=-1)},
+            {"traffic": TrafficSettings(series_limit=-1)},
             f"{P}.Traffic.SeriesLimit: Invalid value: -1: {NOT_NEGATIVE}",
             id="traffic-series-limit",
         ),

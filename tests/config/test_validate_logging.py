@@ -1,11 +1,10 @@
 import pytest
 
-from kubeproxy.config.duration import of_seconds
 from kubeproxy.config.errors import ConfigError, joined
 from kubeproxy.config.gates import Gates
-from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import FormatOptions, Logging, OutputRouting, VModuleItem
-from kubeproxy.config.validate_logging import validate_logging
+from kubeproxy.config.validate import validate_logging
+from kubeproxy.config.values import Quantity, of_seconds
 
 ALPHA = Gates(Gates().on | {"LoggingAlphaOptions"})
 NO_BETA = Gates(Gates().on - {"LoggingBetaOptions"})

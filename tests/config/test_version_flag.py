@@ -41,17 +41,18 @@ def test_other_values_are_refused(text: str, expected: str) -> None:
 
 
 def test_what_is_printed() -> None:
-    assert f"Kubernetes {KUBERNETES_VERSION}" == version_text("true")
-    assert version_text("false") is None
-    assert version_text(f"{KUBERNETES_VERSION}-x") is None
+    assert f"Kubernetes {KUBERNETES_VERSION}" == version_text("true", "m1")
+    assert version_text("false", "m1") is None
+    assert version_text(f"{KUBERNETES_VERSION}-x", "m1") is None
 
 
 def test_raw_is_one_line_with_everything() -> None:
-    text = version_text("raw") or ""
+    text = version_text("raw", "m1") or ""
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
     expected = f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBERNETES_VERSION}"'
     assert text.startswith(expected)
     assert text.endswith(f'Program:"kubeproxy {VERSION}"}}')
+    assert 'Platform:"linux/m1"' in text
     assert "\n" not in text
 
 

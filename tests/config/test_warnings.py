@@ -2,10 +2,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration, Winkernel
 from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
 

@@ -45,7 +45,7 @@ async def test_no_change_is_told_too(capsys: pytest.CaptureFixture[str]) -> None
 
 
 async def test_each_change_is_told_at_verbosity_2(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(klog.Settings(verbosity=2))
+    klog.configure(klog.LogSettings(verbosity=2))
     others = (
         service({"clusterIP": "10.112.0.22"}, name="bill"),
         service({"clusterIP": "10.112.0.23"}, name="till"),
@@ -68,7 +68,7 @@ async def test_each_change_is_told_at_verbosity_2(capsys: pytest.CaptureFixture[
 
 
 async def test_the_rows_are_those_of_the_mode(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(klog.Settings(verbosity=2))
+    klog.configure(klog.LogSettings(verbosity=2))
     cluster = cluster_of(service({"internalTrafficPolicy": "Local"}), endpoint_slice("R1"))
     builder = Builder(Family.IPV4)
     changes = builder.update(cluster, (), Vantage(cluster.place))

@@ -20,9 +20,9 @@ from deploy.overlays import (
     written,
 )
 from kubeproxy.config.document import to_document
+from kubeproxy.config.errors import Level
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import Loaded, complete
-from kubeproxy.config.notice import Level
 from kubeproxy.config.validate import validate
 
 RENDERED = Path(__file__).parent / "rendered"

@@ -3,10 +3,9 @@ import pytest
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.node import NodeState
-from kubeproxy.config.errors import ConfigError
+from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.node_checks import restart_reason, start_notices
 

@@ -1,8 +1,8 @@
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.duration import of_seconds, parse_duration
 from kubeproxy.config.types import Conntrack
+from kubeproxy.config.values import of_seconds, parse_duration
 from kubeproxy.engine.settings import ROUTE_LOCALNET, Setting, wanted_at_init, wanted_settings
 from kubeproxy.table.node import Mode, Node
 from world import prefix

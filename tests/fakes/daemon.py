@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 Query = Mapping[str, list[str]]
-Reply = msgspec.Struct | tuple[int, str] | list[msgspec.Struct]
+Reply = msgspec.Struct | tuple[int, str | msgspec.Struct] | list[msgspec.Struct]
 Page = Callable[[Query], Reply]
 
 
@@ -39,17 +39,18 @@ class FakeDaemon:
         self.socket = ""
         self.address = ""
 
-    def reply(self, target: str) -> tuple[int, bytes]:
+    def reply(self, target: str) -> tuple[int, str, bytes]:
+        """Status, content type and body."""
         url = urlsplit(target)
         query = parse_qs(url.query)
         self.asked.append((url.path, query))
         if url.path not in self.pages:
-            return 404, b"404 page not found\n"
+            return 404, "text/plain", b"404 page not found\n"
         reply = self.pages[url.path](query)
-        if isinstance(reply, tuple):
-            status, text = reply
-            return status, text.encode()
-        return 200, msgspec.json.encode(reply)
+        status, said = reply if isinstance(reply, tuple) else (200, reply)
+        if isinstance(said, str):
+            return status, "text/plain", said.encode()
+        return status, "application/json", msgspec.json.encode(said)
 
     def queries(self, path: str) -> list[Query]:
         return [query for asked, query in self.asked if asked == path]
@@ -59,8 +60,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     daemon: FakeDaemon
 
     def do_GET(self) -> None:  # the library's name
-        status, body = self.daemon.reply(self.path)
+        status, content_type, body = self.daemon.reply(self.path)
         self.send_response(status)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if body:  # else the client may be gone already

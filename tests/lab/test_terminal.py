@@ -366,8 +366,8 @@ def test_who_may_not_use_the_socket(lab: Lab, shell: Shell) -> None:
         lab.socket.chmod(mode)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[:2] == [
-        "Error: you may not ask the kube-proxy here:",
-        f"  {lab.socket}: only root and the user of the daemon may ask it; try sudo",
+        "Error: permission denied:",
+        f"  {lab.socket}: only root and the user of the daemon have access; try sudo",
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kubeproxy.linux import filewatch
 from kubeproxy.linux.filewatch import ContentChange
-from kubeproxy.linux.inotify import Inotify, InotifyUnavailableError, Watch
+from kubeproxy.linux.inotify import DirectoryWatch, Inotify, InotifyUnavailableError
 
 SILENCE = 0.06
 """Longer than a burst lasts in these tests: who has said nothing by then says nothing."""
@@ -302,7 +302,7 @@ async def test_the_content_that_was_read_earlier_can_be_given(folder: Path) -> N
 
 @pytest.fixture
 def without_inotify(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(watches: dict[str, Watch]) -> Inotify:
+    def refuse(watches: dict[str, DirectoryWatch]) -> Inotify:
         raise InotifyUnavailableError(errno.EMFILE, f"no room for {len(watches)} watches")
 
     monkeypatch.setattr(filewatch, "Inotify", refuse)
@@ -315,7 +315,7 @@ async def test_polling_sees_the_same_changes(
     folder: Path, change: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await notices_after(lambda: change(folder), folder) == (True, False)
-    assert capsys.readouterr().err.count("Cannot be told of changed files") == 1
+    assert capsys.readouterr().err.count("inotify is not available, polling") == 1
 
 
 @pytest.mark.usefixtures("without_inotify")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.linux import inotify
-from kubeproxy.linux.inotify import Inotify, InotifyUnavailableError, Watch
+from kubeproxy.linux.inotify import DirectoryWatch, Inotify, InotifyUnavailableError
 
-ITSELF = Watch(inotify.DELETE_SELF)
-ENTRIES = Watch(inotify.CREATE, any_name=True)
-ONE_NAME = Watch(inotify.CREATE, frozenset(["a"]))
+ITSELF = DirectoryWatch(inotify.DELETE_SELF)
+ENTRIES = DirectoryWatch(inotify.CREATE, any_name=True)
+ONE_NAME = DirectoryWatch(inotify.CREATE, frozenset(["a"]))
 
 
 class RefusingKernel:
@@ -38,7 +38,7 @@ class RefusingKernel:
     ],
 )
 def test_refusals_are_raised_with_their_number(
-    monkeypatch: pytest.MonkeyPatch, kernel: RefusingKernel, watch: Watch
+    monkeypatch: pytest.MonkeyPatch, kernel: RefusingKernel, watch: DirectoryWatch
 ) -> None:
     monkeypatch.setattr(inotify, "_libc", kernel)
     with pytest.raises(InotifyUnavailableError) as caught:
@@ -55,7 +55,7 @@ def test_refusals_are_raised_with_their_number(
     ],
 )
 def test_refusals_that_do_not_matter(
-    monkeypatch: pytest.MonkeyPatch, error: int, watch: Watch
+    monkeypatch: pytest.MonkeyPatch, error: int, watch: DirectoryWatch
 ) -> None:
     monkeypatch.setattr(inotify, "_libc", RefusingKernel(error))
     Inotify({"/x": watch}).close()
@@ -66,11 +66,11 @@ def test_refusals_that_do_not_matter(
     [
         pytest.param(ENTRIES, inotify.CREATE, id="any-name"),
         pytest.param(ONE_NAME, inotify.CREATE, id="that-name"),
-        pytest.param(Watch(inotify.CREATE, frozenset(["b"])), 0, id="another-name"),
-        pytest.param(Watch(inotify.DELETE, any_name=True), 0, id="another-event"),
+        pytest.param(DirectoryWatch(inotify.CREATE, frozenset(["b"])), 0, id="another-name"),
+        pytest.param(DirectoryWatch(inotify.DELETE, any_name=True), 0, id="another-event"),
     ],
 )
-def test_events_that_matter_are_read(tmp_path: Path, watch: Watch, expected: int) -> None:
+def test_events_that_matter_are_read(tmp_path: Path, watch: DirectoryWatch, expected: int) -> None:
     watching = Inotify({str(tmp_path): watch})
     (tmp_path / "a").touch()
     assert expected == watching.read()
@@ -80,7 +80,7 @@ def test_events_that_matter_are_read(tmp_path: Path, watch: Watch, expected: int
 def test_two_names_of_one_directory_see_what_both_want(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    other = Watch(inotify.DELETE, frozenset(["b"]))
+    other = DirectoryWatch(inotify.DELETE, frozenset(["b"]))
     watching = Inotify({str(tmp_path / "real"): ONE_NAME, str(tmp_path / "link"): other})
     (tmp_path / "real" / "a").touch()
     assert watching.read() == inotify.CREATE
@@ -92,7 +92,7 @@ def test_two_names_of_one_directory_see_what_both_want(tmp_path: Path) -> None:
 
 def test_too_many_events_are_an_event(tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    watching = Inotify({str(tmp_path): Watch(inotify.CREATE | inotify.DELETE)})
+    watching = Inotify({str(tmp_path): DirectoryWatch(inotify.CREATE | inotify.DELETE)})
     for _ in range(limit // 2 + 1):
         (tmp_path / "a").touch()
         (tmp_path / "a").unlink()

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from fakes.daemon import FakeDaemon, always, serving, unused_port
-from kubeproxy.base.errors import NoDaemonError, OperatorError
+from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
-from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.wire import FieldProblem, Status
 from kubeproxy.tools import client
-from kubeproxy.tools.client import FLAGS, Client, NotAllowed, Refusal, Way, ways
+from kubeproxy.tools.client import FLAGS, Client, DaemonAddress, NotAllowed, Refusal, ways
 from tools import told
 
 
@@ -27,7 +27,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 
 
 def asked(*places: str) -> Status:
-    return Client([Way(place) for place in places]).get("/status", Status)
+    return Client([DaemonAddress(place) for place in places]).get("/status", Status)
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
 def test_what_is_asked_arrives_whatever_it_is(daemon: FakeDaemon) -> None:
     daemon.pages["/status/services/a%20b%0D%0A"] = always(told.status())
     query = {"q": "a&b=c %", "to": ("x", "y")}
-    Client([Way(daemon.socket)]).get("/status/services/a b\r\n", Status, query)
+    Client([DaemonAddress(daemon.socket)]).get("/status/services/a b\r\n", Status, query)
     (arrived,) = daemon.queries("/status/services/a%20b%0D%0A")
     assert arrived == {"q": ["a&b=c %"], "to": ["x", "y"]}
 
 
 def test_bytes_come_as_they_are(daemon: FakeDaemon) -> None:
     daemon.pages["/status/table"] = always((200, "a line\n"))
-    assert Client([Way(daemon.socket)]).read("/status/table") == b"a line\n"
+    assert Client([DaemonAddress(daemon.socket)]).read("/status/table") == b"a line\n"
 
 
 def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
@@ -74,6 +74,18 @@ def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
     with pytest.raises(Refusal, match=r"^ask from the node$") as raised:
         asked(daemon.socket)
     assert (raised.value.status, raised.value.exit_code) == (403, 1)
+
+
+def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((400, FieldProblem("no such Service", "to", "crt")))
+    with pytest.raises(FieldError, match=r"^--to crt: no such Service$") as raised:
+        asked(daemon.socket)
+    assert (raised.value.field, raised.value.value) == ("to", "crt")
+
+
+def test_an_error_of_another_program(daemon: FakeDaemon) -> None:
+    daemon.pages["/status"] = always((400, told.status()))
+    assert "another program or version" in str(nobody(daemon.socket))
 
 
 def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
@@ -114,7 +126,7 @@ def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        pytest.param((404, "404 page not found\n"), "has no such page", id="upstreams-kube-proxy"),
+        pytest.param((404, "404 page not found\n"), "it has no such page", id="upstreams"),
         pytest.param((200, "<html>"), "is another program or version", id="no-json"),
         pytest.param((200, '{"version": 1}'), "is another program or version", id="other-json"),
     ],
@@ -157,14 +169,14 @@ def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
 def test_something_that_is_no_http(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with accepting(path, b"SSH-2.0\r\n"):
-        assert [f"{path}: what answers there does not speak HTTP"] == reasons(nobody(str(path)))
+        assert [f"{path}: it does not speak HTTP"] == reasons(nobody(str(path)))
 
 
 def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT", 0.05)
     path = tmp_path / "socket"
     with accepting(path, None):
-        assert [f"{path}: it does not answer within 0.05 s"] == reasons(nobody(str(path)))
+        assert [f"{path}: no answer within 0.05 s"] == reasons(nobody(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -180,17 +192,17 @@ def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes
         error = nobody(str(path))
     assert error.exit_code == 3
     assert [
-        f"{path}: it hung up before it had answered: it has just ended, or starts anew"
+        f"{path}: the connection was closed before the answer: the daemon has just stopped"
     ] == reasons(error)
 
 
 def test_a_daemon_that_is_killed_takes_its_socket_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(_: Way) -> None:
+    def hang_up(_: DaemonAddress) -> None:
         raise ConnectionResetError(104, os.strerror(104))
 
-    monkeypatch.setattr(Way, "open", hang_up)
+    monkeypatch.setattr(DaemonAddress, "open", hang_up)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert nobody(str(tmp_path / "gone")).exit_code == 3
 
@@ -205,17 +217,19 @@ def test_a_daemon_that_hangs_up_does_not_want_us(
         error = nobody(str(path))
     assert isinstance(error, NotAllowed)
     assert error.exit_code == 1
-    assert str(error).startswith("you may not ask the kube-proxy here:\n")
-    assert [f"{path}: only root and the user of the daemon may ask it; try sudo"] == reasons(error)
+    assert str(error).startswith("permission denied:\n")
+    assert [f"{path}: only root and the user of the daemon have access; try sudo"] == reasons(
+        error
+    )
 
 
 def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may use every file, so the kernel's answer is given by hand here."""
 
-    def refuse(_: Way) -> None:
+    def refuse(_: DaemonAddress) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(Way, "open", refuse)
+    monkeypatch.setattr(DaemonAddress, "open", refuse)
     error = nobody(str(tmp_path / "socket"))
     assert isinstance(error, NotAllowed)
     assert "try sudo" in str(error)
@@ -249,17 +263,17 @@ def test_an_address_that_is_none(place: str) -> None:
     ],
 )
 def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
-    connection = Way(place).open()
+    connection = DaemonAddress(place).open()
     assert expected == (connection.host, connection.port)
 
 
 def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """No name server is asked here, so its answer is given by hand."""
 
-    def unknown(_: Way) -> None:
+    def unknown(_: DaemonAddress) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(Way, "open", unknown)
+    monkeypatch.setattr(DaemonAddress, "open", unknown)
     assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
 
 
@@ -271,7 +285,7 @@ def test_a_host_that_cannot_be(host: str) -> None:
 @pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
 def test_a_name_that_no_service_has(daemon: FakeDaemon, name: str) -> None:
     with pytest.raises(OperatorError) as raised:
-        Client([Way(daemon.socket)]).service(name)
+        Client([DaemonAddress(daemon.socket)]).service(name)
     assert f"no Service has the name {name}: give [NAMESPACE/]NAME" == str(raised.value)
     assert daemon.asked == []
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
 from kubeproxy.explain.words import Explanation, Matched
+from kubeproxy.serve.status.wire import FieldProblem
 from tools.manifests import SHOP, write
 
 PATH = "/status/explain"
@@ -136,7 +137,7 @@ def test_live_and_something_else_do_not_go_together(
     [
         pytest.param(
             "shopper",
-            "from shopper: it is no address, and the daemon knows no Pods",
+            FieldProblem("it is no address, and the daemon knows no Pods", "from", "shopper"),
             "--from shopper: it is no address, and the running kube-proxy does not know Pods: give"
             " the Pod's address (kubectl get pods -o wide), or name the cluster with --kubeconfig"
             " or --manifests",
@@ -144,13 +145,13 @@ def test_live_and_something_else_do_not_go_together(
         ),
         pytest.param(
             "fd40::1",
-            "from fd40::1: it is IPv6, but the destination is IPv4",
+            FieldProblem("it is IPv6, but the destination is IPv4", "from", "fd40::1"),
             "--from fd40::1: it is IPv6, but the destination is IPv4",
             id="an-address-that-does-not-fit",
         ),
         pytest.param(
             "shopper",
-            "to crt: no such Service is proxied",
+            FieldProblem("no such Service is proxied", "to", "crt"),
             "--to crt: no such Service is proxied",
             id="an-unknown-service",
         ),
@@ -165,11 +166,11 @@ def test_live_and_something_else_do_not_go_together(
 def test_refusals(
     daemon: FakeDaemon,
     source: str,
-    said: str,
+    said: str | FieldProblem,
     expected: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    daemon.pages[PATH] = always((400, f"{said}\n"))
+    daemon.pages[PATH] = always((400, said))
     assert main(["explain", f"--from={source}", "--to=crt"]) == 1
     assert capsys.readouterr() == ("", f"Error: {expected}\n")
 

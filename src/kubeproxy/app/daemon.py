@@ -19,9 +19,9 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.source import EventSource
+from kubeproxy.config.errors import Level, Notice
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS, Gates
 from kubeproxy.config.nodeports import expand
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.leftovers import DEVICE

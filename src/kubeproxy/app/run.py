@@ -19,11 +19,9 @@ from kubeproxy.cluster.source import EventSource
 from kubeproxy.config import flags
 from kubeproxy.config.flags import FLAGS, parse_flags
 from kubeproxy.config.flagset import Parsed, rendered
-from kubeproxy.config.load import Loaded, load, node_name, write_config
-from kubeproxy.config.log_settings import log_settings
+from kubeproxy.config.load import Loaded, load, log_settings, node_name, write_config
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.config.validate import validate
-from kubeproxy.config.validate_logging import validate_logging
+from kubeproxy.config.validate import validate, validate_logging
 from kubeproxy.config.version_flag import reported_version, version_text
 from kubeproxy.dataplane.cleanup import clean_up, remove_other_modes
 from kubeproxy.dataplane.contract import Dataplane
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         print(usage_text(), end="")  # noqa: T201  # what was asked for
         return 0
     version = parsed.value("version", str)
-    text = version_text(version)
+    text = version_text(version, os.uname().machine)
     if text is not None:
         print(text)  # noqa: T201  # what was asked for
         return 0

@@ -1,15 +1,15 @@
-"""Saying a thing once, however often it happens in a row."""
+"""Reports the first of a burst of events only."""
 
 QUIET_SECONDS = 60.0
 
 
 class Bursts:
-    """Tells the first of many: what comes within a minute of the last one is the same burst."""
+    """Events less than a minute apart are one burst."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
 
     def begins(self, now: float) -> bool:
-        """It happens again; whether that is the first time in a while."""
+        """Record an event; whether it begins a burst."""
         last, self._last = self._last, now
         return now - last > QUIET_SECONDS

@@ -1,8 +1,7 @@
-"""The root of our exceptions. Each package raises its own below these; the type says whose fault.
+"""The base of our exceptions; the type says whose fault it is. Packages derive their own.
 
-An error carries the object that it is about and what to do, so that whoever catches it needs to
-add nothing. They are caught in three places only: the command line, the sync loop, and the
-reconnect loop of a source.
+An error names the object and what to do, so that nothing is added where it is caught: in the
+command line, the sync loop, and the reconnect loop of a source.
 """
 
 
@@ -13,7 +12,25 @@ class KubeProxyError(Exception):
 
 
 class OperatorError(KubeProxyError):
-    """The operator asked for something that cannot be: a flag, a file, a missing permission."""
+    """The operator can mend it: a flag, a file, a missing permission."""
+
+
+class FieldError(OperatorError):
+    """A part of a question has a wrong value: an option of a command, a parameter of a URL.
+
+    The text is for the command line; other edges make theirs of the fields.
+    """
+
+    def __init__(self, field: str, value: str, reason: str) -> None:
+        super().__init__(f"--{field} {value}: {reason}")
+        self.field = field
+        self.value = value
+        self.reason = reason
+
+
+def reason_of(error: OSError) -> str:
+    """The text of the operating system, in lower case as Go programs write it."""
+    return (error.strerror or str(error)).lower()
 
 
 class KernelError(KubeProxyError):
@@ -25,6 +42,6 @@ class ApiServerError(KubeProxyError):
 
 
 class NoDaemonError(KubeProxyError):
-    """No kube-proxy runs here that would answer."""
+    """No running kube-proxy answers."""
 
     exit_code = 3

@@ -1,7 +1,7 @@
-"""Families, protocols, addresses and prefixes: values only, free to be imported by everybody.
+"""Families, protocols, addresses and prefixes: values only, free to be imported by all.
 
 An address is its canonical text (`10.0.0.1`, `fd00::1`), so that equality of values is equality
-of addresses and so that one string is shared by all who speak of it. Parsing is as lenient as
+of addresses and one string is shared by all users. Parsing is as lenient as
 upstream's: octets with leading zeros are decimal, a prefix may have host bits set.
 """
 

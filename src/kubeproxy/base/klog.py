@@ -1,15 +1,15 @@
 """Log lines in the layout of Kubernetes' klog, as text or as JSON, on standard error.
 
 Log pipelines parse these lines, so the layout is upstream's; messages are constant texts and the
-data stands in the pairs:
+data is in the pairs:
 
     klog.info("Opened healthcheck", v=2, service="ns/name", port=30080)
     klog.error("Failed to list", err=error, kind="Service")
 
 This is an edge with state of its own (the settings of the process), as a log must be: it is
-thread-safe, and a log line that cannot be written is lost in silence rather than raised, because
-a full disk behind standard error must not stop the proxying. Nor must a reader that does not read:
-see `logstream`.
+thread-safe, and a line that cannot be written is dropped without an error, because a full disk
+behind standard error must not stop the proxying. Neither must a reader that does not read: see
+`logstream`.
 """
 
 import atexit
@@ -31,7 +31,7 @@ from kubeproxy.base import gotext
 from kubeproxy.base.printable import printable
 
 
-class Severity(Enum):
+class LogSeverity(Enum):
     """How bad it is; the value is the letter that opens a text line."""
 
     INFO = "I"
@@ -39,7 +39,7 @@ class Severity(Enum):
     ERROR = "E"
 
 
-class Settings(NamedTuple):
+class LogSettings(NamedTuple):
     """What to emit, how, and where."""
 
     verbosity: int = 0
@@ -53,9 +53,9 @@ class Settings(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One thing to say, with everything that its line depends on."""
+    """One log message, with everything that its line depends on."""
 
-    severity: Severity
+    severity: LogSeverity
     message: str
     pairs: Mapping[str, object]
     v: int
@@ -72,18 +72,18 @@ class Record(NamedTuple):
 class _State:
     """The settings, the verbosity found for each file, and the lines that wait for a flush."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LogSettings) -> None:
         self.settings = settings
         self.verbosity_by_path: dict[str, int] = {}
         self.waiting: list[str] = []
         self.waiting_size = 0
 
 
-_state: Final = _State(Settings())
+_state: Final = _State(LogSettings())
 _lock: Final = threading.RLock()
 
 
-def configure(settings: Settings) -> None:
+def configure(settings: LogSettings) -> None:
     """Use these settings from now on; lines that wait under the old ones are written first."""
     with _lock:
         flush()
@@ -91,7 +91,7 @@ def configure(settings: Settings) -> None:
         _state.verbosity_by_path = {}
 
 
-def settings() -> Settings:
+def settings() -> LogSettings:
     """The settings in force."""
     return _state.settings
 
@@ -109,7 +109,7 @@ def flush() -> None:
             _write(sys.stdout, "".join(lines))
 
 
-# --- saying things ----------------------------------------------------------------------------
+# --- logging ----------------------------------------------------------------------------------
 
 
 def enabled(v: int) -> bool:
@@ -118,31 +118,31 @@ def enabled(v: int) -> bool:
 
 
 def info(message: str, /, *, v: int = 0, **pairs: object) -> None:
-    """Say something that is in order, at verbosity `v` and above."""
+    """Log an informational message, at verbosity `v` and above."""
     if _enabled(v, 2):
-        _emit(_record(Severity.INFO, message, pairs, v))
+        _emit(_record(LogSeverity.INFO, message, pairs, v))
 
 
 def plain(text: str, /, *, v: int = 0) -> None:
-    """Say a line without quotes and pairs, such as `FLAG: --v="2"`."""
+    """Log a line without quotes and pairs, such as `FLAG: --v="2"`."""
     if _enabled(v, 2):
-        _emit(_record(Severity.INFO, text, {}, v)._replace(plain=True))
+        _emit(_record(LogSeverity.INFO, text, {}, v)._replace(plain=True))
 
 
 def warning(message: str, /, **pairs: object) -> None:
-    """Say something that an operator may want to change."""
-    _emit(_record(Severity.WARNING, message, pairs, 0))
+    """Log something that an operator may want to change."""
+    _emit(_record(LogSeverity.WARNING, message, pairs, 0))
 
 
 def error(message: str, /, *, err: BaseException | str | None = None, **pairs: object) -> None:
-    """Say what failed and why."""
+    """Log what failed and why."""
     if err is not None:
         pairs = {"err": err, **pairs}
-    _emit(_record(Severity.ERROR, message, pairs, 0))
+    _emit(_record(LogSeverity.ERROR, message, pairs, 0))
 
 
 def _enabled(v: int, depth: int) -> bool:
-    """Whether level `v` is on for the file that stands `depth` frames above."""
+    """Whether level `v` is on for the file `depth` frames above."""
     if v <= _state.settings.verbosity:
         return True
     if not _state.settings.vmodule:
@@ -156,13 +156,13 @@ def _enabled(v: int, depth: int) -> bool:
 
 
 def _verbosity_of(path: str, vmodule: Iterable[tuple[str, int]]) -> int:
-    """The verbosity that the patterns give to a source file; 0 when none speaks of it."""
+    """The verbosity that the patterns give to a source file; 0 when none matches."""
     name = os.path.basename(path).removesuffix(".py")  # noqa: PTH119  # no pathlib at start-up
     return next((level for pattern, level in vmodule if fnmatchcase(name, pattern)), 0)
 
 
-def _record(severity: Severity, message: str, pairs: Mapping[str, object], v: int) -> Record:
-    """The record of what the caller's caller says, here and now."""
+def _record(severity: LogSeverity, message: str, pairs: Mapping[str, object], v: int) -> Record:
+    """The record of a message of the caller's caller."""
     frame = sys._getframe(2)  # noqa: SLF001  # inspect costs 100 times more
     return Record(
         severity=severity,
@@ -181,7 +181,7 @@ def _emit(record: Record) -> None:
     with _lock:
         current = _state.settings
         line = json_line(record) if current.json else text_line(record)
-        if not current.split_stream or record.severity is not Severity.INFO:
+        if not current.split_stream or record.severity is not LogSeverity.INFO:
             _write(sys.stderr, line)
             return
         _state.waiting.append(line)
@@ -230,7 +230,7 @@ def json_line(record: Record) -> str:
     fields["caller"] = f"{'/'.join(record.path.split('/')[-2:])}:{record.line}"
     fields["msg"] = record.message
     last: dict[str, object] = {}
-    if record.severity is not Severity.ERROR:
+    if record.severity is not LogSeverity.ERROR:
         fields["v"] = record.v
     elif "err" in pairs:
         last["err"] = pairs.pop("err")
@@ -300,13 +300,15 @@ def _string(value: object) -> str:
 
 
 def lost_line(count: int) -> str:
-    """The line in the place of so many that nobody read, in the layout in force."""
-    record = _record(Severity.WARNING, "Nobody read the log, lines are lost", {"lines": count}, 0)
+    """The line in the place of so many dropped ones, in the current layout."""
+    record = _record(
+        LogSeverity.WARNING, "Log lines were dropped: the output was not read", {"lines": count}, 0
+    )
     return json_line(record) if _state.settings.json else text_line(record)
 
 
 def describe(error: BaseException) -> str:
-    """What an exception says; a group says what its members say, as `[a, b]`."""
+    """The text of an exception; of a group, those of its members as `[a, b]`."""
     if isinstance(error, BaseExceptionGroup):
         texts = [describe(inner) for inner in error.exceptions]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -328,7 +330,9 @@ class _Bridge(logging.Handler):
             pairs = {"err": cause, **pairs, "stack": stack}
         _emit(
             Record(
-                severity=Severity.ERROR if record.levelno >= logging.ERROR else Severity.WARNING,
+                severity=LogSeverity.ERROR
+                if record.levelno >= logging.ERROR
+                else LogSeverity.WARNING,
                 message=record.getMessage(),
                 pairs=pairs,
                 v=0,

@@ -1,10 +1,11 @@
 """Output that never waits for its reader, for the daemon's log.
 
-A pipe that nobody reads is full after 64 KiB, and whoever writes to it then waits, for ever: the
-event loop, all syncs. Here what does not fit is kept in memory, in order, and a thread writes it
-when there is room. When that is too much, lines are lost, and how many is said in their place.
+A pipe that is not read is full after 64 KiB; a write to it then blocks the event loop and with it
+all syncs, for ever. Here what does not fit is kept in memory, in order, and a thread writes it
+when there is room. When that is too much, lines are dropped, and a line in their place says how
+many.
 
-As long as somebody reads, every line is written before `write` returns.
+As long as the reader keeps up, every line is written before `write` returns.
 """
 
 import atexit
@@ -18,14 +19,14 @@ from collections.abc import Callable
 
 KEPT_BYTES = 4 << 20
 _PIECE = select.PIPE_BUF
-"""Where a pipe or a socket says that there is room, it is for so much at least."""
+"""A pipe or socket that is writable has room for so much at least."""
 _LAST_SECONDS = 1.0
 
 
 def install(lost: Callable[[int], str]) -> None:
     """Put such a stream in front of standard output and standard error, until the process ends.
 
-    `lost` is the line that says how many are missing. Streams without a descriptor stay.
+    `lost` makes the line that counts the missing ones. Streams without a descriptor stay.
     """
     for name in ("stdout", "stderr"):
         given = getattr(sys, name)
@@ -53,11 +54,11 @@ class LogStream(io.TextIOBase):
         self._lost = 0
 
     def fileno(self) -> int:
-        """The descriptor, which stays somebody else's to close."""
+        """The descriptor, which is not closed here."""
         return self._descriptor
 
     def write(self, text: str) -> int:
-        """Write it now, or keep it until there is room; what a reader cannot have is dropped."""
+        """Write it now, or keep it until there is room; drop it when too much is kept."""
         data = self._encoded(text)
         with self._changed:
             if not self._waiting:
@@ -111,7 +112,7 @@ class LogStream(io.TextIOBase):
     def _write_first(self) -> bool:
         """Write a piece of the first that waits; whether there is more.
 
-        While something is waiting nobody else writes, polls, or takes away.
+        While something is waiting, only this thread writes and removes.
         """
         self._room.poll()
         data = self._waiting[0]

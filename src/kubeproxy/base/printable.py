@@ -1,4 +1,4 @@
-"""Texts that others chose, made safe to show: free to be imported by all."""
+"""Texts of unknown origin, made safe to show. Free to be imported by all."""
 
 LONGEST_QUOTED = 100
 
@@ -14,7 +14,7 @@ def printable_lines(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value that somebody wrote, as it is quoted in a message: not the whole of a long one."""
+    """A value as it is quoted in a message; a long one is cut."""
     text = repr(value)
     if len(text) <= LONGEST_QUOTED:
         return text

@@ -1,7 +1,7 @@
-"""Long work in short steps. Pure code stops between them, and who drives it decides what then.
+"""Long work in short steps: pure code pauses between them, and its driver goes on when it wants.
 
-A `Steps` is a generator that yields whenever it has seen to some thousand items at most, and that
-returns what it comes to. `sync` lets others have their turn in between; tools do not stop.
+A `Steps` is a generator that yields after some thousand items at most, and returns the result.
+`sync` lets other tasks run in between; tools do not pause.
 """
 
 import heapq
@@ -13,17 +13,17 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 PART = 1000
-"""So many items are seen to in one step: less than a millisecond."""
+"""Items that are handled in one step: less than a millisecond."""
 
 ENTRY = 5
-"""An entry is as much work as so many items, beside its frontends."""
+"""The work for an entry without its frontends, in items."""
 
 RUN = 8 * PART
-"""So many are sorted in one step."""
+"""Items that are sorted in one step."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """What the steps come to, without a pause."""
+    """The result, without a pause."""
     while True:
         try:
             next(steps)

@@ -1,6 +1,5 @@
 """From the command line and a config file to one effective configuration.
 
-In come arguments and the text of a file; out come a frozen configuration, notices for the log,
-and errors that name the flag or the field. Nothing here logs, and only `load` and `write` touch
-files.
+Input are arguments and the text of a file; output are a frozen configuration, notices for the log,
+and errors that name the flag or the field. Only `load` reads and writes files.
 """

@@ -1,68 +1,54 @@
-"""What a configuration means where it says nothing.
+"""Defaults of the configuration.
 
 Absent fields already have their defaults from `types`. Here, a zero that was written counts as
 absent too, where upstream treats it so (not for the masquerade bits, the OOM score, localhost
 NodePorts and the four conntrack fields with defaults: their zeros mean zero).
 """
 
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, family_of, parse_address
-from kubeproxy.config.hostport import with_port
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.types import (
-    IPVS,
-    ClientConnection,
-    IPTables,
-    KubeProxyConfiguration,
-    LocalMode,
-    Logging,
-    Mode,
-    NFTables,
-)
+from kubeproxy.config.errors import Level, Notice
+from kubeproxy.config.types import IPTables, KubeProxyConfiguration, LocalMode, Mode, put
+from kubeproxy.config.values import with_port
 
 HEALTHZ_PORT: Final = 10256
 METRICS_PORT: Final = 10249
 
 ANY_IPV4: Final = "0.0.0.0"  # noqa: S104  # upstream's default
 
+_ZERO_IS_ABSENT: Final = (
+    "client_connection.content_type",
+    "client_connection.qps",
+    "client_connection.burst",
+    "logging.format",
+    "logging.flush_frequency",
+    "iptables.sync_period",
+    "iptables.min_sync_period",
+    "ipvs.sync_period",
+    "nftables.sync_period",
+    "nftables.min_sync_period",
+    "config_sync_period",
+)
+
 
 def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
     """A configuration as decoded, with zeros replaced; the mode is left to the platform."""
-    client, iptables, nftables = ClientConnection(), IPTables(), NFTables()
+    absent = KubeProxyConfiguration()
+    for path in _ZERO_IS_ABSENT:
+        value = attrgetter(path)
+        if not value(config):
+            config = put(config, path, value(absent))
     bind_address = config.bind_address or ANY_IPV4
     healthz, metrics = default_addresses(bind_address)
     return replace(
         config,
-        client_connection=replace(
-            config.client_connection,
-            content_type=config.client_connection.content_type or client.content_type,
-            qps=config.client_connection.qps or client.qps,
-            burst=config.client_connection.burst or client.burst,
-        ),
-        logging=replace(
-            config.logging,
-            format=config.logging.format or Logging().format,
-            flush_frequency=config.logging.flush_frequency or Logging().flush_frequency,
-        ),
         bind_address=bind_address,
         healthz_bind_address=with_port(config.healthz_bind_address or healthz, HEALTHZ_PORT),
         metrics_bind_address=with_port(config.metrics_bind_address or metrics, METRICS_PORT),
-        iptables=replace(
-            config.iptables,
-            sync_period=config.iptables.sync_period or iptables.sync_period,
-            min_sync_period=config.iptables.min_sync_period or iptables.min_sync_period,
-        ),
-        ipvs=replace(config.ipvs, sync_period=config.ipvs.sync_period or IPVS().sync_period),
-        nftables=replace(
-            config.nftables,
-            sync_period=config.nftables.sync_period or nftables.sync_period,
-            min_sync_period=config.nftables.min_sync_period or nftables.min_sync_period,
-        ),
-        config_sync_period=config.config_sync_period
-        or KubeProxyConfiguration().config_sync_period,
     )
 
 
@@ -93,7 +79,7 @@ def with_platform_defaults(
 
 
 def _notices_of_default_mode(config: KubeProxyConfiguration) -> list[Notice]:
-    """That the mode was chosen by us, and which settings were made for another one."""
+    """That the mode is the default one, and which settings are for another one."""
     notices = [
         Notice(
             Level.WARNING,

@@ -7,18 +7,17 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from kubeproxy.config.duration import Duration
-from kubeproxy.config.quantity import Quantity
-from kubeproxy.config.scalar import scalar
+from kubeproxy.base.kubeyaml import plain_value
 from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration, Mode
+from kubeproxy.config.values import Duration, Quantity
 
 Document = dict[str, object]
 
-# Left out when they say nothing, as upstream does; other empty lists are written as null.
+# Left out when they are empty, as upstream does; other empty lists are written as null.
 _OMITTED_WHEN_EMPTY: Final = frozenset(
     {"featureGates", "vmodule", "splitStream", "windowsRunAsService"}
 )
-# Fields of ours: a document that does not use them is one of upstream's.
+# Our own fields: a document that does not use them is also valid upstream.
 _OWN: Final = frozenset(
     {
         "affinitySize",
@@ -83,7 +82,7 @@ class _Dumper(yaml.CSafeDumper):
 def _represent(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     """A string; quoted when it would be read as something else."""
     tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # the stubs lack it
-    is_plain = tag == _STRING_TAG and isinstance(scalar(yaml.ScalarNode(tag, text)), str)
+    is_plain = tag == _STRING_TAG and isinstance(plain_value(text), str)
     return dumper.represent_scalar(_STRING_TAG, text, style=None if is_plain else '"')
 
 

@@ -1,18 +1,270 @@
-"""The command line of the daemon: arguments in, values out."""
+"""The command line of the daemon: its flags, and the config fields that they stand for.
 
-from collections.abc import Sequence
+Each entry is `name: kind default` or `name = field`, and its help. A flag that stands for a config
+field has the default of the field, and no effect beside `--config`, but for the logging flags.
+`-> name` is the flag that replaces a deprecated one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from kubeproxy.config.flag_table import GROUPS
+from kubeproxy.config.defaults import ANY_IPV4, default_addresses, with_defaults
+from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.gates import GATE_NAMES
+from kubeproxy.config.kinds import (
+    BOOL,
+    DURATION,
+    INT32,
+    IP,
+    IP_PORT,
+    KIND_OF_TYPE,
+    LEVEL,
+    STRING,
+    STRINGS,
+    VMODULE,
+    FlagKind,
+)
+from kubeproxy.config.removed import REJECTED_FLAGS
+from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, put
+from kubeproxy.config.values import with_port
+from kubeproxy.config.version_flag import VERSION_KIND
 
 COMMAND: Final = "kube-proxy"
 
-FLAGS: Final[tuple[Flag, ...]] = tuple(
-    msgspec.structs.replace(flag, group=group) for group, flags in GROUPS.items() for flag in flags
+_TABLE: Final = """
+[General]
+config: string
+    Read the configuration from this YAML or JSON file. Flags that stand for a field of the file
+    then have no effect, but for --hostname-override and the logging flags.
+write-config-to: string
+    Write the effective configuration to this file, exit.
+cleanup: bool false
+    Remove what any proxy mode left in the kernel, and exit.
+init-only: bool false
+    Do what needs full privileges, and exit; later runs then need CAP_NET_ADMIN only.
+version: version false
+    Print the Kubernetes version whose behaviour is followed, and exit; =raw prints more,
+    =vX.Y.Z-suffix reports that version instead.
+help: bool false
+    Show this text.
+feature-gates = feature_gates
+    Switch features on and off: Name=true,Other=false. Known are GATE_NAMES.
+hostname-override: string
+    The name of this node, if it is not the name of the host. Wins over the config file.
+bind-address: ip 0.0.0.0 = bind_address
+    The primary IP address of this node, instead of the one in its Node object. In spite of the
+    name nothing is bound to it.
+oom-score-adj = oom_score_adj
+    The oom_score_adj of the process, from -1000 to 1000.
+config-sync-period = config_sync_period
+    How often all objects of the API server are looked at again; above 0.
+
+[API server]
+kubeconfig = client_connection.kubeconfig
+    The file that says where the API server is and who we are. Without it and without --master, the
+    service account of the pod is used.
+master: string
+    The address of the API server; wins over the kubeconfig.
+kube-api-content-type = client_connection.content_type
+    The content type of requests to the API server.
+kube-api-qps = client_connection.qps
+    Requests a second to the API server; below 0 no limit.
+kube-api-burst = client_connection.burst
+    Requests to the API server that may exceed the rate.
+
+[Health and metrics]
+healthz-bind-address: ipport 0.0.0.0:10256
+    The address, with or without a port, on which health is served.
+healthz-port: int32 10256 -> healthz-bind-address
+    The port on which health is served; 0 for none.
+metrics-bind-address: ipport 127.0.0.1:10249
+    The address, with or without a port, on which metrics are served.
+metrics-port: int32 10249 -> metrics-bind-address
+    The port on which metrics are served.
+bind-address-hard-fail = bind_address_hard_fail
+    End the process when the health or the metrics address cannot be bound.
+profiling = enable_profiling
+    Serve profiles and debug flags beside the metrics.
+show-hidden-metrics-for-version = show_hidden_metrics_for_version
+    Also show the metrics that this release hides; only the previous minor release can be named,
+    for instance 1.37.
+
+[Proxying]
+proxy-mode = mode
+    nftables (used when nothing is said), iptables or ipvs.
+masquerade-all: bool false
+    Masquerade all traffic to cluster IPs, which some network plugins need.
+detect-local-mode = detect_local_mode
+    How traffic of local pods is recognised: ClusterCIDR (used when nothing is said), NodeCIDR,
+    BridgeInterface or InterfaceNamePrefix.
+cluster-cidr = cluster_cidr
+    The addresses of the cluster's pods: one CIDR, or one of each family with a comma between. Used
+    in mode ClusterCIDR.
+pod-bridge-interface = detect_local.bridge_interface
+    The bridge of the pods, for BridgeInterface.
+pod-interface-name-prefix = detect_local.interface_name_prefix
+    How the names of the pods' interfaces begin, for InterfaceNamePrefix.
+nodeport-addresses = node_port_addresses
+    The node's addresses that accept NodePort connections: CIDRs and the keywords primary,
+    localhost and all. Empty means primary in nftables mode, all in the others.
+
+[iptables]
+iptables-masquerade-bit = iptables.masquerade_bit
+    The bit (0 to 31) of the packet mark that asks for masquerading, in iptables and ipvs mode.
+iptables-localhost-nodeports = iptables.localhost_node_ports
+    Accept NodePort connections to 127.0.0.0/8 in iptables mode.
+iptables-sync-period: duration 30s
+    How soon a failed sync is tried again, and how often periodic checks are done; above 0. Used in
+    every mode but ipvs.
+iptables-min-sync-period: duration 1s
+    The least time between two syncs; 0 syncs on every change at once. Used in every mode but ipvs.
+
+[ipvs]
+ipvs-sync-period: duration 30s
+    How soon a failed sync is tried again, and how often periodic checks are done; above 0.
+ipvs-min-sync-period: duration 1s
+    The least time between two syncs; 0 syncs on every change at once.
+ipvs-scheduler = ipvs.scheduler
+    The scheduler of virtual servers; rr if empty.
+ipvs-exclude-cidrs = ipvs.exclude_cidrs
+    CIDRs whose virtual servers are left alone.
+ipvs-strict-arp = ipvs.strict_arp
+    Set arp_ignore to 1 and arp_announce to 2.
+ipvs-tcp-timeout = ipvs.tcp_timeout
+    Of idle TCP connections; 0 leaves it as it is.
+ipvs-tcpfin-timeout = ipvs.tcp_fin_timeout
+    Of TCP connections after a FIN; 0 likewise.
+ipvs-udp-timeout = ipvs.udp_timeout
+    Of UDP packets; 0 leaves it as it is.
+
+[Connection tracking]
+conntrack-max-per-core = conntrack.max_per_core
+    Connections to track for each CPU; 0 leaves the limit and ignores --conntrack-min.
+conntrack-min = conntrack.min
+    The least number of connections to track.
+conntrack-tcp-timeout-established = conntrack.tcp_established_timeout
+    Timeout of idle established TCP connections; 0 leaves it as it is.
+conntrack-tcp-timeout-close-wait = conntrack.tcp_close_wait_timeout
+    Timeout of TCP connections in CLOSE_WAIT; 0 leaves it as it is.
+conntrack-tcp-be-liberal = conntrack.tcp_be_liberal
+    Set nf_conntrack_tcp_be_liberal to 1, so that odd TCP packets count as valid.
+conntrack-udp-timeout = conntrack.udp_timeout
+    Timeout of UDP connections that saw no reply; 0 leaves it as it is.
+conntrack-udp-timeout-stream = conntrack.udp_stream_timeout
+    Timeout of UDP connections that saw replies; 0 leaves it as it is.
+
+[Logging]
+v: level 0 = logging.verbosity
+    The verbosity of the log.
+vmodule: vmodule
+    The verbosity of single source files, by patterns on their names without .py; in text format
+    only.
+logging-format = logging.format
+    The layout of log lines: text or json.
+log-flush-frequency = logging.flush_frequency
+    How long a buffered log line may wait; above 0.
+log-text-split-stream = logging.options.text.split_stream
+    In text format: Write informational lines to standard output and all others to standard error.
+    Needs the feature gate LoggingAlphaOptions.
+log-text-info-buffer-size = logging.options.text.info_buffer_size
+    In text format: With split streams, how many bytes of informational lines may wait to be
+    written together; 0 for none. Suffixes are k, M, G and Ki, Mi, Gi. Needs the feature gate
+    LoggingAlphaOptions.
+log-json-split-stream = logging.options.json.split_stream
+    In JSON format: Write informational lines to standard output and all others to standard error.
+    Needs the feature gate LoggingAlphaOptions.
+log-json-info-buffer-size = logging.options.json.info_buffer_size
+    In JSON format: With split streams, how many bytes of informational lines may wait to be
+    written together; 0 for none. Suffixes are k, M, G and Ki, Mi, Gi. Needs the feature gate
+    LoggingAlphaOptions.
+
+[kubeproxy]
+manifests: strings
+    Files and directories of manifests to use instead of an API server. May be repeated; also
+    counts beside --config.
+dry-run: bool false
+    Compile and report, but never write to the kernel. Also counts beside --config.
+nftables-balance = nftables.balance
+    How nftables mode chooses an endpoint: random, round-robin or source-hash. The Service's
+    annotation kubeproxy.io/balance wins over it.
+nftables-endpoint-counters = nftables.endpoint_counters
+    Count connections per endpoint as well, which costs kernel memory for each of them.
+nftables-affinity-size = nftables.affinity_size
+    How many clients of services with session affinity nftables mode remembers one by one; further
+    ones share 1024 places for each service.
+traffic-metrics = traffic.metrics
+    How fine the metrics of connections are: frontend, service or none.
+traffic-series-limit = traffic.series_limit
+    How many series each metric of connections may have; 0 is no limit.
+rules-page = rules_page
+    Who may read the rules on the metrics server: local (root on this host), all or none.
+status-page = status_page
+    Who may read the status page on the metrics server: local (root on this host), all or none.
+status-socket = status_socket
+    The Unix socket on which root and our own user may ask this daemon; empty: none.
+"""
+
+_KINDS: Final[Mapping[str, FlagKind]] = {
+    "bool": BOOL,
+    "duration": DURATION,
+    "int32": INT32,
+    "ip": IP,
+    "ipport": IP_PORT,
+    "level": LEVEL,
+    "string": STRING,
+    "strings": STRINGS,
+    "version": VERSION_KIND,
+    "vmodule": VMODULE,
+}
+_ENTRY: Final = re.compile(
+    r"^\[(?P<group>.+)\]$"
+    r"|^(?P<name>[\w-]+)(?:: (?P<kind>\w+)(?: (?P<default>[\w.:]+))?)?"
+    r"(?: = (?P<field>\S+))?(?: -> (?P<instead>\S+))?\n(?P<help>(?:    .+\n)+)",
+    re.MULTILINE,
 )
+_DEPRECATED: Final = (
+    "This flag is deprecated and will be removed in a future release. Please use --{} instead."
+)
+
+
+def _flags(table: str) -> Iterator[Flag]:
+    defaults = KubeProxyConfiguration()
+    group = ""
+    for entry in _ENTRY.finditer(table):
+        if entry["group"]:
+            group = entry["group"]
+            continue
+        name, field, instead = entry["name"], entry["field"] or "", entry["instead"]
+        if entry["kind"]:
+            kind = _KINDS[entry["kind"]]
+            default = kind.parse(entry["default"] or "")
+        else:
+            default = attrgetter(field)(defaults)
+            kind = KIND_OF_TYPE[type(default)]
+        yield Flag(
+            name,
+            kind,
+            default,
+            " ".join(entry["help"].split()).replace("GATE_NAMES", ", ".join(GATE_NAMES)),
+            group=group,
+            shorthand={"help": "h", "v": "v"}.get(name, ""),
+            field=field,
+            deprecated=_DEPRECATED.format(instead) if instead else "",
+        )
+
+
+FLAGS: Final = (
+    *_flags(_TABLE),
+    *(Flag(name, STRING, "", "", refused=why) for name, why in REJECTED_FLAGS.items()),
+)
+
+# Where a mode's own settings are; the flags of the iptables group serve nftables as well.
+_SECTION: Final = {Mode.IPVS.value: "ipvs", Mode.IPTABLES.value: "iptables"}
 
 
 def parse_flags(arguments: Sequence[str]) -> Parsed:
@@ -26,3 +278,79 @@ def parse_flags(arguments: Sequence[str]) -> Parsed:
 def usage_text() -> str:
     """How to call the daemon."""
     return usage(COMMAND, FLAGS)
+
+
+# --- flags to config fields -------------------------------------------------------------------
+
+
+def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
+    """The configuration that the command line alone describes."""
+    config = _with_fields(with_defaults(KubeProxyConfiguration()), parsed)
+    config = _with_sync_periods(config, parsed)
+    if parsed.value("masquerade-all", bool):
+        section = "nftables" if _section(config) == "nftables" else "iptables"
+        config = put(config, f"{section}.masquerade_all", True)
+    healthz, metrics = default_addresses(ANY_IPV4)
+    return replace(
+        config,
+        bind_address=config.bind_address or ANY_IPV4,
+        healthz_bind_address=_served_on("healthz", healthz, parsed),
+        metrics_bind_address=_served_on("metrics", metrics, parsed),
+        logging=_with_vmodule(config.logging, parsed),
+    )
+
+
+def _with_fields(
+    config: KubeProxyConfiguration, parsed: Parsed, section: str = ""
+) -> KubeProxyConfiguration:
+    """The configuration with the fields of the flags that were given."""
+    for flag in FLAGS:
+        if flag.field.startswith(section) and flag.field and flag.name in parsed.given:
+            config = put(config, flag.field, parsed.values[flag.name])
+    return config
+
+
+def _section(config: KubeProxyConfiguration) -> str:
+    return _SECTION.get(config.mode, "nftables")
+
+
+def _with_sync_periods(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
+    """The periods of the active mode, from its flags even when they were not given."""
+    section = _section(config)
+    prefix = "ipvs" if section == "ipvs" else "iptables"
+    for field in ("sync-period", "min-sync-period"):
+        period = parsed.values[f"{prefix}-{field}"]
+        config = put(config, f"{section}.{field.replace('-', '_')}", period)
+    return config
+
+
+def _served_on(name: str, default: str, parsed: Parsed) -> str:
+    """Where health or metrics are served; nowhere when the deprecated port flag is 0."""
+    port = parsed.value(f"{name}-port", int)
+    flag = f"{name}-bind-address"
+    given = parsed.value(flag, str) if flag in parsed.given else ""
+    return with_port(given or default, port) if port else ""
+
+
+def with_logging_flags(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
+    """The configuration of a file with the logging flags on top."""
+    config = _with_fields(config, parsed, "logging.")
+    return replace(config, logging=_with_vmodule(config.logging, parsed))
+
+
+def _with_vmodule(logging: Logging, parsed: Parsed) -> Logging:
+    """The logging section with the flag's patterns before those of the file."""
+    return replace(logging, vmodule=(*parsed.value("vmodule", tuple), *logging.vmodule))
+
+
+def with_hostname_override(
+    config: KubeProxyConfiguration, parsed: Parsed
+) -> KubeProxyConfiguration:
+    """The configuration with the node's name from the flag, which wins over the file."""
+    given = parsed.value("hostname-override", str)
+    if not given:
+        return config
+    name = given.strip().lower()
+    if not name:
+        raise ConfigError("empty hostname-override is invalid")
+    return replace(config, hostname_override=name)

@@ -2,7 +2,7 @@
 
 The rules are pflag's, which operators and charts rely on: `--name value`, `--name=value`, bare
 booleans, `-v2`, `-v 2`, `-v=2`, underscores for dashes, flags and arguments in any order, `--`
-for the end of flags. It knows nothing of kube-proxy's own flags: subcommands have their tables.
+for the end of flags. The flags of kube-proxy and of its subcommands are tables elsewhere.
 """
 
 import textwrap
@@ -12,13 +12,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from kubeproxy.base import gotext
-from kubeproxy.config.errors import UsageError, ValueTextError
-from kubeproxy.config.kinds import BOOL, Kind
-from kubeproxy.config.suggest import closest
+from kubeproxy.config.errors import UsageError, ValueTextError, closest
+from kubeproxy.config.kinds import BOOL, FlagKind
 
 T = TypeVar("T")
 
-# Defaults that say nothing in a usage text.
+# Defaults that are left out of the usage text.
 _NOTHING: Final = frozenset({"", "0", "0s", "false", "[]"})
 
 
@@ -26,25 +25,27 @@ class Flag(msgspec.Struct, frozen=True):
     """One flag."""
 
     name: str
-    kind: Kind
+    kind: FlagKind
     default: object
     help: str
     group: str = ""
-    """The heading in the usage text under which the flag stands."""
+    """The heading in the usage text."""
     shorthand: str = ""
+    field: str = ""
+    """The config field that it stands for, as a path of attributes."""
     hidden: bool = False
     """Left out of the usage text."""
     deprecated: str = ""
-    """What to say to those who use it; a deprecated flag is hidden."""
+    """What to use instead; a deprecated flag is hidden."""
     refused: str = ""
-    """Why the flag is known but cannot be used; it is never parsed and hidden."""
+    """Why the flag is known but cannot be used; such a flag is hidden."""
 
 
 HELP: Final = Flag("help", BOOL, False, "Show this text.", shorthand="h", group="General")
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What a command line says."""
+    """A command line that has been read."""
 
     values: Mapping[str, object]
     """The value of every flag of the table, given or default."""
@@ -63,7 +64,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     """Read a command line, without the name of the program."""
-    table = _Table(flags)
+    table = _FlagTable(flags)
     given: dict[str, object] = {}
     positionals: list[str] = []
     deprecations: list[str] = []
@@ -85,7 +86,7 @@ def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     return Parsed(values, frozenset(given), tuple(positionals), tuple(deprecations))
 
 
-class _Table:
+class _FlagTable:
     """The flags by their names, and the reading of one argument with them."""
 
     def __init__(self, flags: Iterable[Flag]) -> None:
@@ -130,7 +131,7 @@ class _Table:
         return found
 
     def _unknown(self, typed: str, flag: Flag | None) -> str:
-        """That there is no such flag, and why or what else may have been meant."""
+        """The error for an unknown flag: why it is, or what may have been meant."""
         if flag is not None:
             return f"unknown flag: --{typed}: {flag.refused}"
         usable = (known.name for known in self._by_name.values() if not _is_hidden(known))

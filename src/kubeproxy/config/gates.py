@@ -1,7 +1,7 @@
 """Feature gates: which there are, and which are on.
 
-Only gates that mean something to kube-proxy are known; a name that nobody here reads is refused
-like any other misspelling. None of them depends on another.
+Only gates that mean something to kube-proxy are known; any other name is an error, as a
+misspelling is. None of them depends on another.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,10 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.config.errors import ConfigError, joined
-from kubeproxy.config.notice import Level, Notice
-from kubeproxy.config.suggest import closest
+from kubeproxy.config.errors import ConfigError, Level, Notice, closest, joined
 
 
-class Stage(Enum):
+class GateStage(Enum):
     """How far a feature has come."""
 
     ALPHA = "alpha"
@@ -27,7 +25,7 @@ class Stage(Enum):
 class Gate(msgspec.Struct, frozen=True):
     """One gate; a locked one cannot be moved from its default."""
 
-    stage: Stage
+    stage: GateStage
     default: bool
     locked: bool = False
 
@@ -39,30 +37,30 @@ LOGGING_ALPHA_OPTIONS: Final = "LoggingAlphaOptions"
 LOGGING_BETA_OPTIONS: Final = "LoggingBetaOptions"
 
 GATES: Final[Mapping[str, Gate]] = {
-    ALLOW_SERVICE_EXTERNAL_IPS: Gate(Stage.GA, default=True),
-    "ClientsAllowCARotation": Gate(Stage.BETA, default=True),
-    "ClientsAllowCBOR": Gate(Stage.ALPHA, default=False),
-    "ClientsAllowTLSCacheGC": Gate(Stage.BETA, default=True),
-    "ClientsPreferCBOR": Gate(Stage.ALPHA, default=False),
-    "ComponentFlagz": Gate(Stage.BETA, default=True),
-    "ComponentStatusz": Gate(Stage.BETA, default=True),
-    "ContextualLogging": Gate(Stage.BETA, default=True),
-    KUBE_PROXY_IPVS: Gate(Stage.DEPRECATED, default=True),
-    NFTABLES_LOCALHOST_NODE_PORTS: Gate(Stage.ALPHA, default=False),
-    LOGGING_ALPHA_OPTIONS: Gate(Stage.ALPHA, default=False),
-    LOGGING_BETA_OPTIONS: Gate(Stage.BETA, default=True),
-    "MultiCIDRServiceAllocator": Gate(Stage.GA, default=True, locked=True),
-    "NFTablesNetlink": Gate(Stage.BETA, default=True),
-    "NFTablesProxyMode": Gate(Stage.GA, default=True, locked=True),
-    "NativeHistograms": Gate(Stage.BETA, default=True),
-    "PreferSameTrafficDistribution": Gate(Stage.GA, default=True, locked=True),
-    "WatchListClient": Gate(Stage.BETA, default=True),
-    "WinDSR": Gate(Stage.GA, default=True),
-    "WinOverlay": Gate(Stage.GA, default=True),
+    ALLOW_SERVICE_EXTERNAL_IPS: Gate(GateStage.GA, default=True),
+    "ClientsAllowCARotation": Gate(GateStage.BETA, default=True),
+    "ClientsAllowCBOR": Gate(GateStage.ALPHA, default=False),
+    "ClientsAllowTLSCacheGC": Gate(GateStage.BETA, default=True),
+    "ClientsPreferCBOR": Gate(GateStage.ALPHA, default=False),
+    "ComponentFlagz": Gate(GateStage.BETA, default=True),
+    "ComponentStatusz": Gate(GateStage.BETA, default=True),
+    "ContextualLogging": Gate(GateStage.BETA, default=True),
+    KUBE_PROXY_IPVS: Gate(GateStage.DEPRECATED, default=True),
+    NFTABLES_LOCALHOST_NODE_PORTS: Gate(GateStage.ALPHA, default=False),
+    LOGGING_ALPHA_OPTIONS: Gate(GateStage.ALPHA, default=False),
+    LOGGING_BETA_OPTIONS: Gate(GateStage.BETA, default=True),
+    "MultiCIDRServiceAllocator": Gate(GateStage.GA, default=True, locked=True),
+    "NFTablesNetlink": Gate(GateStage.BETA, default=True),
+    "NFTablesProxyMode": Gate(GateStage.GA, default=True, locked=True),
+    "NativeHistograms": Gate(GateStage.BETA, default=True),
+    "PreferSameTrafficDistribution": Gate(GateStage.GA, default=True, locked=True),
+    "WatchListClient": Gate(GateStage.BETA, default=True),
+    "WinDSR": Gate(GateStage.GA, default=True),
+    "WinOverlay": Gate(GateStage.GA, default=True),
 }
 
 # Each moves all gates of a stage that are not set by name.
-_BULK: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_BULK: Final = {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
 
 GATE_NAMES: Final = tuple(sorted((*GATES, *_BULK)))
 
@@ -105,9 +103,9 @@ def _problem(name: str, value: bool) -> str:  # noqa: FBT001  # the value of the
 
 
 def _notice(name: str, value: bool) -> Notice | None:  # noqa: FBT001  # as above
-    """What there is to say about setting a gate that will go away."""
+    """The notice about setting a gate that will go away."""
     stage = GATES[name].stage
-    if stage not in (Stage.GA, Stage.DEPRECATED):
+    if stage not in (GateStage.GA, GateStage.DEPRECATED):
         return None
     text = f"Warning: setting {stage.value} feature gate. It will be removed in a future release."
     return Notice(Level.INFO, text, {"featureGate": name, "value": value})

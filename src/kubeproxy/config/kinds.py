@@ -8,12 +8,19 @@ import msgspec
 
 from kubeproxy.base import gotext
 from kubeproxy.base.inet import parse_address
-from kubeproxy.config import strconv
-from kubeproxy.config.duration import parse_duration
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.hostport import split_host_port
-from kubeproxy.config.quantity import parse_quantity
 from kubeproxy.config.types import VModuleItem
+from kubeproxy.config.values import (
+    Duration,
+    Quantity,
+    parse_bool,
+    parse_duration,
+    parse_float32,
+    parse_int32,
+    parse_level,
+    parse_quantity,
+    split_host_port,
+)
 
 
 def render(value: object) -> str:
@@ -31,14 +38,14 @@ def render(value: object) -> str:
             return str(value)
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FlagKind(msgspec.Struct, frozen=True):
     """A kind of value: its name in the usage text, and its reading."""
 
     name: str
     parse: Callable[[str], object]
     """Raises ValueTextError."""
     bare: str | None = None
-    """What the flag means when it stands without a value; None when it needs one."""
+    """The value of a flag that is given without one; None when it needs one."""
     extend: Callable[[object, object], object] | None = None
     """How a repeated flag adds to the value so far; None when the last one counts."""
     render: Callable[[object], str] = render
@@ -81,7 +88,7 @@ def _switches(text: str) -> dict[str, bool]:
         if not equals:
             raise ValueTextError("malformed pair, expect string=bool")
         try:
-            switches[key] = strconv.parse_bool(value)
+            switches[key] = parse_bool(value)
         except ValueTextError as error:
             raise ValueTextError(f"invalid value of {key}: {value}, err: {error}") from error
     return switches
@@ -95,7 +102,7 @@ def _vmodule(text: str) -> tuple[VModuleItem, ...]:
         if not pattern or not level or "=" in level:
             raise ValueTextError(f"{gotext.quote(pair)} does not have the pattern=N format")
         try:
-            items.append(VModuleItem(pattern, strconv.parse_level(level)))
+            items.append(VModuleItem(pattern, parse_level(level)))
         except ValueTextError as error:
             raise ValueTextError(f"parsing verbosity in {gotext.quote(pair)}: {error}") from error
     return tuple(items)
@@ -116,15 +123,26 @@ def _merged(old: object, new: object) -> object:
     return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
 
 
-STRING: Final = Kind("string", str)
-BOOL: Final = Kind("", strconv.parse_bool, bare="true")
-INT32: Final = Kind("int32", strconv.parse_int32)
-FLOAT32: Final = Kind("float32", strconv.parse_float32)
-DURATION: Final = Kind("duration", parse_duration)
-IP: Final = Kind("ip", _ip)
-IP_PORT: Final = Kind("ipport", _ip_port)
-STRINGS: Final = Kind("strings", _strings, extend=_joined)
-SWITCHES: Final = Kind("mapStringBool", _switches, extend=_merged)
-LEVEL: Final = Kind("Level", strconv.parse_level)
-VMODULE: Final = Kind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
-QUANTITY: Final = Kind("quantity", parse_quantity)
+STRING: Final = FlagKind("string", str)
+BOOL: Final = FlagKind("", parse_bool, bare="true")
+INT32: Final = FlagKind("int32", parse_int32)
+FLOAT32: Final = FlagKind("float32", parse_float32)
+DURATION: Final = FlagKind("duration", parse_duration)
+IP: Final = FlagKind("ip", _ip)
+IP_PORT: Final = FlagKind("ipport", _ip_port)
+STRINGS: Final = FlagKind("strings", _strings, extend=_joined)
+SWITCHES: Final = FlagKind("mapStringBool", _switches, extend=_merged)
+LEVEL: Final = FlagKind("Level", parse_level)
+VMODULE: Final = FlagKind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
+QUANTITY: Final = FlagKind("quantity", parse_quantity)
+
+KIND_OF_TYPE: Final[Mapping[type, FlagKind]] = {
+    bool: BOOL,
+    int: INT32,
+    float: FLOAT32,
+    str: STRING,
+    tuple: STRINGS,
+    dict: SWITCHES,
+    Duration: DURATION,
+    Quantity: QUANTITY,
+}

@@ -5,29 +5,29 @@ after it, in `validate`, because logging must be set up in between. This is wher
 and written; everything else here is a function of values.
 """
 
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_yaml
-from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.flagset import Parsed
-from kubeproxy.config.from_flags import (
+from kubeproxy.config.errors import ConfigError, Level, Notice
+from kubeproxy.config.flags import (
     config_from_flags,
     with_hostname_override,
     with_logging_flags,
 )
+from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, Gates, resolve
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, Winkernel
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The configuration in force, not yet validated, and what to tell about it."""
+    """The configuration in force, not yet validated, and notices about it."""
 
     config: KubeProxyConfiguration
     gates: Gates
@@ -35,7 +35,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load(parsed: Parsed) -> Loaded:
-    """Everything that the command line asks for; raises ConfigError, `failed complete: ...`."""
+    """The configuration of a command line; raises ConfigError, `failed complete: ...`."""
     path = parsed.value("config", str)
     try:
         return complete(parsed, _read(path) if path else None)
@@ -57,7 +57,7 @@ def complete(parsed: Parsed, text: str | None) -> Loaded:
     gates, of_gates = resolve(config.feature_gates)
     if text is not None:
         logging, of_logging = _without_ungated_split(config.logging, gates)
-        config = replace(config, logging=with_logging_flags(logging, parsed))
+        config = with_logging_flags(replace(config, logging=logging), parsed)
         notices += of_logging
     return Loaded(config, gates, (*notices, *of_platform, *of_gates, *_about_contents(config)))
 
@@ -87,7 +87,7 @@ def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, lis
 
 
 def _about_contents(config: KubeProxyConfiguration) -> list[Notice]:
-    """What a valid configuration asks for in vain, or not for long."""
+    """Notices about settings that have no effect, or not for long."""
     notices = []
     if config.mode == Mode.IPVS.value:
         notices.append(
@@ -124,6 +124,19 @@ def node_name(config: KubeProxyConfiguration, hostname: str) -> str:
     return name
 
 
+def log_settings(logging: Logging) -> klog.LogSettings:
+    """The logging section, which has been validated, as settings of the log."""
+    is_json = logging.format == "json"
+    routing = logging.options.json if is_json else logging.options.text
+    return klog.LogSettings(
+        verbosity=logging.verbosity,
+        vmodule=tuple((item.file_pattern, item.verbosity) for item in logging.vmodule),
+        json=is_json,
+        split_stream=routing.split_stream,
+        info_buffer_size=routing.info_buffer_size.value,
+    )
+
+
 # --- files ------------------------------------------------------------------------------------
 
 
@@ -134,7 +147,7 @@ def _read(path: str) -> str:
     except IsADirectoryError as error:
         raise ConfigError(f"read {path}: is a directory") from error
     except OSError as error:
-        raise ConfigError(f"open {path}: {_reason(error)}") from error
+        raise ConfigError(f"open {path}: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"failed to decode: {path} is not UTF-8: {error.reason}") from error
 
@@ -144,9 +157,4 @@ def write_config(path: str, config: KubeProxyConfiguration) -> None:
     try:
         Path(path).write_text(to_yaml(config), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"open {path}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    """What the system says, in the lower case of upstream's messages."""
-    return os.strerror(error.errno).lower() if error.errno else str(error)
+        raise ConfigError(f"open {path}: {reason_of(error)}") from error

@@ -1,18 +1,18 @@
 """KubeProxyConfiguration, `kubeproxy.config.k8s.io/v1alpha1`: every field, as frozen values.
 
-The names are those of the file (in camel case), so that a reader of the upstream documentation
-finds its way. The default of a field is the value that it has when it is absent; what else
+The names are those of the file (in camel case), as the upstream documentation has
+them. The default of a field is the value that it has when it is absent; what else
 defaulting does is in `defaults`. The types of fields are what `decode` reads them by.
 """
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from kubeproxy.config.duration import Duration, of_seconds
-from kubeproxy.config.quantity import Quantity
+from kubeproxy.config.values import Duration, Quantity, of_seconds
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
@@ -21,6 +21,15 @@ Int32 = Annotated[int, "int32"]
 UInt32 = Annotated[int, "uint32"]
 Float32 = Annotated[float, "float32"]
 Strings = tuple[str, ...]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def put(struct: T, path: str, value: object) -> T:
+    """The structure with another value at a path of attributes, such as `ipvs.strict_arp`."""
+    name, _, rest = path.partition(".")
+    inner = put(getattr(struct, name), rest, value) if rest else value
+    return replace(struct, **{name: inner})
 
 
 class Mode(Enum):
@@ -32,7 +41,7 @@ class Mode(Enum):
 
 
 class LocalMode(Enum):
-    """How traffic of local pods is told from other traffic."""
+    """How traffic of local pods is recognised."""
 
     CLUSTER_CIDR = "ClusterCIDR"
     NODE_CIDR = "NodeCIDR"
@@ -119,7 +128,7 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     sync_period: Duration = of_seconds(30)
     min_sync_period: Duration = of_seconds(1)
     balance: str = "random"
-    """Ours: how an endpoint is chosen where the Service does not say."""
+    """Ours: how an endpoint is chosen, unless the Service has the annotation."""
     endpoint_counters: bool = False
     """Ours: count connections per endpoint as well."""
     affinity_size: Int32 = 65535
@@ -155,7 +164,7 @@ class Conntrack(msgspec.Struct, frozen=True, rename="camel"):
     udp_stream_timeout: Duration = Duration()
 
 
-class Traffic(msgspec.Struct, frozen=True, rename="camel"):
+class TrafficSettings(msgspec.Struct, frozen=True, rename="camel"):
     """`traffic`, ours: the metrics of connections."""
 
     metrics: str = "frontend"
@@ -191,7 +200,7 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     config_sync_period: Duration = of_seconds(15 * 60)
     port_range: str = ""
     windows_run_as_service: bool = False
-    traffic: Traffic = Traffic()
+    traffic: TrafficSettings = TrafficSettings()
     rules_page: str = "local"
     """Ours: who may read the rules on the metrics server: local, all or none."""
     status_page: str = "local"

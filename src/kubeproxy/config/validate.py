@@ -1,4 +1,4 @@
-"""What a configuration must be: all errors together, in upstream's order and words.
+"""Validation: all errors together, in upstream's order and wording.
 
 The paths are upstream's too. They name its internal types rather than the fields of the file,
 but they are what operators find when they search.
@@ -9,21 +9,36 @@ from typing import Final
 
 from kubeproxy.base.inet import parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION
-from kubeproxy.config.duration import Duration, of_seconds
-from kubeproxy.config.errors import ConfigError, ValueTextError, joined
-from kubeproxy.config.field_error import duplicate, invalid, unsupported
-from kubeproxy.config.gates import KUBE_PROXY_IPVS, Gates
-from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.errors import (
+    ConfigError,
+    ValueTextError,
+    duplicate,
+    forbidden,
+    invalid,
+    joined,
+    required,
+    unsupported,
+)
+from kubeproxy.config.gates import (
+    KUBE_PROXY_IPVS,
+    LOGGING_ALPHA_OPTIONS,
+    LOGGING_BETA_OPTIONS,
+    Gates,
+)
 from kubeproxy.config.nodeports import KEYWORDS
 from kubeproxy.config.removed import REMOVED_MODES
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
     Conntrack,
+    FormatOptions,
     KubeProxyConfiguration,
     LocalMode,
+    Logging,
     Mode,
+    VModuleItem,
 )
+from kubeproxy.config.values import Duration, of_seconds, split_host_port
 
 BALANCES: Final = ("random", "round-robin", "source-hash")
 TRAFFIC_METRICS: Final = ("frontend", "service", "none")
@@ -32,6 +47,7 @@ _P: Final = "KubeProxyConfiguration"
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
+_LARGEST: Final = 2**31 - 1
 
 # Every mode does a full sync at least this often, so that changes cannot be held back longer.
 _FULL_SYNC_PERIOD: Final = of_seconds(3600)
@@ -39,23 +55,22 @@ _FULL_SYNC_PERIOD: Final = of_seconds(3600)
 
 def validate(config: KubeProxyConfiguration, gates: Gates) -> None:
     """Raise ConfigError, `failed validate: ...`, with everything that is wrong."""
-    problems = list(problems_of(config, gates))
+    problems = list(_problems(config, gates))
     if problems:
         raise ConfigError(f"failed validate: {joined(problems)}")
 
 
-def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
+def _problems(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
     """Everything that is wrong but for the logging section, which has its own check."""
-    yield from _bit(config.iptables.masquerade_bit, "KubeProxyIPTablesConfiguration")
+    iptables, nftables = "KubeProxyIPTablesConfiguration", "KubeProxyNFTablesConfiguration"
+    yield from _range(f"{iptables}.MasqueradeBit", config.iptables.masquerade_bit, 0, 31)
     if config.mode == Mode.IPVS.value:
         yield from _ipvs(config.ipvs)
     if config.mode == Mode.NFTABLES.value:
-        yield from _bit(config.nftables.masquerade_bit, "KubeProxyNFTablesConfiguration")
-        yield from _balance(config.nftables.balance)
+        yield from _range(f"{nftables}.MasqueradeBit", config.nftables.masquerade_bit, 0, 31)
+        yield from _choice(f"{nftables}.Balance", config.nftables.balance, BALANCES)
     yield from _conntrack(config.conntrack)
-    if not -1000 <= config.oom_score_adj <= 1000:
-        path = f"{_P}.KubeProxyLinuxConfiguration.OOMScoreAdj"
-        yield invalid(path, config.oom_score_adj, "must be within the range [-1000, 1000]")
+    yield from _range("KubeProxyLinuxConfiguration.OOMScoreAdj", config.oom_score_adj, -1000, 1000)
     yield from _mode(config.mode, gates)
     yield from _client(config.client_connection)
     yield from _periods(config)
@@ -63,63 +78,55 @@ def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
     yield from _node_port_addresses(config.node_port_addresses)
     yield from _hidden_metrics(config.show_hidden_metrics_for_version)
     yield from _detect_local(config)
-    yield from _own(config)
-
-
-def _bit(bit: int, section: str) -> Iterator[str]:
-    """A bit of the packet mark."""
-    if not 0 <= bit <= 31:
-        yield invalid(f"{_P}.{section}.MasqueradeBit", bit, "must be within the range [0, 31]")
-
-
-def _balance(balance: str) -> Iterator[str]:
-    if balance not in BALANCES:
-        path = f"{_P}.KubeProxyNFTablesConfiguration.Balance"
-        supported = ", ".join(f'"{known}"' for known in BALANCES)
-        yield f'{path}: Unsupported value: "{balance}": supported values: {supported}'
-
-
-def _own(config: KubeProxyConfiguration) -> Iterator[str]:
-    """The sections that upstream does not have."""
-    traffic = config.traffic
-    if traffic.metrics not in TRAFFIC_METRICS:
-        yield unsupported(f"{_P}.Traffic.Metrics", traffic.metrics, TRAFFIC_METRICS)
-    yield from _not_negative(f"{_P}.Traffic.SeriesLimit", traffic.series_limit)
-    size = config.nftables.affinity_size
-    if not 1 <= size <= _MOST_PINS:
-        path = f"{_P}.KubeProxyNFTablesConfiguration.AffinitySize"
-        yield invalid(path, size, f"must be within the range [1, {_MOST_PINS}]")
-    if config.rules_page not in READERS:
-        yield unsupported(f"{_P}.RulesPage", config.rules_page, READERS)
-    if config.status_page not in READERS:
-        yield unsupported(f"{_P}.StatusPage", config.status_page, READERS)
+    # What upstream does not have.
+    yield from _choice("Traffic.Metrics", config.traffic.metrics, TRAFFIC_METRICS)
+    yield from _not_negative("Traffic", SeriesLimit=config.traffic.series_limit)
+    yield from _range(f"{nftables}.AffinitySize", config.nftables.affinity_size, 1, _MOST_PINS)
+    yield from _choice("RulesPage", config.rules_page, READERS)
+    yield from _choice("StatusPage", config.status_page, READERS)
     if config.status_socket and not config.status_socket.startswith("/"):
         yield invalid(f"{_P}.StatusSocket", config.status_socket, "must be an absolute path")
 
 
-def _not_negative(path: str, value: int | Duration) -> Iterator[str]:
-    if (value.nanoseconds if isinstance(value, Duration) else value) < 0:
-        yield invalid(path, value, _NOT_NEGATIVE)
+def _range(path: str, value: int, low: int, high: int) -> Iterator[str]:
+    if not low <= value <= high:
+        yield invalid(f"{_P}.{path}", value, f"must be within the range [{low}, {high}]")
+
+
+def _choice(path: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
+    if value not in choices:
+        yield unsupported(f"{_P}.{path}", value, choices)
+
+
+def _not_negative(path: str, **values: int | Duration) -> Iterator[str]:
+    for name, value in values.items():
+        if (value.nanoseconds if isinstance(value, Duration) else value) < 0:
+            yield invalid(f"{_P}.{path}.{name}", value, _NOT_NEGATIVE)
 
 
 def _ipvs(ipvs: IPVS) -> Iterator[str]:
-    path = f"{_P}.KubeProxyIPVSConfiguration"
-    yield from _not_negative(f"{path}.TCPTimeout", ipvs.tcp_timeout)
-    yield from _not_negative(f"{path}.TCPFinTimeout", ipvs.tcp_fin_timeout)
-    yield from _not_negative(f"{path}.UDPTimeout", ipvs.udp_timeout)
+    path = "KubeProxyIPVSConfiguration"
+    yield from _not_negative(
+        path,
+        TCPTimeout=ipvs.tcp_timeout,
+        TCPFinTimeout=ipvs.tcp_fin_timeout,
+        UDPTimeout=ipvs.udp_timeout,
+    )
     for index, cidr in enumerate(ipvs.exclude_cidrs):
         if parse_prefix(cidr) is None:
-            yield invalid(f"{path}.ExcludeCidrs[{index}]", cidr, "must be a valid CIDR")
+            yield invalid(f"{_P}.{path}.ExcludeCidrs[{index}]", cidr, "must be a valid CIDR")
 
 
 def _conntrack(conntrack: Conntrack) -> Iterator[str]:
-    path = f"{_P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"
-    yield from _not_negative(f"{path}.MaxPerCore", conntrack.max_per_core)
-    yield from _not_negative(f"{path}.Min", conntrack.min)
-    yield from _not_negative(f"{path}.TCPEstablishedTimeout", conntrack.tcp_established_timeout)
-    yield from _not_negative(f"{path}.TCPCloseWaitTimeout", conntrack.tcp_close_wait_timeout)
-    yield from _not_negative(f"{path}.UDPTimeout", conntrack.udp_timeout)
-    yield from _not_negative(f"{path}.UDPStreamTimeout", conntrack.udp_stream_timeout)
+    return _not_negative(
+        "KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration",
+        MaxPerCore=conntrack.max_per_core,
+        Min=conntrack.min,
+        TCPEstablishedTimeout=conntrack.tcp_established_timeout,
+        TCPCloseWaitTimeout=conntrack.tcp_close_wait_timeout,
+        UDPTimeout=conntrack.udp_timeout,
+        UDPStreamTimeout=conntrack.udp_stream_timeout,
+    )
 
 
 def _mode(mode: str, gates: Gates) -> Iterator[str]:
@@ -137,9 +144,9 @@ def _mode(mode: str, gates: Gates) -> Iterator[str]:
 
 
 def _client(client: ClientConnection) -> Iterator[str]:
-    path = f"{_P}.ClientConnection.Burst"
-    yield from _not_negative(path, client.burst)
+    yield from _not_negative("ClientConnection", Burst=client.burst)
     if client.burst == 0 and client.qps > 0:
+        path = f"{_P}.ClientConnection.Burst"
         yield invalid(path, client.burst, "must be greater than 0 when qps is greater than 0")
 
 
@@ -193,7 +200,7 @@ def _node_port_addresses(addresses: tuple[str, ...]) -> Iterator[str]:
 
 
 def _hidden_metrics(version: str) -> Iterator[str]:
-    """Only the minor release before ours can be asked for."""
+    """Only the previous minor release can be named."""
     major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
     previous = f"{major}.{int(minor) - 1}"
     if version not in ("", previous):
@@ -248,3 +255,59 @@ def _cluster_cidrs(path: str, cidrs: tuple[str, ...]) -> Iterator[str]:
     families = {prefix.family for prefix in prefixes if prefix is not None}
     if len(cidrs) == 2 and len(families) == 1 and None not in prefixes:
         yield invalid(path, cidrs, _PAIR)
+
+
+# --- logging -------------------------------------------------------------------------------------
+
+
+def validate_logging(logging: Logging, gates: Gates) -> None:
+    """Raise ConfigError, `initialize logging: ...`, with everything that is wrong.
+
+    This is checked first, because everything later may log.
+    """
+    problems = list(_logging_problems(logging, gates))
+    if problems:
+        raise ConfigError(f"initialize logging: {joined(problems)}")
+
+
+def _logging_problems(logging: Logging, gates: Gates) -> Iterator[str]:
+    if logging.flush_period <= Duration():
+        path = "logging.flushFrequency"
+        yield invalid(path, logging.flush_frequency, "Must be greater than zero")
+    if logging.format not in ("text", "json"):
+        yield invalid("logging.format", logging.format, "Unsupported log format")
+    elif logging.format == "json" and not gates.enabled(LOGGING_BETA_OPTIONS):
+        detail = f"Log format json is disabled, see {LOGGING_BETA_OPTIONS} feature"
+        yield forbidden("logging.format", detail)
+    yield from _verbosity("logging.verbosity", logging.verbosity)
+    if logging.vmodule and logging.format != "text":
+        yield forbidden("logging.vmodule", "Only supported for text log format")
+    for index, item in enumerate(logging.vmodule):
+        yield from _vmodule(f"logging.vmodule[{index}]", item)
+    if not gates.enabled(LOGGING_ALPHA_OPTIONS):
+        yield from _alpha_options(logging.options)
+
+
+def _verbosity(path: str, verbosity: int) -> Iterator[str]:
+    if verbosity > _LARGEST:
+        yield invalid(path, verbosity, f"Must be <= {_LARGEST}")
+
+
+def _vmodule(path: str, item: VModuleItem) -> Iterator[str]:
+    if not item.file_pattern:
+        yield required(path, "File pattern must not be empty")
+    if any(sign in item.file_pattern for sign in "=,"):
+        detail = "File pattern must not contain equal sign or comma"
+        yield invalid(path, item.file_pattern, detail)
+    yield from _verbosity(path, item.verbosity)
+
+
+def _alpha_options(options: FormatOptions) -> Iterator[str]:
+    """What cannot be set while its feature is off."""
+    detail = f"Feature {LOGGING_ALPHA_OPTIONS} is disabled"
+    for name, routing in (("text", options.text), ("json", options.json)):
+        path = f"logging.options.{name}"
+        if routing.split_stream:
+            yield forbidden(f"{path}.splitStream", detail)
+        if routing.info_buffer_size.value != 0:
+            yield forbidden(f"{path}.infoBufferSize", detail)

@@ -1,19 +1,18 @@
 """`--version`: what it takes, and what it prints.
 
-Support tools compare these texts, so they speak of the Kubernetes release whose behaviour we
-follow, not of our own version.
+Support tools compare these texts, so they name the Kubernetes release whose behaviour we follow,
+not our own version.
 """
 
-import os
 import re
 import sys
 from typing import Final
 
 from kubeproxy.base import gotext
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
-from kubeproxy.config import strconv
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.kinds import Kind, render
+from kubeproxy.config.kinds import FlagKind, render
+from kubeproxy.config.values import parse_bool
 
 _RAW: Final = "raw"
 _SEMANTIC: Final = re.compile(r"v(\d+\.\d+\.\d+)(?:[-+][0-9A-Za-z.+-]+)?", re.ASCII)
@@ -24,7 +23,7 @@ def _parse(text: str) -> str:
     if text == _RAW:
         return text
     if not text.startswith("v"):
-        return render(strconv.parse_bool(text))
+        return render(parse_bool(text))
     wanted, own = _SEMANTIC.fullmatch(text), _SEMANTIC.fullmatch(KUBERNETES_VERSION)
     if wanted is None:
         raise ValueTextError(f"could not parse {gotext.quote(text)} as version")
@@ -36,7 +35,7 @@ def _parse(text: str) -> str:
     return text
 
 
-VERSION_KIND: Final = Kind("version", _parse, bare="true")
+VERSION_KIND: Final = FlagKind("version", _parse, bare="true")
 
 
 def reported_version(value: str) -> str:
@@ -44,7 +43,7 @@ def reported_version(value: str) -> str:
     return value if value.startswith("v") else KUBERNETES_VERSION
 
 
-def version_text(value: str) -> str | None:
+def version_text(value: str, machine: str) -> str | None:
     """What the flag asks to print before exiting; None when it does not."""
     if value == "true":
         return f"Kubernetes {KUBERNETES_VERSION}"
@@ -57,7 +56,7 @@ def version_text(value: str) -> str | None:
         "GitVersion": KUBERNETES_VERSION,
         "Compiler": sys.implementation.name,
         "CompilerVersion": ".".join(map(str, sys.version_info[:3])),
-        "Platform": f"{sys.platform}/{os.uname().machine}",
+        "Platform": f"{sys.platform}/{machine}",
         "Program": f"kubeproxy {VERSION}",
     }
     return f"version.Info{{{', '.join(f'{k}:{gotext.quote(v)}' for k, v in fields.items())}}}"

@@ -1,4 +1,4 @@
-"""Configurations that are valid but do not fit the node: a line in the log, or the end."""
+"""Configurations that are valid but do not fit the node: notices, or an error."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,11 +6,10 @@ from typing import Final
 import msgspec
 
 from kubeproxy.base.inet import Family, family_of, pack, parse_address, parse_prefix
-from kubeproxy.config.errors import ConfigError, ValueTextError, joined
-from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.errors import ConfigError, Level, Notice, ValueTextError, joined
 from kubeproxy.config.nodeports import expand
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
+from kubeproxy.config.values import split_host_port
 
 _MESSAGE: Final = "Kube-proxy configuration may be incomplete or incorrect"
 
@@ -25,7 +24,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 def node_port_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[Notice, ...]:
-    """Whether NodePorts are open or closed where nobody expects it.
+    """Whether NodePorts are open or closed where that is unexpected.
 
     Upstream opens a family that the list does not name; here such a family serves no NodePorts,
     so the texts differ.
@@ -85,7 +84,7 @@ def family_warnings(config: KubeProxyConfiguration, node: NodeFacts) -> tuple[No
 
 
 def _is_fatal(config: KubeProxyConfiguration, node: NodeFacts) -> bool:
-    """Whether local traffic cannot be told from other traffic at all."""
+    """Whether local traffic cannot be distinguished from other traffic at all."""
     wrong = {node.primary.other}
     match config.detect_local_mode:
         case LocalMode.CLUSTER_CIDR.value:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.node import NodeState, primary_ips
+from kubeproxy.config.errors import Level, Notice
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
-from kubeproxy.config.notice import Level, Notice
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
 from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
 from kubeproxy.engine.node import NodeIPs, Surroundings, detector, node_ips, node_view

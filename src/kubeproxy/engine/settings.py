@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.duration import Duration
 from kubeproxy.config.types import Conntrack
+from kubeproxy.config.values import Duration
 from kubeproxy.dataplane.iptables.setup import serves_localhost
 from kubeproxy.table.node import Mode, Node
 

@@ -1,16 +1,16 @@
-"""Where to, in people's words: `10.96.0.10:53/udp`, `[fd00::1]:80`, `kube-system/kube-dns:dns`."""
+"""Destinations as texts: `10.96.0.10:53/udp`, `[fd00::1]:80`, `kube-system/kube-dns:dns`."""
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol, parse_address
 
 
 class Destination(msgspec.Struct, frozen=True):
     """An address, or a Service by [NAMESPACE/]NAME; and which port, by name or number.
 
-    `text` is how it was written. One of `address` and `service` is "". So are the port, and the
-    protocol None, when nothing was said: all are meant.
+    `text` is how it was written. One of `address` and `service` is "". Without a port or a
+    protocol (None), all are meant.
     """
 
     text: str
@@ -22,11 +22,11 @@ class Destination(msgspec.Struct, frozen=True):
     @property
     def number(self) -> int:
         """The port, which must be a number."""
-        return port_number(self.port, f"--to {self.text}")
+        return port_number(self.port, "to", self.text)
 
 
 def destination(text: str) -> Destination:
-    """What a text names. Whether there is such a thing is another question."""
+    """What a text names, whether it exists or not."""
     where, slash, protocol_name = text.rpartition("/")
     protocol = PROTOCOL_BY_NAME.get(protocol_name.upper()) if slash else None
     if protocol is None:
@@ -46,8 +46,8 @@ def split_port(where: str) -> tuple[str, str]:
     return (host, port) if colon else (where, "")
 
 
-def port_number(port: str, flag: str) -> int:
-    """The number that a text is; an error names the flag in which it stands."""
+def port_number(port: str, field: str, text: str) -> int:
+    """The number that a text is; it is part of the text of a field."""
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OperatorError(f"{flag}: {port!r} is not a port number")
+        raise FieldError(field, text, f"{port!r} is not a port number")
     return int(port)

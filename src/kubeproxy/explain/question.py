@@ -1,4 +1,4 @@
-"""What `explain` was asked, in people's words -> the packets that are meant. No I/O.
+"""The texts of a question to `explain` -> the packets that are meant. No I/O.
 
 A destination is an address (`10.96.0.10:53/udp`, `[fd00::1]:80`, `10.96.0.10` alone for all that
 the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-dns:53/udp`).
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import Family, Protocol, family_of, parse_address
 from kubeproxy.engine.node import NodeIPs
 from kubeproxy.explain.destination import Destination, destination
@@ -17,7 +17,7 @@ from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Entry, FrontendKind, Table
 
 OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
-"""Documentation addresses stand for somebody outside; source ranges do not know them."""
+"""Documentation addresses stand for any client outside; they are in no source range."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Pod(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """What is known of possible sources: this node, the pods, and the interface of the packet.
 
-    `pods` is None where nobody knows of any, as in the daemon.
+    `pods` is None where Pods are not known, as in the daemon.
     """
 
     node: str
@@ -65,13 +65,13 @@ def questions(
 ) -> list[Question]:
     """The packets that a source and a destination stand for, one for each family and port."""
     found = []
-    refused = ""
+    wrong: FieldError | None = None
     for target in targets(destination, tables):
         family = family_of(target.address)
         try:
             address, notes = source_address(source, family, origin)
-        except OperatorError as error:
-            refused = str(error)
+        except FieldError as error:
+            wrong = error
             continue
         packet = Packet(
             address,
@@ -81,27 +81,25 @@ def questions(
             "" if source == "host" else origin.interface,
         )
         found.append(Question(packet, (*target.notes, *notes)))
-    if not found:
-        raise OperatorError(refused)
+    if wrong is not None and not found:
+        raise wrong
     return found
 
 
 def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
-    """The destinations that a text names; an error says why it names none."""
+    """The destinations that a text names; raises `FieldError` when there is none."""
     asked = destination(text)
     if not asked.address:
         return _service_targets(asked, tables)
     address, protocol = asked.address, asked.protocol
     if family_of(address) not in tables:
-        raise OperatorError(f"--to {text}: {family_of(address).value} is not proxied here")
+        raise FieldError("to", text, f"{family_of(address).value} is not proxied here")
     if asked.port:
         return [Target(address, protocol or Protocol.TCP, asked.number)]
     found = _all_ports(address, protocol, tables)
     if not found and protocol is not None:
         name = protocol.name
-        raise OperatorError(
-            f"--to {text}: no service serves {name} there; give ADDRESS:PORT/{name}"
-        )
+        raise FieldError("to", text, f"no service serves {name} there; give ADDRESS:PORT/{name}")
     return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
 
 
@@ -125,14 +123,16 @@ def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list
         if name.service == service and (not slash or name.namespace == namespace)
     ]
     if not of_service:
-        raise OperatorError(
-            f"--to {text}: no such Service is proxied; give [NAMESPACE/]NAME or an address "
-            "(headless and ExternalName Services are not proxied)"
+        raise FieldError(
+            "to",
+            text,
+            "no such Service is proxied; give [NAMESPACE/]NAME or an address "
+            "(headless and ExternalName Services are not proxied)",
         )
     namespaces = sorted({entry.name.namespace for entry in of_service})
     if len(namespaces) > 1:
         choices = ", ".join(f"{each}/{service}" for each in namespaces)
-        raise OperatorError(f"--to {text}: several Services have that name: {choices}")
+        raise FieldError("to", text, f"several Services have that name: {choices}")
     found = [
         target
         for entry in of_service
@@ -143,11 +143,9 @@ def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list
     if not found:
         ports = [_port(e, t) for e in of_service for t in _cluster_ips(e)]
         if not ports:
-            raise OperatorError(
-                f"--to {text}: another Service has its cluster IP; give an address"
-            )
+            raise FieldError("to", text, "another Service has its cluster IP; give an address")
         listed = ", ".join(dict.fromkeys(ports))
-        raise OperatorError(f"--to {text}: the Service has no such port, but these: {listed}")
+        raise FieldError("to", text, f"the Service has no such port, but these: {listed}")
     return found
 
 
@@ -176,9 +174,7 @@ def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tupl
     if address is not None:
         if family_of(address) is not family:
             own = family_of(address).value
-            raise OperatorError(
-                f"--from {text}: it is {own}, but the destination is {family.value}"
-            )
+            raise FieldError("from", text, f"it is {own}, but the destination is {family.value}")
         return address, ()
     return _pod_address(text, family, origin)
 
@@ -191,25 +187,29 @@ def find_pods(text: str, pods: Iterable[Pod]) -> list[Pod]:
 
 def _pod_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
     if origin.pods is None:
-        raise OperatorError(
-            f"--from {text}: it is no address, and the daemon knows no Pods; give the Pod's "
-            "address (kubectl get pods -o wide), outside or host"
+        raise FieldError(
+            "from",
+            text,
+            "it is no address, and the daemon knows no Pods; give the Pod's "
+            "address (kubectl get pods -o wide), outside or host",
         )
     found = find_pods(text, origin.pods)
     if not found:
-        raise OperatorError(
-            f"--from {text}: it is no address, and no Pod of that name is known; give "
+        raise FieldError(
+            "from",
+            text,
+            "it is no address, and no Pod of that name is known; give "
             "[NAMESPACE/]POD, its address, outside or host (with --manifests, Pods are read "
-            "from there too: kubectl get pods -A -o yaml)"
+            "from there too: kubectl get pods -A -o yaml)",
         )
     if len(found) > 1:
         choices = ", ".join(sorted(map(str, found)))
-        raise OperatorError(f"--from {text}: several Pods have that name: {choices}")
+        raise FieldError("from", text, f"several Pods have that name: {choices}")
     pod = found[0]
     for ip in pod.ips:
         if family_of(ip) is family:
             return ip, _about_pod(pod, ip, origin.node)
-    raise OperatorError(f"--from {text}: the Pod has no {family.value} address")
+    raise FieldError("from", text, f"the Pod has no {family.value} address")
 
 
 def _about_pod(pod: Pod, ip: str, node: str) -> tuple[str, ...]:

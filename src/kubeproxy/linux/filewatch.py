@@ -1,10 +1,10 @@
-"""Tells when files change: the manifests, and the file that `--config` names. An edge.
+"""Notifies of changed files: the manifests, and the file that `--config` names. An edge.
 
 Files are never watched, only the directories that lead to them: a file that is replaced, a
 directory that is deleted and made again, a ConfigMap whose `..data` link is swapped all are events
-of a directory. Which directories these are is worked out anew after every event; a symbolic link
-adds the directory in which it stands and those to which it leads. Writes count when the file is
-closed, so that a file is seen whole where the writer lets us.
+of a directory. Which directories these are is found again after every event; a symbolic link
+adds its own directory and those to which it leads. Writes count when the file is closed, so that
+a file is usually read as a whole.
 
 At rest nothing runs. When the kernel has no inotify watches left, the files are looked at every
 two seconds instead.
@@ -22,11 +22,11 @@ import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.linux import inotify
-from kubeproxy.linux.inotify import Inotify, InotifyUnavailableError, Watch
+from kubeproxy.linux.inotify import DirectoryWatch, Inotify, InotifyUnavailableError
 
 SETTLE_SECONDS = 0.05
 SETTLE_AT_MOST = 10
-"""How many times in a row a change waits for the next one before it is told nevertheless."""
+"""How many times in a row a change waits for the next one before it is reported."""
 POLL_SECONDS = 2.0
 _MAX_LINKS = 40
 
@@ -90,27 +90,27 @@ def _content(path: str) -> bytes | None:
 async def _notices(paths: Paths) -> AsyncGenerator[int, None]:
     """Masks of what happened, or'ed over a burst; the first, 0, once the watches are in place."""
     happened = 0
-    eyes = _open_eyes(paths, polling_before=False)
+    watcher = _open_watcher(paths, polling_before=False)
     try:
         while True:
             yield happened
-            happened = await eyes.wait_burst()
-            if eyes.watched != _survey(paths):
-                eyes.close()
-                eyes = _open_eyes(paths, polling_before=eyes.polling)
+            happened = await watcher.wait_burst()
+            if watcher.watched != _survey(paths):
+                watcher.close()
+                watcher = _open_watcher(paths, polling_before=watcher.polling)
     finally:
-        eyes.close()
+        watcher.close()
 
 
-class _Eyes:
+class _Watcher:
     """Watches in place for what a survey found, or the decision to poll."""
 
-    def __init__(self, paths: Paths, watched: "Survey") -> None:
+    def __init__(self, paths: Paths, watched: "WatchPlan") -> None:
         self.watched = watched
         self.error: InotifyUnavailableError | None = None
         self._paths = paths
         self._inotify: Inotify | None = None
-        self._polled = Survey()
+        self._polled = WatchPlan()
         try:
             self._inotify = Inotify(watched.watches)
         except InotifyUnavailableError as error:
@@ -150,34 +150,34 @@ class _Eyes:
         return inotify.Q_OVERFLOW
 
 
-def _open_eyes(paths: Paths, *, polling_before: bool) -> _Eyes:
-    """Eyes on what there is, looked over once more after the watches are in place."""
+def _open_watcher(paths: Paths, *, polling_before: bool) -> _Watcher:
+    """A watcher of what there is; checked again after the watches are in place."""
     found = _survey(paths)
     while True:
-        eyes = _Eyes(paths, found)
-        if eyes.error is not None and not polling_before:
+        watcher = _Watcher(paths, found)
+        if watcher.error is not None and not polling_before:
             klog.warning(
-                "Cannot be told of changed files, looking at them regularly instead",
-                err=eyes.error,
+                "inotify is not available, polling files for changes",
+                err=watcher.error,
                 period=f"{POLL_SECONDS:g}s",
             )
         again = _survey(paths)
         if again == found:
-            return eyes
-        eyes.close()
-        found, polling_before = again, eyes.polling
+            return watcher
+        watcher.close()
+        found, polling_before = again, watcher.polling
 
 
 # --- what to watch ----------------------------------------------------------------------------
 
 
-class Survey(msgspec.Struct):
-    """The directories to watch, and what tells a thing from a later one of the same name."""
+class WatchPlan(msgspec.Struct):
+    """The directories to watch, and what distinguishes a file from a later one of that name."""
 
-    watches: dict[str, Watch] = {}
+    watches: dict[str, DirectoryWatch] = {}
     identities: dict[str, Identity] = {}
 
-    def want(self, directory: str, watch: Watch) -> None:
+    def want(self, directory: str, watch: DirectoryWatch) -> None:
         """Watch a directory for this too."""
         known = self.watches.get(directory)
         self.watches[directory] = watch.union(known) if known else watch
@@ -193,12 +193,12 @@ def _identity(path: str) -> Identity:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _survey(paths: Paths, *, with_files: bool = False) -> Survey:
+def _survey(paths: Paths, *, with_files: bool = False) -> WatchPlan:
     """Which directories to watch so that no change below the paths goes unseen.
 
     With files, their sizes and times count too: comparing two such surveys is how polling works.
     """
-    found = Survey()
+    found = WatchPlan()
     reached = [_resolve(path, found) for path in paths]
     waiting = [path for path in reached if path is not None]
     seen: set[str] = set()
@@ -215,13 +215,13 @@ def _survey(paths: Paths, *, with_files: bool = False) -> Survey:
             continue
         except OSError:
             continue
-        found.want(path, Watch(_ENTRIES, any_name=True))
+        found.want(path, DirectoryWatch(_ENTRIES, any_name=True))
         waiting.extend(_worth_following(entries, found, with_files=with_files))
     return found
 
 
 def _worth_following(
-    entries: list[os.DirEntry[str]], found: Survey, *, with_files: bool
+    entries: list[os.DirEntry[str]], found: WatchPlan, *, with_files: bool
 ) -> list[str]:
     """The entries of a directory to look into; ordinary files only if they count."""
     visible = [entry for entry in entries if not entry.name.startswith(".")]
@@ -234,7 +234,7 @@ def _worth_following(
     return others + [path for path in links if path is not None]
 
 
-def _resolve(path: str, found: Survey) -> str | None:
+def _resolve(path: str, found: WatchPlan) -> str | None:
     """Where a path leads, or None if nowhere; what could change that is watched from now on."""
     current = "/"
     parts = deque(os.path.abspath(path).split("/"))  # noqa: PTH100  # paths are texts here
@@ -249,13 +249,13 @@ def _resolve(path: str, found: Survey) -> str | None:
             mode = os.lstat(child).st_mode
             target = os.readlink(child) if stat.S_ISLNK(mode) else None  # noqa: PTH115
         except OSError:
-            found.want(current, Watch(_ENTRIES, frozenset([name])))
+            found.want(current, DirectoryWatch(_ENTRIES, frozenset([name])))
             return None
         if stat.S_ISDIR(mode):
-            found.want(child, Watch(_ITSELF))
+            found.want(child, DirectoryWatch(_ITSELF))
             current = child
             continue
-        found.want(current, Watch(_ENTRIES, frozenset([name])))
+        found.want(current, DirectoryWatch(_ENTRIES, frozenset([name])))
         if target is None:
             return child if not parts else None
         links += 1

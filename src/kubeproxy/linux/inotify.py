@@ -1,6 +1,6 @@
 """The kernel's inotify, through the C library: paths and masks in, events out.
 
-An edge: nothing here knows why somebody watches. `filewatch` does.
+An edge. What is watched, and why, is the business of `filewatch`.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class InotifyUnavailableError(OSError):
-    """The kernel gives no (more) inotify instances or watches."""
+    """The kernel has no more inotify instances or watches."""
 
 
-class Watch(msgspec.Struct, frozen=True):
+class DirectoryWatch(msgspec.Struct, frozen=True):
     """What is watched about one directory."""
 
     mask: int
@@ -41,10 +41,10 @@ class Watch(msgspec.Struct, frozen=True):
     """The entries of the directory that matter; with `any_name` all do."""
     any_name: bool = False
 
-    def union(self, other: "Watch") -> "Watch":
-        """A watch that sees what either of the two sees."""
+    def union(self, other: "DirectoryWatch") -> "DirectoryWatch":
+        """A watch for the events of both."""
         any_name = self.any_name or other.any_name
-        return Watch(self.mask | other.mask, self.names | other.names, any_name)
+        return DirectoryWatch(self.mask | other.mask, self.names | other.names, any_name)
 
     def sees(self, name: str) -> bool:
         """Whether an event matters: one about the directory itself always does."""
@@ -54,8 +54,8 @@ class Watch(msgspec.Struct, frozen=True):
 class Inotify:
     """One inotify instance with its watches."""
 
-    def __init__(self, watches: Mapping[str, Watch]) -> None:
-        self._by_descriptor: dict[int, Watch] = {}
+    def __init__(self, watches: Mapping[str, DirectoryWatch]) -> None:
+        self._by_descriptor: dict[int, DirectoryWatch] = {}
         self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
             raise InotifyUnavailableError(ctypes.get_errno(), "inotify_init1")
@@ -97,7 +97,7 @@ class Inotify:
                 if mask & Q_OVERFLOW or (watch is not None and watch.sees(name)):
                     seen |= mask
 
-    def _add(self, directory: str, watch: Watch) -> None:
+    def _add(self, directory: str, watch: DirectoryWatch) -> None:
         # Two names of one directory share a descriptor, so masks are added, never replaced.
         flags = ONLYDIR | MASK_ADD
         descriptor = _libc.inotify_add_watch(self._fd, os.fsencode(directory), watch.mask | flags)
@@ -107,7 +107,7 @@ class Inotify:
             return
         error = ctypes.get_errno()
         if error in (errno.ENOENT, errno.ENOTDIR):
-            return  # gone since it was found; whoever watches its parent hears of it
+            return  # gone since it was found, which is an event of its parent
         if error == errno.EACCES and not watch.names and not watch.any_name:
             return  # a directory that may be passed but not read, on the way to one that may
         raise InotifyUnavailableError(error, "inotify_add_watch", directory)

@@ -1,7 +1,6 @@
-"""Asks the running daemon: over its Unix socket, or over HTTP where that is the way.
+"""Queries the running daemon, over its Unix socket or over HTTP.
 
-Nobody there is an error with an exit code of its own (3), so that scripts can tell "not running"
-from "not well".
+That no daemon runs has an exit code of its own (3), so that scripts can distinguish it.
 """
 
 import http.client
@@ -14,17 +13,17 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from kubeproxy.base.errors import KubeProxyError, NoDaemonError, OperatorError
+from kubeproxy.base.errors import FieldError, KubeProxyError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.serve.status.wire import ServiceDetail
+from kubeproxy.serve.status.wire import FieldProblem, ServiceDetail
 
 SOCKET: Final = KubeProxyConfiguration().status_socket
 ADDRESS: Final = "http://127.0.0.1:10249"
 TIMEOUT: Final = 10.0
 MOMENT: Final = 1.1
-"""Seconds between two looks: a reading serves the daemon for one, and rates need two readings."""
+"""Seconds between two queries: the daemon caches a reading for one, and rates need two."""
 _PORT: Final = 10249
 
 FLAGS: Final = (
@@ -52,21 +51,21 @@ Query = Mapping[str, str | Sequence[str]]
 
 
 class Refusal(KubeProxyError):
-    """The daemon answered, and not with what was asked for."""
+    """The daemon answered with an error."""
 
     def __init__(self, status: int, text: str) -> None:
-        super().__init__(text.strip() or f"the daemon answered with status {status}")
+        super().__init__(text or f"the daemon answered with status {status}")
         self.status = status
 
 
 class NotAllowed(NoDaemonError):
-    """There may be a daemon, but it does not speak with this user."""
+    """There may be a daemon, but it does not serve this user."""
 
     exit_code = 1
 
 
-class _Stranger(Exception):
-    """Something answers that does not speak our language."""
+class _OtherProgram(Exception):
+    """What answers is not a daemon of this program and version."""
 
 
 class _OverSocket(http.client.HTTPConnection):
@@ -82,8 +81,8 @@ class _OverSocket(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Way(msgspec.Struct, frozen=True):
-    """One way to a daemon: a socket's path, or the URL of a server."""
+class DaemonAddress(msgspec.Struct, frozen=True):
+    """One way to reach a daemon: the path of a socket, or the URL of a server."""
 
     place: str
 
@@ -107,59 +106,58 @@ def _host_and_port(place: str) -> tuple[str, int]:
     except ValueError:
         host = None
     if not host or " " in host or url.scheme != "http" or url.path not in {"", "/"} or url.query:
-        raise OperatorError(f"--address {place}: must be such as {ADDRESS} or [::1]:{_PORT}")
+        raise FieldError("address", place, f"must be such as {ADDRESS} or [::1]:{_PORT}")
     return host, port or _PORT
 
 
-def ways(parsed: Parsed) -> Sequence[Way]:
+def ways(parsed: Parsed) -> Sequence[DaemonAddress]:
     """The ways to try, in order, as the flags `FLAGS` say."""
     path, address = parsed.value("socket", str), parsed.value("address", str)
     if path and not path.startswith("/"):
-        raise OperatorError(f"--socket {path}: must be an absolute path")
-    given = [Way(place) for place in (path, address) if place]
-    return given or [Way(SOCKET), Way(ADDRESS)]
+        raise FieldError("socket", path, "must be an absolute path")
+    given = [DaemonAddress(place) for place in (path, address) if place]
+    return given or [DaemonAddress(SOCKET), DaemonAddress(ADDRESS)]
 
 
 class Client:
-    """Whoever answers first of several ways; from then on that one."""
+    """Uses the first of several ways that leads to a daemon, and stays with it."""
 
-    def __init__(self, places: Iterable[Way]) -> None:
+    def __init__(self, places: Iterable[DaemonAddress]) -> None:
         self._ways = list(places)
 
     def get(self, path: str, type_: type[T], query: Query | None = None) -> T:
-        """What the daemon says at a path, which is a JSON value of the type."""
+        """The JSON value at a path, decoded to the type."""
         return self._ask(path, query or {}, lambda body: _decoded(body, type_))
 
     def read(self, path: str, query: Query | None = None) -> bytes:
-        """What the daemon says at a path, as it is."""
+        """The bytes at a path."""
         return self._ask(path, query or {}, bytes)
 
     def service(self, name: str) -> ServiceDetail:
-        """A Service, by [NAMESPACE/]NAME; what is said of one that is not there is for people."""
+        """A Service, by [NAMESPACE/]NAME."""
         parts = name.split("/")
         if len(parts) > 2 or not all(parts):
             raise OperatorError(f"no Service has the name {name}: give [NAMESPACE/]NAME")
         try:
             return self.get(f"{SERVICES}/{name}", ServiceDetail)
         except Refusal as error:
-            text = str(error).replace(f"{SERVICES}?q=", "kube-proxy services --search ")
-            raise OperatorError(text.replace(SERVICES, "kube-proxy services")) from error
+            raise OperatorError(str(error)) from error
 
     def _ask(self, path: str, query: Query, read: Callable[[bytes], T]) -> T:
         target = quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")
-        failures: list[tuple[Way, Exception]] = []
+        failures: list[tuple[DaemonAddress, Exception]] = []
         for way in self._ways:
             try:
                 value = read(_fetch(way, target))
-            except (OSError, UnicodeError, http.client.HTTPException, _Stranger) as error:
+            except (OSError, UnicodeError, http.client.HTTPException, _OtherProgram) as error:
                 failures.append((way, error))
             else:
                 self._ways = [way]
                 return value
-        raise _nobody(failures)
+        raise _no_daemon(failures)
 
 
-def _fetch(way: Way, target: str) -> bytes:
+def _fetch(way: DaemonAddress, target: str) -> bytes:
     connection = way.open()
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
@@ -169,9 +167,12 @@ def _fetch(way: Way, target: str) -> bytes:
         connection.close()
     if response.status == 200:
         return body
+    if response.headers.get_content_type() == "application/json":
+        problem = _decoded(body, FieldProblem)
+        raise FieldError(problem.field, problem.value, problem.reason)
     text = body.decode(errors="replace").strip()
-    if response.status == 404 and text == "404 page not found":  # as every Go server says it
-        raise _Stranger("what answers there has no such page: another program, or another version")
+    if response.status == 404 and text == "404 page not found":  # the text of every Go server
+        raise _OtherProgram("it has no such page: another program, or another version")
     raise Refusal(response.status, text)
 
 
@@ -179,32 +180,32 @@ def _decoded(body: bytes, type_: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
     except msgspec.DecodeError as error:
-        raise _Stranger(f"what answers there is another program or version: {error}") from error
+        raise _OtherProgram(f"it is another program or version: {error}") from error
 
 
-def _nobody(failures: Sequence[tuple[Way, Exception]]) -> NoDaemonError:
+def _no_daemon(failures: Sequence[tuple[DaemonAddress, Exception]]) -> NoDaemonError:
     if any(_is_refused(*each) for each in failures):
-        return NotAllowed("\n".join(_said("you may not ask the kube-proxy here:", failures)))
-    return NoDaemonError("\n".join(_said("no kube-proxy answers here:", failures)))
+        return NotAllowed("\n".join(_report("permission denied:", failures)))
+    return NoDaemonError("\n".join(_report("no kube-proxy answers here:", failures)))
 
 
-def _is_refused(way: Way, error: Exception) -> bool:
-    """Whether it is for who we are: the file's permissions, or a daemon that hangs up on us."""
+def _is_refused(way: DaemonAddress, error: Exception) -> bool:
+    """Whether it is for the user: by the permissions of the file, or by a daemon that hangs up."""
     if way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError):
-        return not _is_welcome(way.place)
+        return not _is_served(way.place)
     return isinstance(error, PermissionError)
 
 
-def _is_welcome(path: str) -> bool:
-    """Whether the daemon of the socket answers us: root, or the user whose socket it is."""
+def _is_served(path: str) -> bool:
+    """Whether the daemon of the socket answers us: root, and the user who owns the socket."""
     try:
         owner = Path(path).stat().st_uid
-    except OSError:  # it has gone, as the daemon has
+    except OSError:  # removed with the daemon
         return True
     return os.geteuid() in {0, owner}
 
 
-def _said(heading: str, failures: Iterable[tuple[Way, Exception]]) -> Iterator[str]:
+def _report(heading: str, failures: Iterable[tuple[DaemonAddress, Exception]]) -> Iterator[str]:
     yield heading
     for way, error in failures:
         yield f"  {way.place}: {_reason(way, error)}"
@@ -214,22 +215,22 @@ def _said(heading: str, failures: Iterable[tuple[Way, Exception]]) -> Iterator[s
     )
 
 
-def _reason(way: Way, error: Exception) -> str:
+_REASONS: Final = (
+    (TimeoutError, "no answer within {timeout:g} s"),
+    (
+        (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead),
+        "the connection was closed before the answer: the daemon has just stopped",
+    ),
+    (UnicodeError, "that is not the name of a host"),
+    (http.client.HTTPException, "it does not speak HTTP"),
+    (FileNotFoundError, "there is no such socket"),
+)
+
+
+def _reason(way: DaemonAddress, error: Exception) -> str:
     if _is_refused(way, error):
-        return "only root and the user of the daemon may ask it; try sudo"
-    match error:
-        case TimeoutError():
-            said = f"it does not answer within {TIMEOUT:g} s"
-        case ConnectionResetError() | BrokenPipeError() | http.client.IncompleteRead():
-            said = "it hung up before it had answered: it has just ended, or starts anew"
-        case UnicodeError():
-            said = "that is not the name of a host"
-        case http.client.HTTPException():
-            said = "what answers there does not speak HTTP"
-        case FileNotFoundError():
-            said = "there is no such socket"
-        case OSError():
-            said = error.strerror or str(error)
-        case _:
-            said = str(error)
-    return said or type(error).__name__
+        return "only root and the user of the daemon have access; try sudo"
+    for types, reason in _REASONS:
+        if isinstance(error, types):
+            return reason.format(timeout=TIMEOUT)
+    return getattr(error, "strerror", "") or str(error) or type(error).__name__

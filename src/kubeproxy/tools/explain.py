@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.base.errors import NoDaemonError, OperatorError
+from kubeproxy.base.errors import FieldError, NoDaemonError
 from kubeproxy.base.inet import parse_address
 from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.errors import UsageError
@@ -62,13 +62,17 @@ _LIVE: Final = (
         "live",
         BOOL,
         False,
-        "Ask the running kube-proxy and nobody else. That is tried first anyway, unless a cluster,"
-        " a node or settings are named.",
+        "Ask the running kube-proxy only. It is asked first anyway, unless a cluster, a node or"
+        " settings are named.",
         "Daemon",
     ),
     *client.FLAGS,
 )
-# Flags that say what to ask about: the running proxy has a node, a cluster and settings already.
+_NO_PODS: Final = (
+    "it is no address, and the running kube-proxy does not know Pods: give the Pod's address"
+    " (kubectl get pods -o wide), or name the cluster with --kubeconfig or --manifests"
+)
+# Flags that name a node, a cluster or settings, which the running proxy has already.
 _ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
 
 
@@ -102,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def fitted(text: str, width: int | None) -> Iterator[str]:
-    """The lines; in a terminal broken between words, what goes on below where the text began."""
+    """The lines; in a terminal they are wrapped, and indented below the text."""
     for line in text.split("\n"):
         if width is None or len(line) <= width:
             yield line
@@ -132,11 +136,11 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
         return _by_cluster(parsed, asked)
     try:
         return _by_daemon(parsed, asked)
-    except NoDaemonError as nobody:
+    except NoDaemonError as no_daemon:
         try:
             return _by_cluster(parsed, asked)
         except NoCluster as error:
-            raise type(nobody)(f"{error}; {nobody}") from error
+            raise type(no_daemon)(f"{error}; {no_daemon}") from error
 
 
 def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
@@ -144,24 +148,13 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     daemon = client.Client(client.ways(parsed))
     try:
         answers = daemon.get("/status/explain", tuple[Explanation, ...], query)
-    except client.Refusal as error:
-        raise _refused(error, asked.source) from error
+    except FieldError as error:
+        if error.field == "from" and _pod(asked.source):
+            raise FieldError("from", asked.source, _NO_PODS) from error
+        raise
     about = answers[0]
     note(f"answered by the running kube-proxy ({about.mode} mode, node {about.node})")
     return answers
-
-
-def _refused(error: client.Refusal, source: str) -> OperatorError:
-    """Why the daemon has no answer, in the words of the command line."""
-    text = str(error)
-    if _pod(source) and text.startswith("from "):
-        return OperatorError(
-            f"--from {source}: it is no address, and the running kube-proxy does not know Pods:"
-            " give the Pod's address (kubectl get pods -o wide), or name the cluster with"
-            " --kubeconfig or --manifests"
-        )
-    is_flag = text.startswith(("from ", "to ", "interface "))
-    return OperatorError(f"--{text}" if is_flag else text)
 
 
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:

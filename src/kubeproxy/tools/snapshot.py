@@ -13,7 +13,7 @@ from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.manifests.documents import Document
 from kubeproxy.cluster.manifests.objects import first_events
-from kubeproxy.cluster.manifests.source import Loaded, load
+from kubeproxy.cluster.manifests.source import ManifestContents, load
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.explain.question import Pod, find_pods
@@ -84,7 +84,7 @@ def from_manifests(paths: Sequence[str], wanted: Wanted) -> Snapshot:
     return Snapshot(cluster, pods, tuple(remarks))
 
 
-def _remarks(loaded: Loaded, name: str, nodes: Sequence[str]) -> Iterator[str]:
+def _remarks(loaded: ManifestContents, name: str, nodes: Sequence[str]) -> Iterator[str]:
     """What an answer from these manifests cannot be relied on for."""
     for problem in loaded.problems:
         yield f"skipped: {problem}"

@@ -3,6 +3,7 @@
 import base64
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kubeproxy.base.errors import OperatorError
@@ -60,10 +61,10 @@ def access(
             id="path-kept-query-dropped-unknown-fields-and-nulls-ignored",
         ),
         pytest.param(
-            "server: https://api, certificate-authority: pki/ca.crt, tls-server-name: n",
+            "server: https://api, certificate-authority: pki/ca.crt, tls-server-name: name",
             Access(
                 server="https://api",
-                tls=Tls(ca_file="/etc/k8s/pki/ca.crt", server_name="n"),
+                tls=Tls(ca_file="/etc/k8s/pki/ca.crt", server_name="name"),
                 user=User("u"),
             ),
             id="a-relative-ca-file",
@@ -115,8 +116,8 @@ def test_clusters(cluster: str, expected: Access) -> None:
             id="a-token-file-beside-a-token",
         ),
         pytest.param(
-            "{username: n, password: p}",
-            User("u", username="n", password=Secret("p")),
+            "{username: me, password: p}",
+            User("u", username="me", password=Secret("p")),
             Tls(),
             id="basic",
         ),
@@ -189,13 +190,13 @@ def test_impersonation_counts_even_over_plain_http() -> None:
 def test_the_extension_for_plugins_is_handed_on_as_json() -> None:
     cluster = (
         "server: https://api, extensions: [{name: other, extension: 1},"
-        " {name: client.authentication.k8s.io/exec, extension: {audience: x, n: [1]}}]"
+        " {name: client.authentication.k8s.io/exec, extension: {audience: x, more: [1]}}]"
     )
     user = f"{{exec: {{command: p, apiVersion: {V1}, interactiveMode: Never}}}}"
     plugin = access(cluster, user).user.exec
     assert plugin is not None
     assert plugin.cluster_config is not None
-    assert bytes(plugin.cluster_config) == b'{"audience":"x","n":[1]}'
+    assert bytes(plugin.cluster_config) == b'{"audience":"x","more":[1]}'
 
 
 def test_json_is_accepted_with_tabs() -> None:
@@ -216,7 +217,7 @@ def test_a_missing_user_is_anonymous() -> None:
 
 def test_the_master_replaces_the_server_and_its_name_but_keeps_ca_and_user() -> None:
     found = access(
-        "server: https://api, tls-server-name: n, certificate-authority: /ca",
+        "server: https://api, tls-server-name: name, certificate-authority: /ca",
         "{token: t}",
         master="https://other:1",
     )
@@ -244,7 +245,7 @@ NO_CONFIGURATION = (
     [
         pytest.param("", NO_CONFIGURATION, id="an-empty-cluster"),
         pytest.param(
-            "tls-server-name: n", f'{INVALID}no server found for cluster "c"', id="no-server"
+            "tls-server-name: name", f'{INVALID}no server found for cluster "c"', id="no-server"
         ),
         pytest.param(
             f"server: https://a, certificate-authority: /ca, certificate-authority-data: {DATA}",
@@ -426,9 +427,9 @@ def test_a_current_context_without_a_cluster_name() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("a: [", "not YAML: while parsing a flow node", id="not-yaml"),
-        pytest.param("[1]", "not a kubeconfig: Expected `object`, got `array`", id="a-list"),
-        pytest.param('{"a": ]', "not YAML: while parsing a flow", id="broken-json"),
+        pytest.param("a: [", "yaml: line 2: did not find expected node content", id="not-yaml"),
+        pytest.param("[1]", "yaml: line 1: a document must be an object", id="a-list"),
+        pytest.param('{"a": ]', "yaml: line 1: did not find expected node", id="broken-json"),
         pytest.param(
             "users: [{name: u, user: {token: 12345}}]",
             "not a kubeconfig: Expected `str`, got `int` - at `$.users[0].user.token`",
@@ -439,14 +440,15 @@ def test_a_current_context_without_a_cluster_name() -> None:
             'two entries for cluster "c": remove one of them',
             id="the-same-name-twice",
         ),
-        pytest.param("a: &a\n  b: *a", "not YAML: the alias *a is part of itself", id="itself"),
-        pytest.param("a: " + "[" * 9999, "not YAML: it is nested too deeply", id="deep"),
+        pytest.param("a: &a\n  b: *a", "yaml: line 2: the alias *a is part of", id="itself"),
+        pytest.param("a: " + "[" * 9999, "yaml: line 1: it is nested too deeply", id="deep"),
         pytest.param(
             '{"a":' * 900 + "1" + "}" * 900, "not a kubeconfig: it is nested too", id="deep-json"
         ),
         pytest.param(
-            '{"a":' * 9999 + "1" + "}" * 9999, "not YAML: it is nested too", id="deeper-json"
+            '{"a":' * 9999 + "1" + "}" * 9999, "yaml: line 1: it is nested too", id="deeper-json"
         ),
+        pytest.param("a: 1\n---\nb: 2", "not a kubeconfig: it has more than one", id="two"),
         pytest.param(
             'users: [{user: {tokenFile: "a\\0b"}}]',
             "not a kubeconfig: 'a\\x00b' has a zero byte",
@@ -468,12 +470,19 @@ def test_who_is_named_in_the_url_wins_and_is_not_shown(scheme: str) -> None:
     assert found.user == User(username="us er", password=Secret("p@ss"))
 
 
-def test_an_extension_that_is_no_json_is_named() -> None:
-    extension = "{name: client.authentication.k8s.io/exec, extension: {true: 1}}"
+def test_keys_of_an_extension_are_strings_as_in_json() -> None:
+    extension = "{name: client.authentication.k8s.io/exec, extension: {true: 1, 2: 2026-01-01}}"
     cluster = f"server: https://a, extensions: [{extension}]"
     user = f"{{exec: {{command: x, apiVersion: {V1}, interactiveMode: Never}}}}"
-    with pytest.raises(KubeconfigError, match=r"k8s\.io/exec cannot be told to the exec plugin"):
-        access(cluster, user)
+    plugin = access(cluster, user).user.exec
+    assert plugin is not None
+    assert plugin.cluster_config == msgspec.Raw(b'{"true":1,"2":"2026-01-01"}')
+
+
+@pytest.mark.parametrize("name", ["2026-01-01", "2026-01-01T10:00:00Z", "1:30", "1.2.3", "'12'"])
+def test_a_name_that_looks_like_a_date_is_a_name(name: str) -> None:
+    document = parse_kubeconfig(f"current-context: {name}", "/")
+    assert document.current_context == name.strip("'")
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -498,7 +507,7 @@ def test_a_kubeconfig_is_loaded_relative_to_where_it_is(
             None, "stat {path}: no such file or directory; check --kubeconfig", id="gone"
         ),
         pytest.param(b"\xff\xfe", 'error loading config file "{path}": not UTF-8', id="binary"),
-        pytest.param(b"[1]", 'error loading config file "{path}": not a kubeconfig', id="a-list"),
+        pytest.param(b"[1]", 'error loading config file "{path}": yaml: line 1: a', id="a-list"),
         pytest.param(b"", NO_CONFIGURATION + ' (kubeconfig "{path}")', id="empty"),
     ],
 )
@@ -622,7 +631,7 @@ def test_secrets_never_show() -> None:
         pytest.param("{}", "anonymous", id="nobody"),
         pytest.param("{tokenFile: /tok}", "the bearer of token file /tok", id="token-file"),
         pytest.param("{token: t}", 'the bearer of the token of kubeconfig user "u"', id="token"),
-        pytest.param("{username: n, password: p}", '"n"', id="basic"),
+        pytest.param("{username: me, password: p}", '"me"', id="basic"),
         pytest.param(
             "{client-certificate: /c, client-key: /k}", "the client certificate /c", id="cert"
         ),
@@ -633,7 +642,7 @@ def test_secrets_never_show() -> None:
         ),
         pytest.param(
             f"{{exec: {{command: p, apiVersion: {V1BETA1}}}}}",
-            "whoever exec plugin p says",
+            "the identity of exec plugin p",
             id="exec",
         ),
         pytest.param("{token: t, as: a}", '"a" (impersonated)', id="impersonation"),

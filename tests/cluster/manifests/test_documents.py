@@ -93,6 +93,7 @@ JSON_LIST = """
             id="a-kind-that-only-sounds-like-a-list",
         ),
         pytest.param("kind: List\napiVersion: v1\nitems: []\n", [], id="an-empty-list"),
+        pytest.param("kind: List\napiVersion: v1\nitems: [~]\n", [], id="a-list-of-nothing"),
     ],
 )
 def test_documents_in_a_text(text: str, expected: list[tuple[str, str, int]]) -> None:
@@ -157,7 +158,7 @@ again: *base
             "a: [1,\nb: 2\n",
             3,
             1,
-            "while parsing a flow sequence, did not find expected",
+            "did not find expected ',' or ']'",
             id="a-bracket-that-is-never-closed",
         ),
         pytest.param(
@@ -171,26 +172,24 @@ again: *base
             "kind: A\napiVersion: v1\nspec:\n  a: 1\n  b: 2\n  a: 3\n",
             6,
             3,
-            "the key 'a' stands in line 4 already",
+            "key 'a' is already set in line 4",
             id="a-key-that-is-given-twice",
         ),
         pytest.param(
             '{"kind": "A",\n "kind": "B"}',
             2,
             2,
-            "the key 'kind' stands in line 1 already",
+            "key 'kind' is already set in line 1",
             id="a-key-that-is-given-twice-in-json",
         ),
         pytest.param(
             "kind: A\napiVersion: v1\n---\njust a text\n",
             4,
             1,
-            "a document must be an object with apiVersion and kind",
+            "a document must be an object",
             id="a-text-instead-of-an-object",
         ),
-        pytest.param(
-            "- 1\n", 1, 1, "a document must be an object with apiVersion and kind", id="a-sequence"
-        ),
+        pytest.param("- 1\n", 1, 1, "a document must be an object", id="a-sequence"),
         pytest.param("replicas: 3\n", 1, 1, "kind is missing", id="no-kind"),
         pytest.param("kind: 3\napiVersion: v1\n", 1, 1, "kind is missing", id="a-kind-of-3"),
         pytest.param("\nkind: A\n", 2, 1, "the A has no apiVersion", id="no-version"),
@@ -202,15 +201,21 @@ again: *base
             id="an-item-without-kind-in-a-list-of-anything",
         ),
         pytest.param(
-            "kind: A\napiVersion: v1\nx: !secret 1\n",
+            "kind: A\napiVersion: v1\nx: !!bool 1\n",
             3,
             4,
-            "could not determine a constructor for the tag '!secret'",
-            id="an-unknown-tag",
+            "cannot decode '1' as a !!bool",
+            id="a-tag-that-does-not-fit",
         ),
-        pytest.param("kind: A\nx: \x07\n", 2, 4, "the character 7 is not allowed", id="a-bell"),
         pytest.param(
-            "kind: A\napiVersion: v1\nx: 0x_\n", 1, 1, "a value cannot be read: ", id="no-digits"
+            "kind: A\nx: \x07\n", 2, 4, "the character #x0007 is not allowed", id="a-bell"
+        ),
+        pytest.param(
+            "\nkind: List\napiVersion: v1\nitems: [1]\n",
+            2,
+            1,
+            "a document must be an object",
+            id="an-item-that-is-no-object",
         ),
         pytest.param("[" * 100_000, 1, 201, "it is nested too deeply", id="too-many-brackets"),
         pytest.param("- " * 100_000, 1, 401, "it is nested too deeply", id="too-many-dashes"),
@@ -254,14 +259,14 @@ def test_texts_that_are_refused(text: str, line: int, column: int, reason: str) 
             f'{{"a": {"9" * 1_500_000}}}',
             1,
             1,
-            "a number of 1500000 digits is too large",
+            "a number of 1500000 characters is too large",
             id="too-long-a-number",
         ),
         pytest.param(
             '{"kind": "\\ud800"}',
             1,
             1,
-            "a text has '\\ud800', which is half of a character",
+            "surrogates not allowed",
             id="half-a-character",
         ),
     ],

@@ -4,7 +4,7 @@ from kubeproxy.cluster.events import Delete, Event, Reset, Synced, Upsert
 from kubeproxy.cluster.manifests.documents import Body, Document
 from kubeproxy.cluster.manifests.objects import (
     Duplicate,
-    Placed,
+    ManifestObject,
     decode_documents,
     events_between,
     first_events,
@@ -147,7 +147,7 @@ def test_the_last_counts_even_if_it_is_one_that_is_not_told_of() -> None:
     assert told([named(SERVICE, "a"), named(SERVICE, "a", clusterIP="None")]) == []
 
 
-def service(name: str, **spec: object) -> Placed:
+def service(name: str, **spec: object) -> ManifestObject:
     return decode_documents([named(SERVICE, name, **spec)]).objects[0]
 
 

@@ -168,7 +168,7 @@ async def test_a_broken_file_keeps_its_last_good_content(
     async with running(folder) as consumer:
         assert await consumer.told(*FIRST)
         (folder / "a.yaml").write_text(broken)
-        said = await wait_said(capsys, "Manifest is broken, its last good content stays")
+        said = await wait_said(capsys, "Manifest is invalid, its last valid content stays in use")
         assert f'file="{folder / "a.yaml"}" line=' in said
         os.utime(folder / "a.yaml")
         (folder / "b.yaml").write_text(service("b", 81))
@@ -176,7 +176,7 @@ async def test_a_broken_file_keeps_its_last_good_content(
         assert capsys.readouterr().err == ""
         (folder / "a.yaml").write_text(service("a", 81))
         assert await consumer.told("+a")
-        assert "Manifest is good again" in capsys.readouterr().err
+        assert "Manifest is valid again" in capsys.readouterr().err
 
 
 async def test_what_is_broken_or_out_of_reach_can_be_asked_for(folder: Path) -> None:
@@ -205,8 +205,8 @@ async def test_an_object_that_is_not_understood_leaves_the_rest_of_its_file(
     (folder / "a.yaml").write_text(service("x").replace("80", "many") + service("a"))
     async with running(folder) as consumer:
         assert await consumer.told(*FIRST)
-        said = await wait_said(capsys, "Manifest is broken")
-        assert "the Service default/x cannot be understood" in said
+        said = await wait_said(capsys, "Manifest is invalid")
+        assert "the Service default/x cannot be decoded" in said
         assert "line=1" in said
 
 
@@ -217,7 +217,7 @@ async def test_of_two_objects_with_one_name_the_last_file_counts(
         assert await consumer.told(*FIRST)
         (folder / "c.yaml").write_text("# one line\n" + service("a", 81))
         assert await consumer.told("+a")
-        said = await wait_said(capsys, "Object is in two manifests, the last one counts")
+        said = await wait_said(capsys, "Object is in two manifests, the last one is used")
         assert f'used="{folder / "c.yaml"}:2" ignored="{folder / "a.yaml"}:1"' in said
         (folder / "a.yaml").write_text(service("a", 82) + service("d"))
         assert await consumer.told("+d")
@@ -232,7 +232,7 @@ async def test_a_folder_that_disappears_takes_nothing_away(
     async with running(folder) as consumer:
         assert await consumer.told(*FIRST)
         shutil.rmtree(folder)
-        said = await wait_said(capsys, "Manifests are out of reach, what they said stays")
+        said = await wait_said(capsys, "Cannot read manifests, their last state stays in use")
         assert f'path="{folder}"' in said
         other = folder.with_name("other")
         other.mkdir()
@@ -240,7 +240,7 @@ async def test_a_folder_that_disappears_takes_nothing_away(
         other.rename(folder)
         assert await consumer.told("-b", "+a")
         assert consumer.events == []
-        assert "Manifests are back" in capsys.readouterr().err
+        assert "Manifests can be read again" in capsys.readouterr().err
 
 
 async def test_a_file_that_was_named_and_disappears_stays(
@@ -249,7 +249,7 @@ async def test_a_file_that_was_named_and_disappears_stays(
     async with running(folder / "a.yaml", folder / "b.yaml") as consumer:
         assert await consumer.told(*FIRST)
         (folder / "a.yaml").unlink()
-        await wait_said(capsys, "Manifests are out of reach")
+        await wait_said(capsys, "Cannot read manifests")
         (folder / "a.yaml").write_text(service("a", 81))
         assert await consumer.told("+a")
 

@@ -55,7 +55,7 @@ def test_sysctls(settings: Settings, release: str, expected: dict[str, int]) -> 
 def test_what_is_set_already_is_not_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = FakeKernel()
     kernel.sysctls = dict(ALWAYS)
-    klog.configure(klog.Settings(verbosity=1))
+    klog.configure(klog.LogSettings(verbosity=1))
     with kernel.installed():
         prepare(kernel.servers, Settings(strict_arp=True), "6.1.0")
     said = capsys.readouterr().err

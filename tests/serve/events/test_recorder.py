@@ -156,7 +156,7 @@ async def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_without_a_sink_events_are_logged_only(capsys: pytest.CaptureFixture[str]) -> None:
-    klog.configure(klog.Settings(verbosity=2))
+    klog.configure(klog.LogSettings(verbosity=2))
     async with recording(None) as recorder, asyncio.timeout(5):
         await recorder.record_last(EVENT)
         await recorder.run()

@@ -340,6 +340,16 @@ async def test_services_that_there_are_not(path: str, expected: str) -> None:
     assert (code, body.decode()) == (404, expected)
 
 
+async def test_tools_get_advice_in_their_words() -> None:
+    rig = await programmed(*SHOP, OTHER)
+    for path, expected in (
+        ("nobody", ": kube-proxy services --search TEXT finds those that are\n"),
+        ("other/books", "kube-proxy services lists all; "),
+    ):
+        _, body = await answered(rig, f"/status/services/{path}", accept="application/json")
+        assert expected in body.decode()
+
+
 # --- packets ----------------------------------------------------------------------------------
 
 
@@ -400,6 +410,13 @@ async def test_packets_are_explained() -> None:
 async def test_questions_that_have_no_answer(query: str, expected: str) -> None:
     code, body = await answered(await programmed(*SHOP), f"/status/explain{query}")
     assert (code, body.decode()) == (400, expected)
+
+
+async def test_programs_get_the_field_that_is_wrong() -> None:
+    rig = await programmed(*SHOP)
+    code, body = await answered(rig, "/status/explain?to=cart:9", accept="application/json")
+    reason = "the Service has no such port, but these: http (80/TCP)"
+    assert (code, json.loads(body)) == (400, {"field": "to", "value": "cart:9", "reason": reason})
 
 
 async def test_a_service_that_went_since_the_last_sync_is_still_explained() -> None:

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.duration import of_seconds
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration
+from kubeproxy.config.values import of_seconds
 from kubeproxy.engine.observer import SyncStarted
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.tablewire import Desired, UnreadableTable, read_table, table_pieces

@@ -108,7 +108,7 @@ def test_cases_are_named_with_their_reasons() -> None:
 def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
     [found] = troubles(replace(STATUS, gaps=(gap,)))
     assert found.what == (
-        "What is programmed may be old: API server https://192.0.2.1:6443 does not tell all"
+        "Not all of API server https://192.0.2.1:6443 could be read: rules may be stale"
     )
     assert found.cases == (case,)
     assert found.severe == severe

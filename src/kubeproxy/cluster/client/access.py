@@ -1,4 +1,4 @@
-"""How to reach an API server, and as whom: values only, made by `kubeconfig` and `incluster`."""
+"""How to reach an API server, and with which identity: values only, made by `kubeconfig`."""
 
 import msgspec
 
@@ -25,9 +25,9 @@ NO_SECRET = Secret("")
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Whom we trust, and the certificate that we show. A file wins over data where both are set.
+    """The CA that we trust, and our certificate. A file wins over data where both are set.
 
-    No CA at all means the system's; an empty CA means nobody.
+    Without a CA, those of the system are trusted; with an empty CA, none is.
     """
 
     ca_file: str = ""
@@ -66,7 +66,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """As whom we ask to be treated."""
+    """The identity that we ask the server to act as."""
 
     user: str
     uid: str = ""
@@ -84,12 +84,12 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     user: User = User()
     impersonation: Impersonation | None = None
     proxy_url: str = ""
-    """Empty: what the environment says."""
+    """Empty: the one of the environment."""
     compression: bool = True
 
     @property
     def identity(self) -> str:
-        """Who we are, as far as that can be said without asking the server."""
+        """Our identity, as far as it is known without asking the server."""
         if self.impersonation is not None:
             return f'"{self.impersonation.user}" (impersonated)'
         user = self.user
@@ -102,7 +102,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
                 self.tls and self.tls.cert_data,
                 f'the client certificate of kubeconfig user "{user.name}"',
             ),
-            (user.exec, f"whoever exec plugin {user.exec.command if user.exec else ''} says"),
+            (user.exec, f"the identity of exec plugin {user.exec.command if user.exec else ''}"),
         )
         return next((text for given, text in options if given), "anonymous")
 

@@ -1,11 +1,10 @@
-"""Who we are, on every request: headers, and the TLS context with our certificate.
+"""Our credentials on every request: headers, and the TLS context with our certificate.
 
 Tokens rotate: a token file is read again when the copy in hand is 50 s old, and an exec plugin is
 asked again when its credential has expired or the server answered 401 to it.
 """
 
 import base64
-import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.cluster.client.access import Access, CredentialsError, Impersonation
 from kubeproxy.cluster.client.execplugin import Credential, ExecPlugin
 from kubeproxy.cluster.client.tls import TlsContexts
@@ -48,7 +48,7 @@ def _read_token(path: str) -> str:
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise CredentialsError(f"open {path}: {os.strerror(error.errno or 0).lower()}") from error
+        raise CredentialsError(f"open {path}: {reason_of(error)}") from error
     except UnicodeDecodeError as error:
         raise CredentialsError(f'token file "{path}" does not hold text') from error
     if not token:
@@ -125,8 +125,8 @@ def check_headers(headers: Headers, identity: str) -> None:
     for name, value in headers:
         if _UNFIT.search(value):
             raise CredentialsError(
-                f"the header {name} cannot be sent: we are {identity}, and what that says has a"
-                " line break or another control character; check the kubeconfig and token files"
+                f"the header {name} cannot be sent: its value, of {identity}, has a line break or"
+                " another control character; check the kubeconfig and token files"
             )
 
 
@@ -136,7 +136,7 @@ def basic_authorization(username: str, password: str) -> str:
 
 
 def impersonation_headers(impersonation: Impersonation | None) -> Headers:
-    """The headers that ask the server to treat us as somebody else."""
+    """The headers that ask the server for another identity."""
     if impersonation is None:
         return ()
     uid = (("Impersonate-Uid", impersonation.uid),) if impersonation.uid else ()

@@ -90,8 +90,8 @@ def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> st
             config=plugin.cluster_config or msgspec.Raw(b"null"),
         )
     spec = _SpecOut(interactive, cluster)
-    told = _CredentialOut("ExecCredential", plugin.api_version, spec)
-    return msgspec.json.encode(told).decode() + "\n"
+    request = _CredentialOut("ExecCredential", plugin.api_version, spec)
+    return msgspec.json.encode(request).decode() + "\n"
 
 
 def read_answer(stdout: bytes, api_version: str) -> Credential:
@@ -165,8 +165,8 @@ class ExecPlugin:
                 "getting credentials: exec plugin cannot support interactive mode:"
                 " standard input is not a terminal"
             )
-        told = exec_info(plugin, self._access, self._ca(), interactive=interactive)
-        environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": told}
+        info = exec_info(plugin, self._access, self._ca(), interactive=interactive)
+        environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
         try:
             process = await asyncio.create_subprocess_exec(
                 plugin.command,

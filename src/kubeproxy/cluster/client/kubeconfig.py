@@ -6,14 +6,15 @@ do so once, at start.
 """
 
 import base64
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base import klog
+from kubeproxy.base.errors import reason_of
 from kubeproxy.base.inet import parse_address
 from kubeproxy.base.printable import quoted
 from kubeproxy.cluster.client.access import (
@@ -26,22 +27,20 @@ from kubeproxy.cluster.client.access import (
     User,
 )
 from kubeproxy.cluster.client.kubeconfigfile import (
-    EXEC_V1BETA1,
-    Cluster,
-    Context,
-    Document,
-    ExecConfig,
-    KubeconfigError,
-    UserEntry,
-    named,
-    parse_kubeconfig,
-)
-from kubeproxy.cluster.client.kubeconfigrules import (
     EMPTY_CLUSTER,
+    EXEC_V1BETA1,
     NO_CONFIGURATION,
+    ClusterEntry,
+    ContextEntry,
+    ExecConfig,
+    Kubeconfig,
+    KubeconfigError,
     Unreadable,
+    UserEntry,
     cluster_mistakes,
+    parse_kubeconfig,
     user_mistakes,
+    with_paths,
 )
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", EXEC_V1BETA1)
@@ -50,24 +49,29 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class NoConfigurationError(KubeconfigError):
-    """The kubeconfig is there but says nothing."""
+    """The kubeconfig exists but is empty."""
 
 
 # --- the pure part ----------------------------------------------------------------------------
 
 
-def choose_access(document: Document, master: str, unreadable: Unreadable) -> Access:
-    """What the current context says; `master` overrides the server's URL."""
-    context = named(document.contexts, document.current_context)
-    used = context.context if context is not None else Context()
-    cluster_entry = named(document.clusters, used.cluster) if used.cluster else None
-    user_entry = named(document.users, used.user) if used.user else None
-    cluster = cluster_entry.cluster if cluster_entry is not None else Cluster()
-    user = user_entry.user if user_entry is not None else UserEntry()
+def choose_access(document: Kubeconfig, master: str, unreadable: Unreadable) -> Access:
+    """The access of the current context; `master` overrides the server's URL."""
+    contexts = {entry.name: entry.context for entry in document.contexts}
+    clusters = {entry.name: entry.cluster for entry in document.clusters if entry.name}
+    users = {entry.name: entry.user for entry in document.users if entry.name}
+    used = contexts.get(document.current_context, ContextEntry())
+    cluster = clusters.get(used.cluster, ClusterEntry())
+    user = users.get(used.user, UserEntry())
+    directory = document.directory
+    cluster = with_paths(cluster, directory, "certificate_authority")
+    user = with_paths(user, directory, "client_certificate", "client_key", "token_file")
+    if user.exec is not None and "/" in user.exec.command:  # else it is looked up in PATH
+        user = replace(user, exec=with_paths(user.exec, directory, "command"))
     if master:
-        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
+        cluster = replace(cluster, server=master, tls_server_name="")
     mistakes = []
-    if document.current_context and context is None:
+    if document.current_context and document.current_context not in contexts:
         mistakes.append(f"context was not found for specified context: {document.current_context}")
     mistakes += user_mistakes(used.user, user, unreadable)
     mistakes += cluster_mistakes(used.cluster, cluster, unreadable)
@@ -79,7 +83,7 @@ def choose_access(document: Document, master: str, unreadable: Unreadable) -> Ac
     return _access(used, cluster, user)
 
 
-def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
+def _access(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Access:
     server, in_url = _server_url(cluster.server)
     plain = Access(
         server=server,
@@ -97,14 +101,14 @@ def _access(context: Context, cluster: Cluster, user: UserEntry) -> Access:
         )
     tls = _tls(context, cluster, user)
     # As upstream's: who is named in the URL wins.
-    return msgspec.structs.replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
+    return replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
 
 
 def _server_url(server: str) -> tuple[str, User | None]:
     """The URL without query and fragment, and the user that it names, if it does.
 
-    One without a scheme is plain HTTP, as upstream's. A password that stands in the URL must not
-    show wherever the server is named.
+    One without a scheme is plain HTTP, as upstream's. A password in the URL must not be
+    shown wherever the server is named.
     """
     url = server if "://" in server else f"http://{server}"
     try:
@@ -120,7 +124,7 @@ def _server_url(server: str) -> tuple[str, User | None]:
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", user
 
 
-def _tls(context: Context, cluster: Cluster, user: UserEntry) -> Tls:
+def _tls(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Tls:
     has_ca = bool(cluster.certificate_authority or cluster.certificate_authority_data)
     if has_ca and cluster.insecure_skip_tls_verify:
         raise KubeconfigError(
@@ -148,7 +152,7 @@ def _decoded(data: str, field: str, owner: str) -> str:
         raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
 
 
-def _user(context: Context, cluster: Cluster, user: UserEntry) -> User:
+def _user(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> User:
     """The credentials; any other kind of credential switches an exec plugin off."""
     other = user.token or user.token_file or user.username or user.client_certificate
     plugin = None
@@ -164,35 +168,24 @@ def _user(context: Context, cluster: Cluster, user: UserEntry) -> User:
     )
 
 
-def _exec(plugin: ExecConfig, cluster: Cluster) -> Exec:
+def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
     if plugin.api_version not in EXEC_VERSIONS:
         raise KubeconfigError(
             f'exec plugin: invalid apiVersion "{plugin.api_version}";'
             f" supported are {' and '.join(EXEC_VERSIONS)}"
         )
-    extension = named(cluster.extensions, EXEC_EXTENSION)
-    config = None
-    if extension is not None:
-        config = msgspec.Raw(_as_json(extension.extension))
+    extensions = {each.name: msgspec.json.encode(each.extension) for each in cluster.extensions}
+    config = extensions.get(EXEC_EXTENSION)
     return Exec(
         command=plugin.command,
         api_version=plugin.api_version,
-        interactive_mode=plugin.interactive_mode,
+        interactive_mode=plugin.mode,
         args=plugin.args,
         env=tuple((variable.name, variable.value) for variable in plugin.env),
         provide_cluster_info=plugin.provide_cluster_info,
-        cluster_config=config,
+        cluster_config=None if config is None else msgspec.Raw(config),
         install_hint=plugin.install_hint,
     )
-
-
-def _as_json(extension: object) -> bytes:
-    try:
-        return msgspec.json.encode(extension)
-    except (TypeError, ValueError) as error:  # such as `true` for a key
-        raise KubeconfigError(
-            f"extension {EXEC_EXTENSION} cannot be told to the exec plugin as JSON: {error}"
-        ) from error
 
 
 def _impersonation(user: UserEntry) -> Impersonation | None:
@@ -206,15 +199,15 @@ def _impersonation(user: UserEntry) -> Impersonation | None:
 
 
 def load_kubeconfig(path: str, master: str = "") -> Access:
-    """What a kubeconfig says; with an empty path the master's URL alone counts."""
+    """The access of a kubeconfig; with an empty path that of the master's URL."""
     if not path:
-        return choose_access(Document(), master, _unreadable)
+        return choose_access(Kubeconfig(), master, _unreadable)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         verb = "stat" if isinstance(error, FileNotFoundError) else "open"
         raise KubeconfigError(
-            f"{verb} {path}: {_lower(error)}; check --kubeconfig or clientConnection.kubeconfig"
+            f"{verb} {path}: {reason_of(error)}; check --kubeconfig or clientConnection.kubeconfig"
         ) from error
     except UnicodeDecodeError as error:
         raise KubeconfigError(f'error loading config file "{path}": not UTF-8') from error
@@ -246,7 +239,9 @@ def in_cluster(environ: Mapping[str, str], root: str = "/") -> Access:
         raise KubeconfigError(f"{reason}; does the pod mount a service account token?")
     reason = _unreadable(ca)
     if reason is not None:
-        klog.error("Expected to find the cluster's CA, using the system's", err=reason)
+        klog.error(
+            "Cannot read the cluster's CA certificate, using those of the system", err=reason
+        )
     address = f"[{host}]" if ":" in (parse_address(host) or "") else host
     return Access(
         server=f"https://{address}:{port}",
@@ -280,8 +275,4 @@ def _unreadable(path: str) -> str | None:
         with open(path, "rb"):  # noqa: PTH123  # os.access would ask for the real user
             return None
     except OSError as error:
-        return f"open {path}: {_lower(error)}"
-
-
-def _lower(error: OSError) -> str:
-    return os.strerror(error.errno or 0).lower()
+        return f"open {path}: {reason_of(error)}"

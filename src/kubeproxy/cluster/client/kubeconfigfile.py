@@ -1,15 +1,16 @@
-"""The kubeconfig format: text -> document, with its relative paths made absolute. No I/O.
+"""The kubeconfig format: text -> document, and what is wrong with its entries. No I/O.
 
-Unknown fields are ignored and null counts as absent, as for every client of Kubernetes. JSON is
-accepted too.
+Unknown fields are ignored and null counts as absent, as for every client of Kubernetes.
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
-import yaml
+from msgspec.structs import replace
 
 from kubeproxy.base import kubeyaml
 from kubeproxy.base.errors import OperatorError
@@ -29,7 +30,7 @@ class Extension(msgspec.Struct, frozen=True):
     extension: object = None
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """`clusters[].cluster`."""
 
     server: str = ""
@@ -60,6 +61,12 @@ class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
     interactive_mode: str = ""
 
+    @property
+    def mode(self) -> str:
+        """Whether the plugin may use a terminal; older versions may leave it out."""
+        default = "IfAvailable" if self.api_version == EXEC_V1BETA1 else ""
+        return self.interactive_mode or default
+
 
 class AuthProvider(msgspec.Struct, frozen=True):
     """`users[].user.auth-provider`: known only to be refused."""
@@ -86,7 +93,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     exec: ExecConfig | None = None
 
 
-class Context(msgspec.Struct, frozen=True):
+class ContextEntry(msgspec.Struct, frozen=True):
     """`contexts[].context`."""
 
     cluster: str = ""
@@ -97,7 +104,7 @@ class NamedCluster(msgspec.Struct, frozen=True):
     """`clusters[]`."""
 
     name: str = ""
-    cluster: Cluster = Cluster()
+    cluster: ClusterEntry = ClusterEntry()
 
 
 class NamedUser(msgspec.Struct, frozen=True):
@@ -111,48 +118,40 @@ class NamedContext(msgspec.Struct, frozen=True):
     """`contexts[]`."""
 
     name: str = ""
-    context: Context = Context()
+    context: ContextEntry = ContextEntry()
 
 
-class Document(msgspec.Struct, frozen=True, rename="kebab"):
+class Kubeconfig(msgspec.Struct, frozen=True, rename="kebab"):
     """A kubeconfig."""
 
     clusters: tuple[NamedCluster, ...] = ()
     users: tuple[NamedUser, ...] = ()
     contexts: tuple[NamedContext, ...] = ()
     current_context: str = ""
+    directory: str = ""
+    """Where relative paths start; not a field of the file."""
 
 
-def parse_kubeconfig(text: str, directory: str) -> Document:
+def parse_kubeconfig(text: str, directory: str) -> Kubeconfig:
     """The document in the text; relative paths in it start from the directory."""
     try:
-        tree = _tree(text)
-        document = msgspec.convert({} if tree is None else _without_nulls(tree), Document)
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"not YAML: {' '.join(str(error).split())}") from error
+        roots = kubeyaml.values(text)
+        if len(roots) > 1:
+            raise KubeconfigError("not a kubeconfig: it has more than one document")
+        tree = _without_nulls(roots[0]) if roots else {}
+        document = msgspec.convert(tree, Kubeconfig)
+    except kubeyaml.TextError as error:
+        raise KubeconfigError(str(error)) from error
     except msgspec.ValidationError as error:
         raise KubeconfigError(f"not a kubeconfig: {error}") from error
     except RecursionError as error:
         raise KubeconfigError(f"not a kubeconfig: {kubeyaml.TOO_DEEP}") from error
-    for kind, entries in (
-        ("cluster", document.clusters),
-        ("user", document.users),
-        ("context", document.contexts),
-    ):
-        _refuse_duplicates(kind, entries)
-    return msgspec.structs.replace(
-        document,
-        clusters=tuple(_resolve_cluster(each, directory) for each in document.clusters),
-        users=tuple(_resolve_user(each, directory) for each in document.users),
-    )
-
-
-def _tree(text: str) -> object:
-    """JSON is nearly YAML, but YAML readers stumble over its tabs."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return kubeyaml.load(text)
+    for kind in ("cluster", "user", "context"):
+        names = Counter(entry.name for entry in getattr(document, f"{kind}s"))
+        for name, count in names.items():
+            if count > 1:
+                raise KubeconfigError(f'two entries for {kind} "{name}": remove one of them')
+    return replace(document, directory=directory)
 
 
 def _without_nulls(tree: object) -> object:
@@ -167,58 +166,124 @@ def _without_nulls(tree: object) -> object:
             return tree
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
+T = TypeVar("T", bound=msgspec.Struct)
 
 
-_Entry = TypeVar("_Entry", bound=_Named)
+def with_paths(struct: T, directory: str, *fields: str) -> T:
+    """The entry with absolute paths; relative ones start from the directory."""
+    paths = {field: getattr(struct, field) for field in fields if getattr(struct, field)}
+    absolute = {
+        field: posixpath.normpath(posixpath.join(directory, path)) for field, path in paths.items()
+    }
+    return replace(struct, **absolute)
 
 
-def named(entries: Iterable[_Entry], name: str) -> _Entry | None:
-    """The entry of that name."""
-    return next((entry for entry in entries if entry.name == name), None)
+# --- validation, in upstream's wording ---------------------------------------------------------
+
+Unreadable = Callable[[str], str | None]
+"""Why a file cannot be read, or None: the only outside fact."""
+
+NO_CONFIGURATION = (
+    "no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+)
+EMPTY_CLUSTER = "cluster has no server defined"
+PROXY_SCHEMES = ("http", "https", "socks5")
+INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
-def _refuse_duplicates(kind: str, entries: Iterable[_Named]) -> None:
-    seen: set[str] = set()
-    for entry in entries:
-        if entry.name in seen:
-            raise KubeconfigError(f'two entries for {kind} "{entry.name}": remove one of them')
-        seen.add(entry.name)
-
-
-def _resolve_cluster(entry: NamedCluster, directory: str) -> NamedCluster:
-    cluster = msgspec.structs.replace(
-        entry.cluster,
-        certificate_authority=_absolute(entry.cluster.certificate_authority, directory),
+def cluster_mistakes(name: str, cluster: ClusterEntry, unreadable: Unreadable) -> Iterator[str]:
+    """What is wrong with a cluster entry."""
+    if cluster == ClusterEntry():
+        yield EMPTY_CLUSTER
+        return
+    if not cluster.server:
+        yield f'no server found for cluster "{name}"' if name else f"default {EMPTY_CLUSTER}"
+    if cluster.proxy_url:
+        mistake = _proxy_mistake(cluster.proxy_url)
+        if mistake:
+            yield f'invalid \'proxy-url\' "{cluster.proxy_url}" for cluster "{name}": {mistake}'
+    if cluster.certificate_authority and cluster.certificate_authority_data:
+        yield (
+            "certificate-authority-data and certificate-authority are both specified for"
+            f" {name}. certificate-authority-data will override."
+        )
+    yield from _file_mistakes(
+        "certificate-authority", cluster.certificate_authority, name, unreadable
     )
-    return NamedCluster(entry.name, cluster)
 
 
-def _resolve_user(entry: NamedUser, directory: str) -> NamedUser:
-    user = msgspec.structs.replace(
-        entry.user,
-        client_certificate=_absolute(entry.user.client_certificate, directory),
-        client_key=_absolute(entry.user.client_key, directory),
-        token_file=_absolute(entry.user.token_file, directory),
-        exec=_resolve_exec(entry.user.exec, directory),
-    )
-    return NamedUser(entry.name, user)
+def _proxy_mistake(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"parse failed: {error}"
+    if parts.scheme not in PROXY_SCHEMES:
+        return f'unsupported scheme "{parts.scheme}", must be http, https, or socks5'
+    if parts.scheme == "socks5":
+        return "SOCKS proxies are not supported by this proxy; use an http or https proxy"
+    if not parts.hostname or port == 0:
+        return "it names no host"
+    return ""
 
 
-def _resolve_exec(plugin: ExecConfig | None, directory: str) -> ExecConfig | None:
-    if plugin is None:
-        return None
-    mode = plugin.interactive_mode
-    if not mode and plugin.api_version == EXEC_V1BETA1:
-        mode = "IfAvailable"
-    # A command without a slash is looked up in PATH.
-    command = plugin.command
-    if "/" in command:
-        command = _absolute(command, directory)
-    return msgspec.structs.replace(plugin, interactive_mode=mode, command=command)
+def user_mistakes(name: str, user: UserEntry, unreadable: Unreadable) -> Iterator[str]:
+    """What is wrong with a user entry."""
+    methods = []
+    if user.token:
+        methods.append("token")
+    if user.username or user.password:
+        methods.append("basicAuth")
+    if user.client_certificate or user.client_certificate_data:
+        yield from _certificate_mistakes(name, user, unreadable)
+    if user.exec is not None:
+        yield from _exec_mistakes(name, user, user.exec)
+    if len(methods) > 1:
+        yield (
+            f"more than one authentication method found for {name};"
+            f" found [{' '.join(methods)}], only one is allowed"
+        )
+    if not user.as_user and (user.as_uid or user.as_groups or user.as_user_extra):
+        yield f"requesting uid, groups or user-extra for {name} without impersonating a user"
 
 
-def _absolute(path: str, directory: str) -> str:
-    return posixpath.normpath(posixpath.join(directory, path)) if path else ""
+def _certificate_mistakes(name: str, user: UserEntry, unreadable: Unreadable) -> Iterator[str]:
+    if user.client_certificate and user.client_certificate_data:
+        yield (
+            f"client-cert-data and client-cert are both specified for {name}."
+            " client-cert-data will override."
+        )
+    if user.client_key and user.client_key_data:
+        yield (
+            f"client-key-data and client-key are both specified for {name};"
+            " client-key-data will override"
+        )
+    if not user.client_key and not user.client_key_data:
+        yield (
+            f"client-key-data or client-key must be specified for {name}"
+            " to use the clientCert authentication method."
+        )
+    yield from _file_mistakes("client-cert", user.client_certificate, name, unreadable)
+    yield from _file_mistakes("client-key", user.client_key, name, unreadable)
+
+
+def _file_mistakes(what: str, path: str, name: str, unreadable: Unreadable) -> Iterator[str]:
+    reason = unreadable(path) if path else None
+    if reason is not None:
+        yield f"unable to read {what} {path} for {name} due to {reason}"
+
+
+def _exec_mistakes(name: str, user: UserEntry, plugin: ExecConfig) -> Iterator[str]:
+    use = "to use exec authentication plugin"
+    if user.auth_provider is not None:
+        yield f"authProvider cannot be provided in combination with an exec plugin for {name}"
+    if not plugin.command:
+        yield f"command must be specified for {name} {use}"
+    if not plugin.api_version:
+        yield f"apiVersion must be specified for {name} {use}"
+    if any(not variable.name for variable in plugin.env):
+        yield f"env variable name must be specified for {name} {use}"
+    if not plugin.mode:
+        yield f"interactiveMode must be specified for {name} {use}"
+    elif plugin.mode not in INTERACTIVE_MODES:
+        yield f'invalid interactiveMode for {name}: "{plugin.interactive_mode}"'

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeproxy.base import klog
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import OperatorError, reason_of
 from kubeproxy.cluster.client.access import Tls
 
 CHECK_PERIOD = 1.0
@@ -53,7 +53,7 @@ class TlsContexts:
             self._context = build_context(self._tls, certificate)
             self._certificate = certificate
         except TlsError as error:
-            klog.error("Failed to load changed certificates, the old ones stay", err=error)
+            klog.error("Failed to load changed certificates, the old ones stay in use", err=error)
 
     def _stamp(self) -> list[tuple[int, int, int] | None]:
         return [_stamp_of(path) for path in self._files]
@@ -136,4 +136,4 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="latin-1")
     except OSError as error:
-        raise TlsError(f"open {path}: {os.strerror(error.errno or 0).lower()}") from error
+        raise TlsError(f"open {path}: {reason_of(error)}") from error

@@ -1,11 +1,10 @@
-"""Which files the manifests are, and what is in them. An edge: the only reader of those files.
+"""Finds and reads the files of manifests. An edge: the only reader of those files.
 
 Files are found below the paths whose names end as manifests do; hidden names are left out, links
 are followed. That is what a mounted ConfigMap needs: its files are links through `..data`.
 """
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ RECENT_NS = 100_000_000
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What the file system says about a file; the content is read again when it differs."""
+    """The metadata of a file; the content is read again when it differs."""
 
     identity: tuple[int, int]
     size: int
@@ -30,7 +29,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """The files that there are, in order of their names, and the paths that are out of reach."""
+    """The files, in order of their names, and the paths that cannot be read."""
 
     files: dict[str, Signature]
     unreachable: dict[str, str]
@@ -103,32 +102,24 @@ def _signature(path: str) -> Signature:
     return Signature(identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-class Content(msgspec.Struct, frozen=True):
-    """The bytes of a file, and what tells them from other bytes."""
-
-    data: bytes
-    digest: bytes
-
-
-def read(path: str) -> Content | None:
+def read(path: str) -> bytes | None:
     """The content of a file, None when it is gone; raises `BrokenManifest` if it is unreadable."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            data = file.read()
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         reason = f"the file cannot be read: {error.strerror}"
         raise BrokenManifest(path, 1, 1, reason) from error
-    return Content(data, hashlib.sha256(data).digest())
 
 
-def parse_file(path: str, content: Content) -> list[Document]:
+def parse_file(path: str, data: bytes) -> list[Document]:
     """The documents in the content of a file; raises `BrokenManifest`."""
     try:
-        text = content.data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = content.data[: error.start]
+        before = data[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
         raise BrokenManifest(path, line, column, "the file is not UTF-8 text") from error
     return parse(text, path)

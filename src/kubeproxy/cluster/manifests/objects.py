@@ -1,4 +1,4 @@
-"""Documents -> the objects to tell of, under the rules by which the API server would send them.
+"""Documents -> objects, selected as the API server would select them.
 
 No I/O. Services of another proxy and headless ones, slices of headless Services and, when our own
 name is known, the Nodes of others are left out, as the selectors of `resources.py` do.
@@ -25,8 +25,8 @@ _NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
 ObjectId = tuple[Kind, ObjectKey]
 
 
-class Placed(msgspec.Struct, frozen=True):
-    """An object and where it stands."""
+class ManifestObject(msgspec.Struct, frozen=True):
+    """An object and its place."""
 
     kind: Kind
     object: KubeObject
@@ -45,7 +45,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Duplicate(msgspec.Struct, frozen=True):
-    """An object that stands in two places; the later one counts."""
+    """An object that is in two places; the later one is used."""
 
     kind: Kind
     key: ObjectKey
@@ -53,21 +53,23 @@ class Duplicate(msgspec.Struct, frozen=True):
     ignored: str
 
 
-class Decoded(msgspec.Struct, frozen=True):
-    """The objects of some documents, in their order, and what could not be understood."""
+class DecodedObjects(msgspec.Struct, frozen=True):
+    """The objects of some documents, in their order, and what could not be decoded."""
 
-    objects: tuple[Placed, ...] = ()
+    objects: tuple[ManifestObject, ...] = ()
     problems: tuple[BrokenManifest, ...] = ()
 
 
-def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = ()) -> Decoded:
+def decode_documents(
+    documents: Iterable[Document], before: Iterable[ManifestObject] = ()
+) -> DecodedObjects:
     """The objects of the watched kinds among the documents.
 
-    One that cannot be understood is a problem of its own: the others are decoded, and it stays
-    what it was before. If not even its name can be read it may be any of those that stood there
-    before, so they all stay.
+    One that cannot be decoded is a problem of its own: the others are decoded, and its last state
+    stays in use. If not even its name can be read, all objects of that kind that were there before
+    stay.
     """
-    objects: list[Placed] = []
+    objects: list[ManifestObject] = []
     problems: list[BrokenManifest] = []
     doubtful: set[ObjectId | Kind] = set()
     for document in documents:
@@ -80,32 +82,32 @@ def decode_documents(documents: Iterable[Document], before: Iterable[Placed] = (
             problems.append(_problem(document, error))
             doubtful.add(kind if error.key is None else (kind, error.key))
         else:
-            objects.append(Placed(kind, decoded, document.file, document.line))
+            objects.append(ManifestObject(kind, decoded, document.file, document.line))
     good = {placed.identity for placed in objects}
     stay = [placed for placed in before if not doubtful.isdisjoint((placed.kind, placed.identity))]
     objects += [placed for placed in stay if placed.identity not in good]
-    return Decoded(tuple(objects), tuple(problems))
+    return DecodedObjects(tuple(objects), tuple(problems))
 
 
 def _problem(document: Document, error: UndecodableObject) -> BrokenManifest:
     name = f" {error.key}" if error.key is not None else ""
-    reason = f"the {error.kind.value}{name} cannot be understood: {error.reason}"
+    reason = f"the {error.kind.value}{name} cannot be decoded: {error.reason}"
     return BrokenManifest(document.file, document.line, 1, reason)
 
 
 def _with_namespace(kind: Kind, body: Body) -> Body:
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
-        return body  # refused by the decoder, with the right words
+        return body  # rejected by the decoder
     namespace = (metadata.get("namespace") or "default") if kind in _NAMESPACED else ""
     return body | {"metadata": {**metadata, "namespace": namespace}}
 
 
 def merge(
-    files: Iterable[Iterable[Placed]], node_name: str | None = None
+    files: Iterable[Iterable[ManifestObject]], node_name: str | None = None
 ) -> tuple[dict[ObjectId, KubeObject], list[Duplicate]]:
-    """The objects to tell of, and those that stand twice, in which case the last one counts."""
-    latest: dict[ObjectId, Placed] = {}
+    """The selected objects, and those that are in two places; the last one is used."""
+    latest: dict[ObjectId, ManifestObject] = {}
     duplicates: list[Duplicate] = []
     for placed in (placed for file in files for placed in file):
         identity = placed.identity
@@ -116,12 +118,12 @@ def merge(
     objects = {
         identity: placed.object
         for identity, placed in latest.items()
-        if is_told(placed.object, node_name)
+        if is_selected(placed.object, node_name)
     }
     return objects, duplicates
 
 
-def is_told(obj: KubeObject, node_name: str | None) -> bool:
+def is_selected(obj: KubeObject, node_name: str | None) -> bool:
     """Whether the API server would send the object to us."""
     labels = obj.metadata.labels or {}
     match obj:
@@ -137,11 +139,11 @@ def is_told(obj: KubeObject, node_name: str | None) -> bool:
 
 
 def first_events(objects: Mapping[ObjectId, KubeObject]) -> list[Event]:
-    """Everything told from the beginning, kind by kind."""
+    """The events of an initial list, kind by kind."""
     events: list[Event] = []
     for kind in Kind:
-        told = [Upsert(kind, obj) for (of_kind, _), obj in objects.items() if of_kind is kind]
-        events += [Reset(kind), *told, Synced(kind)]
+        upserts = [Upsert(kind, obj) for (of_kind, _), obj in objects.items() if of_kind is kind]
+        events += [Reset(kind), *upserts, Synced(kind)]
     return events
 
 

@@ -1,16 +1,18 @@
 """The cluster's state from files instead of an API server: the same events, for the same rules.
 
-What was once good stays until something good replaces it. A file that is broken, or empty while
-somebody writes it, keeps its last good content; a directory that disappears takes nothing away.
-Only a file that vanishes from a directory that is there takes its objects with it.
+A file that is broken, or empty while it is written, keeps its last valid content; when a directory
+disappears, its objects stay. Objects are deleted only with a file that is deleted from an existing
+directory.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import OperatorError
@@ -18,7 +20,6 @@ from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import BrokenManifest, Document
 from kubeproxy.cluster.manifests.files import (
     RECENT_NS,
-    Content,
     Scan,
     Signature,
     parse_file,
@@ -26,9 +27,10 @@ from kubeproxy.cluster.manifests.files import (
     scan,
 )
 from kubeproxy.cluster.manifests.objects import (
+    DecodedObjects,
     Duplicate,
+    ManifestObject,
     ObjectId,
-    Placed,
     decode_documents,
     events_between,
     first_events,
@@ -39,32 +41,31 @@ from kubeproxy.cluster.source import Gap
 from kubeproxy.linux import filewatch
 
 
-class Loaded(msgspec.Struct, frozen=True):
-    """All that the manifests say at one moment."""
+class ManifestContents(msgspec.Struct, frozen=True):
+    """The contents of all manifests at one moment."""
 
     documents: tuple[Document, ...]
     """Every document of every kind, in order of the files' names."""
     objects: dict[ObjectId, KubeObject]
-    """What a source would tell of; `first_events` makes it the events of one."""
+    """The objects that the API server would send; `first_events` makes events of them."""
     problems: tuple[BrokenManifest, ...]
     duplicates: tuple[Duplicate, ...]
 
 
-def load(paths: Sequence[str], node_name: str | None = None) -> Loaded:
-    """Read the manifests once. A broken file is a problem; a path out of reach is an error."""
+def load(paths: Sequence[str], node_name: str | None = None) -> ManifestContents:
+    """Read the manifests once. An invalid file is a problem; an unreadable path is an error."""
     found = scan(paths)
     _refuse_unreachable(paths, found)
     documents: list[Document] = []
     problems: list[BrokenManifest] = []
     for path in found.files:
         try:
-            content = read(path)
-            documents += parse_file(path, content) if content is not None else []
+            documents += parse_file(path, read(path) or b"")
         except BrokenManifest as error:
             problems.append(error)
     decoded = decode_documents(documents)
     objects, duplicates = merge([decoded.objects], node_name)
-    return Loaded(
+    return ManifestContents(
         documents=tuple(documents),
         objects=objects,
         problems=(*problems, *decoded.problems),
@@ -84,10 +85,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
     """What is known of one file."""
 
     signature: Signature | None
-    """None: read it again next time, whatever the file system says."""
+    """None: read the file again next time, even if its signature is the same."""
     digest: bytes
-    objects: tuple[Placed, ...]
-    """The last good ones."""
+    objects: tuple[ManifestObject, ...]
+    """The last valid ones."""
     problems: tuple[BrokenManifest, ...]
 
 
@@ -99,7 +100,7 @@ class Library(msgspec.Struct, frozen=True):
 
 
 def refresh(library: Library, paths: Sequence[str], now_ns: int) -> Library:
-    """The library after another look at the files; what did not change is the same value."""
+    """The library after another scan of the files; what did not change is the same value."""
     found = scan(paths)
     files = {
         path: known for path, known in library.files.items() if _is_below(path, found.unreachable)
@@ -118,73 +119,58 @@ def _is_below(path: str, roots: Iterable[str]) -> bool:
 def _refreshed(
     path: str, known: ManifestFile | None, signature: Signature, now_ns: int
 ) -> ManifestFile | None:
+    """A file as it is now; what is invalid keeps the objects from before."""
     if known is not None and known.signature == signature:
         return known
     settled = max(signature.modified_ns, signature.changed_ns) < now_ns - RECENT_NS
     trusted = signature if settled else None
     before = known.objects if known is not None else ()
+    digest = b""  # an unreadable file has no content to compare the next one with
     try:
-        content = read(path)
-        if content is None:
-            return known  # it went a moment ago; the next look, which that brings, will tell
-        if known is not None and known.digest == content.digest:
-            return known if known.signature == trusted else _signed(known, trusted)
-        return _parsed(path, content, before, trusted)
+        data = read(path)
+        if data is None:
+            return known  # deleted just now, which causes another refresh
+        digest = sha256(data).digest()
+        if known is not None and known.digest == digest:
+            return known if known.signature == trusted else replace(known, signature=trusted)
+        decoded = _decoded(path, data, before)
     except BrokenManifest as error:
-        # A file that cannot be read has no content to compare the next one with.
-        if known is not None and known.digest == b"":
+        if known is not None and known.digest == digest == b"":
             return known
-        return ManifestFile(None, b"", before, (error,))
+        return ManifestFile(trusted if digest else None, digest, before, (error,))
+    return ManifestFile(trusted, digest, decoded.objects, decoded.problems)
 
 
-def _signed(known: ManifestFile, signature: Signature | None) -> ManifestFile:
-    return ManifestFile(signature, known.digest, known.objects, known.problems)
-
-
-def _parsed(
-    path: str, content: Content, before: tuple[Placed, ...], signature: Signature | None
-) -> ManifestFile:
-    """What the content says, or what was known before if it says nothing that can be used."""
-    problems: tuple[BrokenManifest, ...]
-    try:
-        if before:
-            _refuse_empty(path, content)
-        decoded = decode_documents(parse_file(path, content), before)
-        objects, problems = decoded.objects, decoded.problems
-    except BrokenManifest as error:
-        objects, problems = before, (error,)
-    return ManifestFile(signature, content.digest, objects, problems)
-
-
-def _refuse_empty(path: str, content: Content) -> None:
-    if not content.data.strip():
+def _decoded(path: str, data: bytes, before: tuple[ManifestObject, ...]) -> DecodedObjects:
+    if before and not data.strip():
         raise BrokenManifest(path, 1, 1, "the file is empty; delete it if that is meant")
+    return decode_documents(parse_file(path, data), before)
 
 
 class Manifests:
-    """The source: tells what the files say, and tells of every change for ever.
+    """The source: delivers the objects in the files, and every change to them.
 
-    Paths are directories, looked into with all below them, or files. With a node name, only that
-    Node is told of.
+    Paths are files, or directories with all below them. With a node name, other Nodes are left
+    out.
     """
 
     write = None
-    """Nobody hears what we have to say."""
+    """There is no cluster to write to."""
 
     def __init__(self, paths: Sequence[str], node_name: str | None = None) -> None:
         self._paths = tuple(paths)
         self._node_name = node_name
         self._library = Library()
-        self._told: dict[ObjectId, KubeObject] | None = None
+        self._delivered: dict[ObjectId, KubeObject] | None = None
         self._duplicates: list[Duplicate] = []
 
     async def run(self, deliver: Callable[[Event], None]) -> None:
         """Deliver everything, then every difference, until cancelled.
 
-        Raises `OperatorError` if a path is out of reach at the start. Files are read in a thread,
+        Raises `OperatorError` if a path cannot be read at the start. Files are read in a thread,
         because large ones take seconds to parse.
         """
-        self._library, self._told, self._duplicates = Library(), None, []
+        self._library, self._delivered, self._duplicates = Library(), None, []
         async with aclosing(filewatch.changes(self._paths)) as changes:
             async for _ in changes:
                 library = await asyncio.to_thread(
@@ -194,7 +180,7 @@ class Manifests:
                     deliver(event)
 
     def gaps(self) -> list[Gap]:
-        """Paths that are out of reach, and files that are broken: what they said before stays."""
+        """Paths that cannot be read, and files that are invalid: their last state is used."""
         library = self._library
         return [
             *(Gap(path, why) for path, why in library.unreachable.items()),
@@ -206,46 +192,46 @@ class Manifests:
         ]
 
     def _events(self, library: Library) -> list[Event]:
-        """Report what the new library has to say, and turn it into events."""
-        if self._told is None:
+        """Log what changed in the library, and turn it into events."""
+        if self._delivered is None:
             _refuse_unreachable(self._paths, Scan({}, library.unreachable))
         _report(self._library, library)
         files = [file.objects for file in library.files.values()]
         objects, duplicates = merge(files, self._node_name)
         _report_duplicates([d for d in duplicates if d not in self._duplicates])
-        told, self._told = self._told, objects
+        before, self._delivered = self._delivered, objects
         self._library, self._duplicates = library, duplicates
-        return first_events(objects) if told is None else events_between(told, objects)
+        return first_events(objects) if before is None else events_between(before, objects)
 
 
 def _report(before: Library, after: Library) -> None:
-    """Say what is broken, once for each content, and what is good again."""
+    """Log what is invalid, once for each content, and what is valid again."""
     for path, why in after.unreachable.items():
         if path not in before.unreachable:
-            klog.error("Manifests are out of reach, what they said stays", err=why, path=path)
+            klog.error("Cannot read manifests, their last state stays in use", err=why, path=path)
     for path in before.unreachable:
         if path not in after.unreachable:
-            klog.info("Manifests are back", path=path)
+            klog.info("Manifests can be read again", path=path)
     for path, file in after.files.items():
         known = before.files.get(path)
         if known is not None and known.problems == file.problems:
             continue
         for problem in file.problems:
             klog.error(
-                "Manifest is broken, its last good content stays",
+                "Manifest is invalid, its last valid content stays in use",
                 err=problem.reason,
                 file=path,
                 line=problem.line,
                 column=problem.column,
             )
         if known is not None and not file.problems:
-            klog.info("Manifest is good again", file=path)
+            klog.info("Manifest is valid again", file=path)
 
 
 def _report_duplicates(duplicates: Iterable[Duplicate]) -> None:
     for duplicate in duplicates:
         klog.warning(
-            "Object is in two manifests, the last one counts",
+            "Object is in two manifests, the last one is used",
             kind=duplicate.kind,
             object=duplicate.key,
             used=duplicate.used,

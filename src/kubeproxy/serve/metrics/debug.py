@@ -19,7 +19,7 @@ from types import FrameType
 
 from kubeproxy.base import klog
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.strconv import parse_level
+from kubeproxy.config.values import parse_level
 from kubeproxy.serve.http.answer import Answer, not_found, text
 from kubeproxy.serve.http.request import Request
 

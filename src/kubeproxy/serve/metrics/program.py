@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
-from kubeproxy.config.gates import GATES, Gates, Stage
+from kubeproxy.config.gates import GATES, Gates, GateStage
 from kubeproxy.serve.metrics.families import About, Kind, Reading
 from kubeproxy.serve.metrics.registry import Registry
 
 _Series = Iterator[tuple[tuple[str, ...], float]]
 _STAGE = {
-    Stage.ALPHA: "ALPHA",
-    Stage.BETA: "BETA",
-    Stage.GA: "",
-    Stage.DEPRECATED: "DEPRECATED",
+    GateStage.ALPHA: "ALPHA",
+    GateStage.BETA: "BETA",
+    GateStage.GA: "",
+    GateStage.DEPRECATED: "DEPRECATED",
 }
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}
 # What stands empty is what Go's toolchain knows of a build.

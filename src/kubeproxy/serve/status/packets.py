@@ -1,22 +1,21 @@
 """The running daemon -> what happens to packets, and why."""
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.engine.node import node_ips
 from kubeproxy.explain.answers import Asked, View, explained, meant
 from kubeproxy.explain.question import Question
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.pace import unhurried
 from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.wire import FieldProblem
 from kubeproxy.table.node import Mode
 
 NOT_YET: Final = "nothing is programmed yet: ask again when the first sync is over"
 MOST: Final = 200
 """Packets that are explained at once: the answer is kept in memory until it is complete."""
-_FLAG: Final = re.compile(r"--(?=from\b|to\b|interface\b)")
 
 
 def is_ready(live: Live) -> bool:
@@ -24,14 +23,14 @@ def is_ready(live: Live) -> bool:
     return any(sync.node is not None for sync in live.syncs.values())
 
 
-def unanswered(error: OperatorError, live: Live) -> str:
-    """Why a question has no answer: what flags are for the command are fields here.
+def problem_of(error: FieldError, live: Live) -> FieldProblem:
+    """Why a question has no answer.
 
-    Of a family without a sync that succeeded nothing is known, which may be the reason.
+    Nothing is known of a family without a successful sync, which may be the reason.
     """
     missing = [family.value for family, sync in live.syncs.items() if sync.node is None]
     about = f" (nothing of {missing[0]} is programmed yet)" if missing else ""
-    return _FLAG.sub("", str(error)) + about
+    return FieldProblem(error.reason + about, error.field, error.value)
 
 
 async def explanations(
@@ -57,8 +56,6 @@ async def explanations(
     async for destination in unhurried(destinations):
         packets += meant(Asked(source, (destination,), interface), view)
         if len(packets) > MOST:
-            raise OperatorError(
-                f"--to {destination}: that makes {len(packets):,} packets, and no more than {MOST}"
-                " are explained at once; name a port"
-            )
+            reason = f"that makes {len(packets):,} packets, and no more than {MOST} are explained"
+            raise FieldError("to", destination, f"{reason} at once; name a port")
     return [explained(packet, view) async for packet in unhurried(packets)]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.pace import paced
 from kubeproxy.serve.http.request import Request
@@ -17,7 +17,7 @@ from kubeproxy.serve.rulespage.unknown import unknown
 from kubeproxy.serve.status.detail import all_services, namespaces_of, service_detail
 from kubeproxy.serve.status.listing import Search, rates, service_list
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, unanswered
+from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, problem_of
 from kubeproxy.serve.status.report import report
 from kubeproxy.serve.status.services import Sort
 from kubeproxy.serve.status.web.asking import Asking, answer
@@ -91,8 +91,8 @@ async def _asking(request: Request, live: Live) -> Asking:
         found = await explanations(
             live, asked.source.strip() or "outside", (asked.destination.strip(),)
         )
-    except OperatorError as error:
-        return msgspec.structs.replace(asked, refusal=unanswered(error, live))
+    except FieldError as error:
+        return msgspec.structs.replace(asked, refusal=str(problem_of(error, live)))
     return msgspec.structs.replace(asked, answers=found)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError, OperatorError
 from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.access import SOCKET_PEER, Access, refusal
 from kubeproxy.serve.http.answer import JSON, Answer, text
@@ -16,7 +16,7 @@ from kubeproxy.serve.rulespage.unknown import unknown
 from kubeproxy.serve.status.detail import all_services, namespaces_of, service_detail
 from kubeproxy.serve.status.listing import Search, rates, service_list
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, unanswered
+from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, problem_of
 from kubeproxy.serve.status.report import report
 from kubeproxy.serve.status.services import Sort, list_pieces
 from kubeproxy.serve.status.tablewire import table_pieces
@@ -24,6 +24,9 @@ from kubeproxy.serve.status.tablewire import table_pieces
 PATH: Final = "/status"
 SERVICES: Final = f"{PATH}/services"
 _LINES: Final = (("Content-Type", "application/x-ndjson"), ("X-Content-Type-Options", "nosniff"))
+_ADVICE: Final = (SERVICES, f"{SERVICES}?q=TEXT")
+_ADVICE_FOR_TOOLS: Final = ("kube-proxy services", "kube-proxy services --search TEXT")
+"""Where all Services are listed, and where they are searched."""
 _DIGITS: Final = 10
 _DESTINATIONS: Final = 50
 """An answer names each endpoint, and is made in one piece."""
@@ -105,22 +108,21 @@ async def _service(request: Request, live: Live) -> Answer:
         return await _shown(request, live)
     *namespace, name = _parts(request)[1:]
     found = namespace or namespaces_of(live, name)
+    list_, search = _ADVICE_FOR_TOOLS if wants_json(request) else _ADVICE
     if len(found) != 1:
-        return text(_which(name, found), 404)
+        return text(_which(name, found, search), 404)
     detail = await service_detail(live, found[0], name)
     if detail is None:
         wanted = (found[0], name)
-        return text(unknown("service ports", wanted, all_services(live), SERVICES), 404)
+        return text(unknown("service ports", wanted, all_services(live), list_), 404)
     return _json(detail)
 
 
-def _which(name: str, namespaces: Sequence[str]) -> str:
+def _which(name: str, namespaces: Sequence[str], search: str) -> str:
     if namespaces:
         choices = ", ".join(f"{each}/{name}" for each in namespaces)
         return f"several Services have that name: {printable(choices)}\n"
-    return (
-        f"no Service named {printable(name)} is proxied: {SERVICES}?q=TEXT finds those that are\n"
-    )
+    return f"no Service named {printable(name)} is proxied: {search} finds those that are\n"
 
 
 async def _rates(_: Request, live: Live) -> Answer:
@@ -138,8 +140,11 @@ async def _explain(request: Request, live: Live) -> Answer:
     source = request.query.get("from") or "outside"
     try:
         found = await explanations(live, source, destinations, request.query.get("interface", ""))
-    except OperatorError as error:
-        return text(f"{printable_lines(unanswered(error, live))}\n", 400)
+    except FieldError as error:
+        problem = problem_of(error, live)
+        if wants_json(request):
+            return Answer(400, JSON, msgspec.json.encode(problem))
+        return text(f"{printable_lines(str(problem))}\n", 400)
     return _json(found)
 
 

@@ -94,8 +94,8 @@ def _of_other_modes(status: Status) -> Iterator[Trouble]:
 def _of_source(status: Status) -> Iterator[Trouble]:
     if status.gaps:
         yield Trouble(
-            f"What is programmed may be old: {status.source or 'the source'} does not tell all",
-            "It is asked again by itself; until it answers, what was known of it stays.",
+            f"Not all of {status.source or 'the source'} could be read: rules may be stale",
+            "It is read again automatically; until then the last known state is used.",
             tuple((_gap(gap), gap.reason) for gap in status.gaps),
             severe=any((gap.seconds or 0.0) > PATIENCE for gap in status.gaps),
         )

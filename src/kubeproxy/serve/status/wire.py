@@ -12,6 +12,17 @@ class _Wire(msgspec.Struct, frozen=True, rename="camel"):
     """Something that goes over the wire."""
 
 
+class FieldProblem(_Wire, frozen=True, omit_defaults=True):
+    """Why a request has no answer, and which parameter is wrong, if it is one."""
+
+    reason: str
+    field: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.value}: {self.reason}" if self.field else self.reason
+
+
 class Sync(_Wire, frozen=True):
     """One sync: when it ended, what it cost, and what it changed.
 

@@ -6,7 +6,7 @@ import msgspec
 
 from kubeproxy.base.inet import parse_address, unpack
 from kubeproxy.config.errors import ValueTextError
-from kubeproxy.config.hostport import split_host_port
+from kubeproxy.config.values import split_host_port
 from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
 
 _LISTENING = "0A"

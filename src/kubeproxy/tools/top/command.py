@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from kubeproxy.base.errors import KubeProxyError, OperatorError
-from kubeproxy.config import strconv
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
-from kubeproxy.config.kinds import BOOL, INT32, Kind
+from kubeproxy.config.kinds import BOOL, INT32, FlagKind
+from kubeproxy.config.values import parse_float32
 from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary, Status
 from kubeproxy.tools import client
 from kubeproxy.tools.services.view import not_counted
@@ -35,7 +35,7 @@ from kubeproxy.tools.top.state import (
 
 _LONG: Final = 60.0
 _OWN: Final = (
-    Flag("interval", Kind("seconds", strconv.parse_float32), 2.0, "Time between two looks."),
+    Flag("interval", FlagKind("seconds", parse_float32), 2.0, "Time between two looks."),
     Flag("once", BOOL, False, "Print one table and end, as without a terminal."),
     Flag(
         "count",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.errors import UsageError
@@ -121,7 +121,7 @@ def _wanted(text: str) -> Watched | Destination:
     if not to.address:
         return to
     if not to.port:
-        raise OperatorError(f"--to {text}: give the port too, as in ADDRESS:PORT/UDP")
+        raise FieldError("to", text, "give the port too, as in ADDRESS:PORT/UDP")
     return watched_address(to.address, to.number, to.protocol or Protocol.TCP)
 
 
@@ -140,7 +140,7 @@ def _ports(daemon: Client, to: Destination) -> list[Watched]:
     try:
         return watched_ports(daemon.service(to.service), to.port, to.protocol)
     except OperatorError as error:
-        raise OperatorError(f"--to {to.text}: {error}") from error
+        raise FieldError("to", to.text, str(error)) from error
 
 
 def _own_addresses() -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import Prefix, contains, family_of, network, parse_address, parse_prefix
 from kubeproxy.explain.destination import port_number, split_port
 from kubeproxy.linux.netlink.conntrack import Connection
@@ -48,7 +48,7 @@ def _client(text: str) -> Prefix:
     address = parse_address(text.strip("[]"))
     prefix = network(address, family_of(address).bits) if address else parse_prefix(text)
     if prefix is None:
-        raise OperatorError(f"--from {text}: it is neither an address nor a CIDR")
+        raise FieldError("from", text, "it is neither an address nor a CIDR")
     return prefix
 
 
@@ -56,5 +56,5 @@ def _endpoint(text: str) -> Peer:
     host, port = split_port(text)
     address = parse_address(host.strip("[]"))
     if address is None:
-        raise OperatorError(f"--endpoint {text}: it is no ADDRESS[:PORT]")
-    return Peer(address, port_number(port, f"--endpoint {text}") if port else ANY_PORT)
+        raise FieldError("endpoint", text, "it is no ADDRESS[:PORT]")
+    return Peer(address, port_number(port, "endpoint", text) if port else ANY_PORT)

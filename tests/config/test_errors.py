@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.config.suggest import closest
+from kubeproxy.config.errors import closest
 
 KNOWN = ("proxy-mode", "masquerade-all", "cleanup", "strictARP")
 

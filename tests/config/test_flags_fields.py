@@ -1,14 +1,13 @@
 import pytest
+from msgspec.structs import replace
 
-from kubeproxy.config.duration import Duration, of_seconds
 from kubeproxy.config.errors import ConfigError
-from kubeproxy.config.flags import parse_flags
-from kubeproxy.config.from_flags import (
+from kubeproxy.config.flags import (
     config_from_flags,
+    parse_flags,
     with_hostname_override,
     with_logging_flags,
 )
-from kubeproxy.config.quantity import Quantity
 from kubeproxy.config.types import (
     IPVS,
     ClientConnection,
@@ -20,9 +19,10 @@ from kubeproxy.config.types import (
     Logging,
     NFTables,
     OutputRouting,
-    Traffic,
+    TrafficSettings,
     VModuleItem,
 )
+from kubeproxy.config.values import Duration, Quantity, of_seconds
 
 ZERO = Duration()
 
@@ -127,7 +127,7 @@ def test_every_flag_reaches_its_field() -> None:
         oom_score_adj=0,
         conntrack=Conntrack(0, 2, ZERO, of_seconds(3), True, of_seconds(5), of_seconds(6)),
         config_sync_period=of_seconds(60),
-        traffic=Traffic("service", 14),
+        traffic=TrafficSettings("service", 14),
         rules_page="none",
         status_page="all",
         status_socket="",
@@ -218,7 +218,9 @@ def test_the_bind_address(arguments: list[str], expected: str) -> None:
     assert expected == config_of(*arguments).bind_address
 
 
-FROM_FILE = Logging("json", of_seconds(9), 1, (VModuleItem("f", 1),))
+FROM_FILE = KubeProxyConfiguration(
+    logging=Logging("json", of_seconds(9), 1, (VModuleItem("f", 1),))
+)
 
 
 def test_logging_flags_that_are_not_given_leave_the_file_alone() -> None:
@@ -226,9 +228,9 @@ def test_logging_flags_that_are_not_given_leave_the_file_alone() -> None:
 
 
 def test_logging_flags_that_are_given_win_and_their_patterns_come_first() -> None:
-    parsed = parse_flags(["-v=0", "--logging-format=text", "--vmodule=g=2"])
+    parsed = parse_flags(["-v=0", "--logging-format=text", "--vmodule=g=2", "--proxy-mode=ipvs"])
     expected = Logging("text", of_seconds(9), 0, (VModuleItem("g", 2), VModuleItem("f", 1)))
-    assert expected == with_logging_flags(FROM_FILE, parsed)
+    assert with_logging_flags(FROM_FILE, parsed) == replace(FROM_FILE, logging=expected)
 
 
 def test_the_nodes_name_is_trimmed_and_lowered() -> None:
