@@ -11,8 +11,8 @@ import msgspec
 
 from kubeproxy.base.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
-from kubeproxy.table.node import Mode, Node, PodInterface
-from kubeproxy.table.route import Source
+from kubeproxy.table.node import QUIRKS, Mode, Node, PodInterface
+from kubeproxy.table.policy import Source
 
 INDENT: Final = 13
 """Where the text of a line begins, after its label."""
@@ -270,15 +270,15 @@ def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
 
 
 def _own(verdict: Verdict, packet: Packet, mode: Mode) -> tuple[str, ...]:
-    """What the address of a service means for programs of an ipvs node, which has it as well."""
+    """What it means for programs of the node that the address of a service is its own, too."""
     frontend = verdict.frontend
-    if mode is not Mode.IPVS or verdict.source is not Source.HOST:
+    if not QUIRKS[mode].binds_addresses or verdict.source is not Source.HOST:
         return ()
     if frontend is None or frontend.address in {"", packet.source}:
         return ()
     note = (
         f"a program of this node that chooses no source address sends from {frontend.address}, "
-        "which in ipvs mode is the node's own: explain that source for such programs"
+        f"which in {mode.value} mode is the node's own: explain that source for such programs"
     )
     return (note,)
 

@@ -24,6 +24,7 @@ from kubeproxy.table.entries import (
     Table,
 )
 from kubeproxy.table.node import LOOPBACK, Mode, Node
+from kubeproxy.table.policy import Policy
 from world import CLUSTER_IP, NODE_PORT, endpoint_slice, everywhere, node, prefix, table_of
 
 L1 = Backend("10.64.3.11", 8080, local=True)
@@ -178,7 +179,9 @@ def tables(draw: st.DrawFn) -> Table:
                     (draw(st.sampled_from((node_port, cluster_ip))),),
                     cluster=draw(backends),
                     local=draw(backends),
-                    external_local=draw(st.booleans()),
+                    external=draw(
+                        st.sampled_from((Policy.EXTERNAL_CLUSTER, Policy.EXTERNAL_LOCAL))
+                    ),
                     affinity_seconds=draw(st.sampled_from((0, 60))),
                 )
             )

@@ -15,6 +15,7 @@ from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.policy import Masquerading
 
 Chains = Mapping[str, tuple[str, ...]]
 """The rules of each chain, in their order; without the `-A CHAIN` in front."""
@@ -66,7 +67,7 @@ class Facts(msgspec.Struct, frozen=True):
     family: Family
     mark: str
     not_from_pod: str = ""
-    masquerade_all: bool = False
+    masquerading: Masquerading = Masquerading.NEVER
     filled: frozenset[Set] = frozenset()
     denials: tuple[ServerKey, ...] = ()
 
@@ -80,7 +81,7 @@ def facts_of(
         node.family,
         f"{1 << masquerade_bit:#x}",
         f"! {option} {value} " if option else "",
-        node.masquerade_all,
+        node.masquerading,
         filled,
         denials,
     )
@@ -131,12 +132,9 @@ def _services(facts: Facts) -> Iterator[str]:
 
 
 def _cluster_ip_masquerade(facts: Facts) -> str:
-    """Who is no pod is masqueraded; where that cannot be told, who comes from a cluster IP."""
-    source, direction = facts.not_from_pod, "dst,dst"
-    if facts.masquerade_all:
-        source = ""
-    elif not source:
-        direction = "src,dst"
+    """What is masqueraded on the way to a cluster IP; where nothing is, what comes from one."""
+    source = facts.not_from_pod if facts.masquerading is Masquerading.UNLESS_POD else ""
+    direction = "src,dst" if facts.masquerading is Masquerading.NEVER else "dst,dst"
     return f"{source}{_looked_up(facts, Set.CLUSTER_IP, direction)} -j {names.MARK_MASQ}"
 
 

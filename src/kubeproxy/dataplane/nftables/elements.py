@@ -20,7 +20,7 @@ from kubeproxy.dataplane.nftables.placed import (
     choice_of,
     lists,
     lists_of,
-    nobody_of,
+    refusal_of,
     remember_of,
     served,
 )
@@ -28,7 +28,8 @@ from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import NFTABLES
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
@@ -160,10 +161,10 @@ def _frontend_elements(
             found[numbers][at] = tail(_NUMBER.pack(placed.number))
             memory = names.REMEMBER_NODEPORTS if node_port else names.REMEMBER_SERVICES
             found[memory][at] = verdict_tail(goto(remember.chain))
-    nobody = nobody_of(placed, frontend)
-    if nobody is not None:
-        none = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
-        found[none][at] = verdict_tail(nobody)
+    refusal = refusal_of(placed, frontend)
+    if refusal is not None:
+        refusals = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
+        found[refusals][at] = verdict_tail(refusal)
     if frontend.kind is FrontendKind.LOAD_BALANCER and placed.sources:
         found[names.FIREWALL_IPS][at] = tail(_NUMBER.pack(placed.sources))
 
@@ -253,7 +254,7 @@ def is_end(bound: bytes) -> bool:
 
 def node_elements(node: Node) -> Elements:
     """Elements that depend on this node alone."""
-    ports = {head(pack(address)): b"" for address in node.node_port_addresses(Mode.NFTABLES)}
+    ports = {head(pack(address)): b"" for address in node.node_port_addresses(NFTABLES)}
     cidrs: dict[bytes, bytes] = {}
     for first, last in joined_cidrs(node):
         cidrs[head(first)] = b""

@@ -114,7 +114,7 @@ def _listener(entry: Entry) -> Listener | None:
     Policy Local counts for this node's own clients too, as it does upstream; the kernel's rules
     for the node's other addresses give them all endpoints.
     """
-    backends = entry.local if entry.external_local else entry.cluster
+    backends = entry.backends(entry.external.outside.scope)
     return Listener(backends, entry.affinity_seconds) if backends else None
 
 

@@ -1,24 +1,19 @@
-"""An entry as it is programmed: where its backends stand, and how its frontends choose one."""
+"""An entry as it is programmed: the places of its backends, and how its frontends choose one."""
 
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import (
-    Choice,
-    External,
-    Pick,
-    Remember,
-    Split,
-)
+from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKind
+from kubeproxy.table.policy import Refusal, Scope, Treatment
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """An entry, where its backends stand, and its number if it keeps its clients.
+    """An entry, the places of its backends, and its number if it has session affinity.
 
     `sources` is the number of its list of allowed sources, if it has one.
     """
@@ -31,41 +26,54 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:
-    """How a frontend chooses; None when there is nobody for anybody."""
+    """How a frontend chooses; None when no source gets an endpoint."""
     entry = placed.entry
+    policy = entry.policy(frontend.kind)
+    outside = _way(entry, frontend, policy.outside)
+    if policy.is_uniform:
+        return outside
+    pod, host = _way(entry, frontend, policy.pod), _way(entry, frontend, policy.host)
+    return Split(pod, host, outside) if pod and host else outside
+
+
+def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | Masqueraded | None:
+    """How one class of source chooses."""
+    count = len(entry.backends(treatment.scope))
+    if not count:
+        return None
     node_port = frontend.kind is FrontendKind.NODE_PORT
-    sticky = entry.affinity_seconds > 0
-    everywhere = Pick(node_port, False, len(entry.cluster), sticky, entry.balance)
-    here = Pick(node_port, True, len(entry.local), sticky, entry.balance)
-    if frontend.kind is FrontendKind.CLUSTER_IP:
-        pick = here if entry.internal_local else everywhere
-        return pick if pick.count else None
-    if not entry.cluster:
-        return None
-    if not entry.external_local:
-        return External(everywhere)
-    return Split(everywhere, here if here.count else None)
+    local = treatment.scope is Scope.LOCAL
+    pick = Pick(node_port, local, count, entry.affinity_seconds > 0, entry.balance)
+    return Masqueraded(pick) if treatment.masquerade else pick
 
 
-def nobody_of(placed: Placed, frontend: Frontend) -> Verdict | None:
-    """What happens to those for whom there is nobody; None when there is somebody for all."""
+def refusal_of(placed: Placed, frontend: Frontend) -> Verdict | None:
+    """What happens to packets that found no endpoint; None when all sources get one.
+
+    Refusals come after choices, and no source gets less than clients outside: theirs count.
+    """
     entry = placed.entry
-    local = entry.external_local if frontend.kind.external else entry.internal_local
-    if entry.local if local else entry.cluster:
-        return None
-    return DROP if entry.any else goto(names.REFUSE)
+    match entry.refusal(entry.policy(frontend.kind).outside.scope):
+        case None:
+            return None
+        case Refusal.DROP:
+            return DROP
+        case Refusal.REJECT:
+            return goto(names.REFUSE)
 
 
-def remember_of(placed: Placed, frontend: Frontend) -> Remember | None:
+def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
     """How the choice is remembered; None without affinity."""
     entry = placed.entry
     if not entry.affinity_seconds:
         return None
     node_port = frontend.kind is FrontendKind.NODE_PORT
-    local: bool | None = entry.internal_local
-    if frontend.kind.external:
-        local = None if entry.external_local else False
-    return Remember(node_port, local, entry.affinity_seconds)
+    policy = entry.policy(frontend.kind)
+    pod, host, outside = (
+        Remember(node_port, treatment.scope is Scope.LOCAL, entry.affinity_seconds)
+        for treatment in (policy.pod, policy.host, policy.outside)
+    )
+    return outside if policy.is_uniform else Split(pod, host, outside)
 
 
 def served(entry: Entry) -> Iterable[Frontend]:
@@ -101,9 +109,10 @@ def lists_of(placed: Placed, choice: Choice | None) -> list[tuple[bool, Slots]]:
     match choice:
         case Pick(local=local):
             return [(local, placed.local if local else placed.cluster)]
-        case Split(local=Pick()):
-            return [(False, placed.cluster), (True, placed.local)]
-        case External() | Split():
-            return [(False, placed.cluster)]
+        case Masqueraded(pick=pick):
+            return lists_of(placed, pick)
+        case Split(pod=pod, host=host, outside=outside):
+            ways = (*lists_of(placed, pod), *lists_of(placed, host), *lists_of(placed, outside))
+            return list(dict(ways).items())
         case _:
             return []
