@@ -123,7 +123,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     def policy(self, kind: FrontendKind) -> Policy:
         """What each class of source gets from a kind of frontend."""
-        return self.external if kind.external else self.internal
+        return self.internal if kind is FrontendKind.CLUSTER_IP else self.external
 
     def backends(self, scope: Scope) -> tuple[Backend, ...]:
         """The backends of a scope."""
@@ -137,8 +137,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     def serves(self, kind: FrontendKind) -> bool:
         """Whether any source gets an endpoint from a kind of frontend."""
-        policy = self.policy(kind)
-        return any(map(self.backends, (policy.outside.scope, policy.pod.scope, policy.host.scope)))
+        return any(map(self.backends, self.policy(kind).scopes))
 
     def key(self, frontend: Frontend) -> FrontendKey:
         """The destination that leads to one of the frontends."""

@@ -1,4 +1,4 @@
-"""This node, as a packet meets it: its addresses, and how the operator set the proxy up."""
+"""This node, as far as packets depend on it: its addresses, and the operator's settings."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -125,13 +125,10 @@ class Node(msgspec.Struct, frozen=True):
 
     def serves_loopback(self, quirks: Quirks) -> bool:
         """Whether the mode can serve node ports on loopback addresses as this node is set up."""
-        match quirks.loopback_node_ports:
-            case Loopback.NONE:
-                return False
-            case Loopback.KERNEL:
-                return self.family is Family.IPV4 and self.localhost_node_ports
-            case Loopback.PROXY:
-                return self.localhost_gate
+        by_kernel = self.family is Family.IPV4 and self.localhost_node_ports
+        return {Loopback.KERNEL: by_kernel, Loopback.PROXY: self.localhost_gate}.get(
+            quirks.loopback_node_ports, False
+        )
 
     def serves_loopback_by_proxy(self) -> bool:
         """Whether the proxy itself serves TCP node ports on the loopback address.

@@ -67,12 +67,17 @@ class Treatment(msgspec.Struct, frozen=True):
 
 
 class Policy(Enum):
-    """What pods, the node itself and clients outside get. The value is its name on the wire."""
+    """What pods, the node itself and clients outside get. The value is its name on the wire.
+
+    `is_uniform` says that all get the same; `scopes` are those that any of them gets.
+    """
 
     value: str
     pod: Treatment
     host: Treatment
     outside: Treatment
+    is_uniform: bool
+    scopes: tuple[Scope, ...]
 
     def __new__(
         cls,
@@ -87,6 +92,10 @@ class Policy(Enum):
         policy.outside = outside
         policy.pod = pod or outside
         policy.host = host or outside
+        policy.is_uniform = policy.pod is policy.host is outside
+        policy.scopes = tuple(
+            {policy.pod.scope: None, policy.host.scope: None, outside.scope: None}
+        )
         return policy
 
     INTERNAL_CLUSTER = ("internal-cluster", Treatment(Scope.CLUSTER))
@@ -102,20 +111,9 @@ class Policy(Enum):
         Treatment(Scope.CLUSTER, True, Why.SHORT_CIRCUIT_HOST),
     )
 
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all sources get the same."""
-        return self.pod is self.host is self.outside
-
     def treatment(self, source: Source) -> Treatment:
         """What a class of source gets."""
-        match source:
-            case Source.POD:
-                return self.pod
-            case Source.HOST:
-                return self.host
-            case Source.OUTSIDE:
-                return self.outside
+        return {Source.POD: self.pod, Source.HOST: self.host, Source.OUTSIDE: self.outside}[source]
 
 
 def policies(*, internal_local: bool, external_local: bool) -> tuple[Policy, Policy]:

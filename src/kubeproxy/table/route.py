@@ -48,12 +48,8 @@ def scope_of(entry: Entry, treatment: Treatment, quirks: Quirks) -> Scope:
 
 def _cluster_ip(source: Source, masquerading: Masquerading) -> tuple[bool, Why]:
     """Whether the source address is rewritten on the way to a cluster IP, and why."""
-    match masquerading:
-        case Masquerading.ALWAYS:
-            return True, Why.ALL
-        case Masquerading.NEVER:
-            return False, Why.NO_DETECTOR
-        case Masquerading.UNLESS_POD if source is Source.POD:
-            return False, Why.KEPT_FOR_POD
-        case Masquerading.UNLESS_POD:
-            return True, Why.OFF_CLUSTER
+    if masquerading is Masquerading.ALWAYS:
+        return True, Why.ALL
+    if masquerading is Masquerading.NEVER:
+        return False, Why.NO_DETECTOR
+    return (False, Why.KEPT_FOR_POD) if source is Source.POD else (True, Why.OFF_CLUSTER)

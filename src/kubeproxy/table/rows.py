@@ -10,7 +10,7 @@ from kubeproxy.table.node import QUIRKS, Mode, Node
 from kubeproxy.table.policy import Source
 from kubeproxy.table.route import Route, route
 
-HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "NOBODY")
+HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL")
 # A node port where `nodePortAddresses` leaves no address that serves it.
 _NOT_SERVED = ("-", "-", "not served")
 
@@ -49,8 +49,8 @@ def _columns(given: Route, entry: Entry, kind: FrontendKind) -> tuple[str, str, 
     if entry.affinity_seconds and given.backends:
         backends += f" (affinity {entry.affinity_seconds} s)"
     if kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
-        allowed = " ".join(map(str, entry.source_ranges)) or "nobody"
-        backends += f" (only from {allowed})"
+        allowed = " ".join(map(str, entry.source_ranges))
+        backends += f" (only from {allowed})" if allowed else " (no source allowed)"
     masquerade = "always" if given.masquerade else "hairpin"
     return backends, masquerade, given.refusal.value if given.refusal else "-"
 

@@ -156,13 +156,11 @@ def _refusal(entry: Entry, scope: Scope, packets: str) -> str:
 
     Refusals come after the choice, and no source gets less than clients outside: theirs count.
     """
-    match entry.refusal(scope):
-        case None:
-            return ""
-        case Refusal.DROP:
-            return f"{_comment(f'{entry.name} has no local endpoints')} {packets} -j DROP"
-        case Refusal.REJECT:
-            return f"{_comment(f'{entry.name} has no endpoints')} {packets} -j REJECT"
+    refusal = entry.refusal(scope)
+    if refusal is None:
+        return ""
+    lack = "no local endpoints" if refusal is Refusal.DROP else "no endpoints"
+    return f"{_comment(f'{entry.name} has {lack}')} {packets} -j {refusal.name}"
 
 
 def _external_chain(entry: Entry, chains: ServiceChains, setup: Setup) -> str:

@@ -11,6 +11,8 @@ from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 
+_VERDICT = {Refusal.DROP: DROP, Refusal.REJECT: goto(names.REFUSE)}
+
 
 class Placed(msgspec.Struct, frozen=True):
     """An entry, the places of its backends, and its number if it has session affinity.
@@ -53,13 +55,8 @@ def refusal_of(placed: Placed, frontend: Frontend) -> Verdict | None:
     Refusals come after choices, and no source gets less than clients outside: theirs count.
     """
     entry = placed.entry
-    match entry.refusal(entry.policy(frontend.kind).outside.scope):
-        case None:
-            return None
-        case Refusal.DROP:
-            return DROP
-        case Refusal.REJECT:
-            return goto(names.REFUSE)
+    refusal = entry.refusal(entry.policy(frontend.kind).outside.scope)
+    return None if refusal is None else _VERDICT[refusal]
 
 
 def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
@@ -77,7 +74,9 @@ def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
 
 
 def served(entry: Entry) -> Iterable[Frontend]:
-    """The frontends, one for each destination: the strictest, as `Entry.find` has it."""
+    """The frontends, one for each destination: the strictest, as in `Entry.find`."""
+    if len(entry.frontends) == 1:
+        return entry.frontends
     found: dict[tuple[str, int], Frontend] = {}
     for frontend in sorted(entry.frontends, key=lambda each: PRECEDENCE[each.kind]):
         found.setdefault((frontend.address, frontend.port), frontend)
