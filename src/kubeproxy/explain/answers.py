@@ -1,4 +1,4 @@
-"""A question about a packet, and the cluster as a node's proxy sees it -> explanations. No I/O."""
+"""A question about a packet, and the cluster as seen from a node -> explanations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -23,10 +23,10 @@ from kubeproxy.table.node import Mode, Node
 
 
 class View(msgspec.Struct, frozen=True):
-    """A cluster as one node's proxy sees it, and the pods that a question may name.
+    """A cluster as seen from one node, and the pods that a question may name.
 
-    `pods` is None where nobody knows of any. The tables may be older than the cluster: what is
-    said of a service port that has gone since is said without its endpoints.
+    `pods` is None where pods are unknown. The tables may be older than the cluster: a service port
+    that was removed since is explained without its endpoints.
     """
 
     cluster: Cluster
@@ -39,9 +39,9 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What people ask: from where to where, in the words of `question`.
+    """A question as it was asked: from where to where, as `question` reads it.
 
-    `interface` is where the packet enters the node, "" when nobody said.
+    `interface` is where the packet enters the node, "" when it was not given.
     """
 
     source: str
@@ -81,7 +81,7 @@ def explained(question: Question, view: View) -> Explanation:
 
 
 def _notes(verdict: Verdict, packet: Packet, view: View) -> Iterator[str]:
-    """What the tables know about the destination beside the verdict."""
+    """What the tables know about the destination besides the verdict."""
     family = family_of(packet.destination)
     matched = verdict.frontend
     if matched is None:
@@ -112,7 +112,7 @@ def _service_port(
 
 
 def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str]:
-    """The node of each endpoint of the service, as far as slices name it."""
+    """The node of each endpoint of the service, where slices name it."""
     found = _service_port(verdict, family, cluster)
     if found is None:
         return {}
@@ -130,7 +130,7 @@ _ABOUT_ENDPOINTS: Final = (
 
 
 def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    """The endpoints of the service that cannot be chosen, where that is the question."""
+    """The endpoints of the service that cannot be chosen, where the verdict is about endpoints."""
     found = _service_port(verdict, family, cluster)
     if found is None or verdict.reason not in _ABOUT_ENDPOINTS:
         return ()
@@ -144,7 +144,7 @@ def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tup
 
 
 def why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
-    """Why an endpoint cannot be chosen, with the names that decide it."""
+    """Why an endpoint cannot be chosen, with the names of nodes or zones."""
     match why:
         case LeftOut.NOT_LOCAL if endpoint.node:
             return f"it is on node {endpoint.node}, and the traffic policy is Local"

@@ -1,4 +1,4 @@
-"""Where to, in people's words: `10.96.0.10:53/udp`, `[fd00::1]:80`, `kube-system/kube-dns:dns`."""
+"""Reads destinations: `10.96.0.10:53/udp`, `[fd00::1]:80`, `kube-system/kube-dns:dns`."""
 
 import msgspec
 
@@ -7,10 +7,10 @@ from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol, parse_address
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """An address, or a Service by [NAMESPACE/]NAME; and which port, by name or number.
+    """An address, or a Service by [NAMESPACE/]NAME; and a port, by name or number.
 
-    `text` is how it was written. One of `address` and `service` is "". So are the port, and the
-    protocol None, when nothing was said: all are meant.
+    `text` is how it was written. One of `address` and `service` is "". The port is "" and the
+    protocol None when not given: all are meant.
     """
 
     text: str
@@ -26,7 +26,7 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 def destination(text: str) -> Destination:
-    """What a text names. Whether there is such a thing is another question."""
+    """What a text names, whether or not it exists."""
     where, slash, protocol_name = text.rpartition("/")
     protocol = PROTOCOL_BY_NAME.get(protocol_name.upper()) if slash else None
     if protocol is None:

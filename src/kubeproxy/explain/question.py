@@ -1,4 +1,4 @@
-"""What `explain` was asked, in people's words -> the packets that are meant. No I/O.
+"""A question for `explain`, as text -> the packets that are meant.
 
 A destination is an address (`10.96.0.10:53/udp`, `[fd00::1]:80`, `10.96.0.10` alone for all that
 the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-dns:53/udp`).
@@ -17,11 +17,11 @@ from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Entry, FrontendKind, Table
 
 OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
-"""Documentation addresses stand for somebody outside; source ranges do not know them."""
+"""Documentation addresses, for clients outside: no source range contains them."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A packet, and what was assumed to find it."""
+    """A packet, and the assumptions that led to it."""
 
     packet: Packet
     notes: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Pod(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """What is known of possible sources: this node, the pods, and the interface of the packet.
 
-    `pods` is None where nobody knows of any, as in the daemon.
+    `pods` is None where pods are unknown, as in the daemon.
     """
 
     node: str
@@ -63,7 +63,7 @@ class Origin(msgspec.Struct, frozen=True):
 def questions(
     source: str, destination: str, tables: Mapping[Family, Table], origin: Origin
 ) -> list[Question]:
-    """The packets that a source and a destination stand for, one for each family and port."""
+    """The packets that a source and a destination mean, one for each family and port."""
     found = []
     refused = ""
     for target in targets(destination, tables):
@@ -108,7 +108,7 @@ def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
 def _all_ports(
     address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
 ) -> list[Target]:
-    """Every port that services have at the address."""
+    """All ports that services have at the address."""
     keys = tables[family_of(address)].destinations(address)
     wanted = [key for key in keys if protocol in (None, key.protocol)]
     return [Target(address, key.protocol, key.port) for key in wanted]

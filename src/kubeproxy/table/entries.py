@@ -16,6 +16,16 @@ from kubeproxy.base.steps import PART, Steps, finish
 from kubeproxy.table.policy import Policy, Refusal, Scope
 
 
+class ServiceName(NamedTuple):
+    """A Service, whatever the port."""
+
+    namespace: str
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.service}"
+
+
 class ServicePortName(NamedTuple):
     """What identifies a service port; prints as upstream prints it."""
 
@@ -27,6 +37,11 @@ class ServicePortName(NamedTuple):
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.service}"
         return f"{name}:{self.port}" if self.port else name
+
+    @property
+    def owner(self) -> ServiceName:
+        """The Service that it is a port of."""
+        return ServiceName(self.namespace, self.service)
 
 
 class FrontendKind(Enum):
@@ -164,22 +179,12 @@ class HealthCheck(msgspec.Struct, frozen=True):
     local_endpoints: int
 
 
-class ServiceName(NamedTuple):
-    """A Service, whatever the port."""
-
-    namespace: str
-    service: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.service}"
-
-
 class Table:
     """The entries of one family, found by name and by destination.
 
-    The one value here that changes in place: copying it would cost what exists, and a sync is to
-    cost what changed. Only `diff.patch` writes to it. Between the steps of a change an entry is
-    there as before or as after, and not all of its destinations may be found.
+    It is the only value here that changes in place: a copy would cost as much as there is, and a
+    sync should cost as much as changed. Only `diff.patch` writes to it. Between the steps of a
+    change an entry is as before or as after, and some of its destinations may not be found.
     """
 
     def __init__(self, family: Family) -> None:
@@ -246,6 +251,11 @@ class Table:
         """The entry that a destination leads to."""
         name = self._names.get(key)
         return None if name is None else self.entries[name]
+
+    def health_check_port(self, name: ServicePortName) -> int:
+        """The health-check port of the Service of a service port; 0 without one."""
+        check = self.health_checks.get(name.owner)
+        return check.port if check else 0
 
     def destinations(self, address: str) -> list[FrontendKey]:
         """All destinations of services at an address, in order."""

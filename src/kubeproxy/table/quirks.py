@@ -6,7 +6,7 @@ import msgspec
 
 
 class Loopback(Enum):
-    """Who serves node ports on loopback addresses."""
+    """What serves node ports on loopback addresses."""
 
     NONE = "none"
     KERNEL = "kernel"
@@ -22,7 +22,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     `hairpin_by_address` knows a client that reaches itself by its address alone, whether or not
     a slice says that the endpoint is on this node.
 
-    Node ports: `loopback_node_ports` is who serves them on loopback addresses,
+    Node ports: `loopback_node_ports` is what serves them on loopback addresses,
     `link_local_node_ports` whether link-local addresses serve them, and `refuses_on_all_addresses`
     that a node port without endpoints is refused on addresses that do not serve node ports, too.
 
@@ -33,8 +33,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     of services without endpoints as well.
 
     Source addresses: `rewrites_loopback` is about packets from loopback addresses.
-    `rewrites_by_set` also rewrites what is sent from a cluster IP where pods cannot be told from
-    others, and what is sent to a cluster IP on a port that is also a node port.
+    `rewrites_by_set` also rewrites what is sent from a cluster IP where pods cannot be recognised,
+    and what is sent to a cluster IP on a port that is also a node port.
     """
 
     one_list: bool = False

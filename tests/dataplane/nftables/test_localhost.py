@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables.localhost import (
     Address,
-    Choice,
     Listener,
     Pin,
+    ProxyTarget,
     choose,
     follow,
     listeners,
@@ -135,7 +135,7 @@ PINNED = Listener((L1, R1, R2), affinity_seconds=60)
 def test_without_affinity_chance_decides(chance: float, expected: Backend) -> None:
     pin = Pin(L1, 60, until=1e9)
     actual = choose(Listener((L1, R1, R2)), pin, 100.0, chance)
-    assert Choice((expected.address, expected.port), None) == actual
+    assert ProxyTarget((expected.address, expected.port), None) == actual
 
 
 @pytest.mark.parametrize(

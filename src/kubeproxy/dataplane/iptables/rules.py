@@ -29,7 +29,7 @@ from kubeproxy.table.policy import Refusal, Scope
 
 _LONGEST_COMMENT = 255
 _UNFIT = re.compile(r"[^ !#-\[\]-~]")
-"""In a comment: all but printable ASCII, and the quotation mark and the backslash."""
+"""What a comment may not have: quotation marks, backslashes, and all but printable ASCII."""
 _WORD = {
     FrontendKind.CLUSTER_IP: "cluster IP",
     FrontendKind.EXTERNAL_IP: "external IP",
@@ -233,7 +233,7 @@ def _choice(entry: Entry, chain: str, ends: Sequence[_End], *, brief: bool) -> s
 
 
 def _endpoint_chains(entry: Entry, ends: Iterable[_End], *, brief: bool) -> dict[str, str]:
-    """The rules of the endpoints: a hairpin is masqueraded, and everything goes there."""
+    """The rules of the endpoints: a hairpin is masqueraded, and all packets are sent there."""
     comment = "" if brief else f" {_comment(str(entry.name))}"
     protocol = _protocol(entry)
     found = {}

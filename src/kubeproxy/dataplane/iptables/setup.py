@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True):
     """What the rules of every service depend on.
 
-    `from_pod` is a match, "" when pods cannot be told from others. `masqueraded` is the match of
+    `from_pod` is a match, "" when pods cannot be recognised. `masqueraded` is the match of
     what is masqueraded on the way to a cluster IP: "" for all packets, None for none.
     """
 

@@ -36,7 +36,7 @@ Member = tuple[Set, str]
 class Setup(msgspec.Struct, frozen=True):
     """What the plan depends on besides the entry.
 
-    `own` are the node's addresses: those of services among them are not bound once more.
+    `own` are the node's addresses: services' addresses among them are not bound again.
     """
 
     scheduler: str = DEFAULT_SCHEDULER
@@ -51,14 +51,14 @@ def setup_of(node: Node, scheduler: str) -> Setup:
 
 
 class Server(msgspec.Struct, frozen=True, gc=False):
-    """A virtual server and who is behind it."""
+    """A virtual server and its real servers."""
 
     virtual: VirtualServer
     reals: tuple[RealKey, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one service port wants.
+    """The desired state of one service port.
 
     `servers` are those of its own addresses and `node_ports` those of the node's; an address that
     is bound to the device is a member of `Set.IPVS_IPS`. `denials` are addresses of load balancers
@@ -77,7 +77,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def plan(entry: Entry, setup: Setup, health_check_port: int = 0) -> Part:
-    """What the entry wants in the kernel."""
+    """The desired state of the entry."""
     virtual = _virtual_server(entry, setup)
     reals: dict[int, tuple[RealKey, ...]] = {}  # by the identity of one of the entry's two lists
     servers: dict[ServerKey, Server] = {}
@@ -123,7 +123,7 @@ def _members(entry: Entry, setup: Setup, health_check_port: int) -> Iterator[Mem
             yield from _load_balancer_members(entry, frontend.address, member)
     for backend in entry.here:
         yield Set.LOOP_BACK, f"{backend.address},{protocol}:{backend.port},{backend.address}"
-    # Where upstream finds no address for node ports it goes on to the next service too soon.
+    # Where upstream finds no address for node ports, it skips the health check as well.
     if health_check_port and (setup.node_port_addresses or not has_node_port):
         yield Set.HEALTH_CHECK_NODE_PORT, str(health_check_port)
 

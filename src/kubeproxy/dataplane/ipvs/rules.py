@@ -1,8 +1,7 @@
-"""The iptables rules around the virtual servers, in the words in which `iptables-save` shows them.
+"""The iptables rules around the virtual servers, spelled as `iptables-save` shows them.
 
-Written in that form, which `iptables-restore` reads as well, what is wanted and what is there can
-be compared as text. A rule that looks into a set stands there while the set has members, but for
-those that upstream always writes.
+`iptables-restore` reads that form too, so desired and actual rules can be compared as text. A rule
+that uses a set exists while the set has members, except those that upstream always writes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ Tables = Mapping[str, Chains]
 
 
 class Jump(msgspec.Struct, frozen=True):
-    """A rule in a chain of the kernel's own that leads to one of ours."""
+    """A rule in a built-in chain that leads to one of ours."""
 
     table: str
     chain: str
@@ -43,7 +42,7 @@ _FIREWALL = "kube-proxy firewall rules"
 _ACCESS = "kubernetes ipvs access filter"
 _FORWARDING = "kubernetes forwarding rules"
 
-# Each is put in front of those before it, so that the last is what a packet meets first.
+# Each is inserted in front of those before it: a packet meets the last one first.
 JUMPS = (
     Jump("nat", "OUTPUT", names.SERVICES, _PORTALS),
     Jump("nat", "PREROUTING", names.SERVICES, _PORTALS),
@@ -60,7 +59,7 @@ JUMPS = (
 class Facts(msgspec.Struct, frozen=True):
     """What the rules depend on.
 
-    `not_from_pod` is a match, "" when pods cannot be told from others; `filled` are the sets that
+    `not_from_pod` is a match, "" when pods cannot be recognised; `filled` are the sets that
     have members, and `denials` the load balancers' addresses that this node may not use.
     """
 

@@ -131,7 +131,7 @@ _COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(l
 
 
 def counts_in(chain: str) -> tuple[int, int]:
-    """How long the lists are that the chain of a choice draws from: of all, and of this node."""
+    """The lengths of the lists that the chain of a choice draws from: all, and this node's."""
     found = _COUNTS.match(chain)
     if found is None:
         return 0, 0
@@ -221,7 +221,7 @@ def _index(choice: Pick, headers: Headers) -> Selector:
 
 
 def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
-    """Look for what the client had before; the service's number stands in for its frontends."""
+    """Look for the endpoint that the client had before, by the number of the service."""
     numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
     plain = msgspec.structs.replace(choice, sticky=False)
     remembered = (
@@ -236,7 +236,7 @@ def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
 
 
 def _shared_place(headers: Headers) -> Key:
-    """One of the places of a service for clients that found no room of their own."""
+    """One of the places that clients of a service share when the map of pins is full."""
     return (source_hash(headers, SHARED_PLACES), PRIORITY)
 
 

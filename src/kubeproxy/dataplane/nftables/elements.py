@@ -56,7 +56,7 @@ def head(key: bytes) -> bytes:
 
 
 def key_in(element: bytes) -> bytes:
-    """The key of an element; of a range, its beginning."""
+    """The key of an element; of a range, its first key."""
     return attributes(attributes(element)[NFTA_SET_ELEM_KEY])[1]
 
 
@@ -87,7 +87,7 @@ def index_bytes(index: int) -> bytes:
     return _INDEX[index] if index < len(_INDEX) else _NUMBER.pack(index)
 
 
-# Lists are long: what stands before a key and before data of a size is made once.
+# Lists are long: the bytes before a key and before data of each size are encoded once.
 _KEY_PREFIX = {size: head(bytes(size))[:-size] for size in (12, 16, 28)}
 _DATA_PREFIX = {size: tail(bytes(size))[:-size] for size in (8, 20)}
 
@@ -98,7 +98,7 @@ def list_head(key: bytes, index: int) -> bytes:
 
 
 def list_heads(key: bytes, count: int) -> list[bytes]:
-    """`list_head` of the first elements of a list, which is quicker than one at a time."""
+    """`list_head` of the first elements of a list, faster than one at a time."""
     before = _KEY_PREFIX[len(key) + 4] + key
     places = islice(_INDEX, count) if count <= len(_INDEX) else map(index_bytes, range(count))
     return [before + place for place in places]
@@ -110,7 +110,7 @@ def list_tail(backend: Backend) -> bytes:
 
 
 def list_tails(backends: Sequence[Backend]) -> list[bytes]:
-    """`list_tail` of all elements of a list, which is quicker than one at a time."""
+    """`list_tail` of all elements of a list, faster than one at a time."""
     addresses = pack_all([backend.address for backend in backends])
     before = _DATA_PREFIX[len(addresses[0]) + 4] if addresses else b""
     pack_port = _PORT.pack
@@ -126,8 +126,8 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
 def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> Elements:
     """All elements that belong to one entry alone.
 
-    Lists are long, so with another state of the entry `beside`, the elements of lists that it has
-    too are left out.
+    Lists are long: with another state of the entry in `beside`, list elements that both have are
+    left out.
     """
     found: Elements = defaultdict(dict)
     others = lists(beside) if beside else {}
@@ -170,7 +170,7 @@ def _frontend_elements(
 
 
 def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
-    """The elements of a list, where others have not the same backend in the same place."""
+    """The elements of a list where `others` does not have the same backend in the same place."""
     if not others:
         return zip(list_heads(key, len(slots)), list_tails(slots), strict=True)
     both = enumerate(zip(slots, others, strict=False))
@@ -226,7 +226,7 @@ def _localhost(entry: Entry, node: Node) -> dict[bytes, bytes]:
 
 
 def shared_elements(entry: Entry) -> set[ElementKey]:
-    """Elements that stay as long as one entry wants them."""
+    """Elements that stay as long as any entry needs them."""
     found = {
         (names.CLUSTER_IPS, head(pack(address)))
         for address in entry.addresses(FrontendKind.CLUSTER_IP)
@@ -248,12 +248,12 @@ _IS_END = u32(NFTA_SET_ELEM_FLAGS, INTERVAL_END)
 
 
 def is_end(bound: bytes) -> bool:
-    """Whether an element of a set of ranges is where one ends, and not where one begins."""
+    """Whether an element of a set of ranges is the end of one, not its start."""
     return bound.endswith(_IS_END)
 
 
 def node_elements(node: Node) -> Elements:
-    """Elements that depend on this node alone."""
+    """Elements that depend on this node only."""
     ports = {head(pack(address)): b"" for address in node.node_port_addresses(NFTABLES)}
     cidrs: dict[bytes, bytes] = {}
     for first, last in joined_cidrs(node):
@@ -268,7 +268,7 @@ def node_elements(node: Node) -> Elements:
 
 
 def without_data(keys: Iterable[ElementKey]) -> Elements:
-    """Elements that are no more than there."""
+    """Elements of sets, which have no data."""
     found: Elements = defaultdict(dict)
     for name, at in keys:
         found[name][at] = b""
@@ -276,7 +276,7 @@ def without_data(keys: Iterable[ElementKey]) -> Elements:
 
 
 def together(parts: Iterable[Elements]) -> Elements:
-    """The elements of several parts; where two have the same one, the later counts."""
+    """The elements of several parts; of two with the same key, the later one counts."""
     found: Elements = defaultdict(dict)
     for part in parts:
         for name, elements in part.items():

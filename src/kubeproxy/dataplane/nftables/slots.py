@@ -1,8 +1,8 @@
-"""Where a backend stands in its list.
+"""The place of each backend in its list.
 
-A list has n places, 0 to n-1, and all of them are taken: a packet draws a number below n. When a
-backend leaves, the last one moves into its place; all others stay where they are, so that one
-change is a few elements however long the list is.
+A list has n places, 0 to n-1, and all are taken: a packet draws a number below n. When a backend
+leaves, the last one moves into its place and all others stay, so that one change is a few
+elements however long the list is.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Slots = tuple[Backend, ...]
 
 def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
     """Places for the wanted backends that move as few as possible."""
-    if not before or before == wanted:  # at a start: nothing is there, or all of it
+    if not before or before == wanted:  # at the start: the kernel has nothing, or all of it
         return tuple(wanted)
     missing = set(wanted)
     length = len(missing)
@@ -22,9 +22,9 @@ def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
     for place, backend in enumerate(before):
         if backend in missing:
             missing.remove(backend)
-        else:  # not wanted, or here for the second time: a list from the kernel may be anything
+        else:  # not wanted, or listed twice: a list from the kernel may contain anything
             places[place] = None
-    homeless = [backend for backend in places[length:] if backend is not None]
-    newcomers = iter([*homeless, *sorted(missing)])
+    moved = [backend for backend in places[length:] if backend is not None]
+    fill = iter([*moved, *sorted(missing)])
     places = places[:length] + [None] * (length - len(places))
-    return tuple([next(newcomers) if backend is None else backend for backend in places])
+    return tuple([next(fill) if backend is None else backend for backend in places])
