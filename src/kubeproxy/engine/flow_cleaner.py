@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.flows import (
-    AT_START,
-    NO_CLEANUP,
-    cleanup_after,
-    combined,
-    stale,
-    udp_entries,
-)
+from kubeproxy.engine.flows import AT_START, NONE_DUE, combined, due_after, stale, udp_entries
 from kubeproxy.engine.observer import FlowsCleaned, Observer, ignore
 from kubeproxy.linux.conntrack import delete, udp_flows
 from kubeproxy.table.diff import Changes
@@ -32,18 +25,18 @@ class StaleFlows:
         self._family = family
         self._notify = notify
         self._debt = AT_START
-        self._due = NO_CLEANUP
+        self._due = NONE_DUE
         self._entries: tuple[Entry, ...] = ()
         self._wake = asyncio.Event()
 
     def owe(self, changes: Changes) -> None:
         """These changes are on their way into the kernel."""
-        self._debt = cleanup_after(self._debt, changes)
+        self._debt = due_after(self._debt, changes)
 
     def settle(self, table: Table) -> None:
         """They are in the kernel: from now on flows that do not fit the table are stale."""
         if self._debt:
-            self._due, self._debt = combined(self._due, self._debt), NO_CLEANUP
+            self._due, self._debt = combined(self._due, self._debt), NONE_DUE
             self._entries = udp_entries(table)
             self._wake.set()
 
@@ -53,7 +46,7 @@ class StaleFlows:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            due, self._due = self._due, NO_CLEANUP
+            due, self._due = self._due, NONE_DUE
             began = clock()
             try:
                 gone = await asyncio.to_thread(clean, self._family, self._entries, due.former)

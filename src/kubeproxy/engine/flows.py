@@ -31,7 +31,7 @@ class Cleanup(msgspec.Struct, frozen=True):
         return self.due
 
 
-NO_CLEANUP = Cleanup()
+NONE_DUE = Cleanup()
 
 AT_START = Cleanup(due=True)
 """Flows may be left from an earlier run."""
@@ -41,7 +41,7 @@ MOST_FORMER = 10_000
 """So many former entries are kept while syncs or clean-ups fail: memory stays bounded."""
 
 
-def cleanup_after(cleanup: Cleanup, changes: Changes) -> Cleanup:
+def due_after(cleanup: Cleanup, changes: Changes) -> Cleanup:
     """The clean-up that is due after further changes."""
     if not wants_cleanup(changes):
         return cleanup

@@ -118,10 +118,17 @@ class _Question(msgspec.Struct, frozen=True):
     quirks: Quirks
     source: Source
 
-    def answer(self, action: Action, reason: Reason, matched: "_Match | None" = None) -> Verdict:
+    def answer(
+        self,
+        action: Action,
+        reason: Reason,
+        matched: "_Match | None" = None,
+        *,
+        local: bool = False,
+    ) -> Verdict:
         service = matched.entry.name if matched else None
         frontend = matched.frontend if matched else None
-        return Verdict(action, self.source, reason, service, frontend)
+        return Verdict(action, self.source, reason, service, frontend, local_policy=local)
 
 
 class _Match(msgspec.Struct, frozen=True):
@@ -197,11 +204,10 @@ def _loopback_node_port(q: _Question) -> Verdict | None:
         return q.answer(Action.PASS, Reason.LOCALHOST_ONE_ADDRESS, match)
     entry = match.entry
     scope = entry.external.outside.scope
-    local_policy = scope is Scope.LOCAL
+    local = scope is Scope.LOCAL
     backends = entry.backends(scope)
     if not backends:  # the proxy listens only while there is an endpoint
-        verdict = q.answer(Action.PASS, _why_refused(entry), match)
-        return msgspec.structs.replace(verdict, local_policy=local_policy)
+        return q.answer(Action.PASS, _why_refused(entry), match, local=local)
     share = Fraction(1, len(backends))
     return Verdict(
         Action.LOCAL_PROXY,
@@ -209,7 +215,7 @@ def _loopback_node_port(q: _Question) -> Verdict | None:
         service=entry.name,
         frontend=match.frontend,
         choices=tuple(Choice(backend, share, masquerade=True) for backend in backends),
-        local_policy=local_policy,
+        local_policy=local,
         affinity_seconds=entry.affinity_seconds,
     )
 
@@ -320,11 +326,10 @@ def _override(q: _Question, match: _Match, chosen: Route) -> Override | None:
 
 def _apply(q: _Question, match: _Match, chosen: Route) -> Verdict:
     """Forward the packet to one of the route's backends, or refuse it."""
-    local_policy = chosen.scope is Scope.LOCAL
+    local = chosen.scope is Scope.LOCAL
     if chosen.refusal is not None:
         action = Action.REJECT if chosen.refusal is Refusal.REJECT else Action.DROP
-        verdict = q.answer(action, _why_refused(match.entry), match)
-        return msgspec.structs.replace(verdict, local_policy=local_policy)
+        return q.answer(action, _why_refused(match.entry), match, local=local)
     share = Fraction(1, len(chosen.backends))
     override = _override(q, match, chosen)
     masquerade = chosen.masquerade if override is None else not chosen.masquerade
@@ -337,7 +342,7 @@ def _apply(q: _Question, match: _Match, chosen: Route) -> Verdict:
             _choice(q, backend, share, masquerade=masquerade) for backend in chosen.backends
         ),
         why=override or chosen.why,
-        local_policy=local_policy,
+        local_policy=local,
         affinity_seconds=match.entry.affinity_seconds,
     )
 

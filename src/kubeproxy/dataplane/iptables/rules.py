@@ -213,10 +213,9 @@ def _cluster_ip_masquerade(entry: Entry, chain: str, setup: Setup) -> str:
 def _choice(entry: Entry, chain: str, ends: Sequence[_End], *, brief: bool) -> str:
     """The rules that choose a backend: the one the client had, else any with equal chance."""
     name = str(entry.name)
-    heads = [
-        f"-A {chain}" if brief else f"-A {chain} {_comment(f'{name} -> {end.text}')}"
-        for end in ends
-    ]
+    heads = [f"-A {chain}"] * len(ends)
+    if not brief:
+        heads = [f"-A {chain} {_comment(f'{name} -> {end.text}')}" for end in ends]
     rules = []
     if entry.affinity_seconds:
         check = f"--rcheck --seconds {entry.affinity_seconds} --reap"
