@@ -28,12 +28,12 @@ from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
+    place,
     refusal_of,
     remember_of,
     served,
 )
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.table.entries import (
     Backend,
     Balance,

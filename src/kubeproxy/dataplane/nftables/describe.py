@@ -30,7 +30,7 @@ from kubeproxy.dataplane.nftables.language import (
     Program,
     Set,
 )
-from kubeproxy.dataplane.nftables.placed import Placed, choices
+from kubeproxy.dataplane.nftables.placed import Placed, choices, place
 from kubeproxy.dataplane.nftables.render import chain_lines, render
 from kubeproxy.dataplane.nftables.sources import (
     SourceChange,
@@ -38,7 +38,6 @@ from kubeproxy.dataplane.nftables.sources import (
     allowed_sources,
     list_elements,
 )
-from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Table

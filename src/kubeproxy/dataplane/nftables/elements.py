@@ -17,6 +17,7 @@ from kubeproxy.dataplane.nftables.expressions import verdict_data
 from kubeproxy.dataplane.nftables.language import Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
+    Slots,
     choice_of,
     lists,
     lists_of,
@@ -24,7 +25,6 @@ from kubeproxy.dataplane.nftables.placed import (
     remember_of,
     served,
 )
-from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind

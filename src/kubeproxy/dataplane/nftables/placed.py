@@ -1,15 +1,21 @@
-"""An entry as it is programmed: the places of its backends, and how its frontends choose one."""
+"""An entry as it is programmed: the places of its backends, and how its frontends choose one.
 
-from collections.abc import Iterable, Iterator
+A list of backends has n places, 0 to n-1, and all are taken: a packet draws a number below n. When
+a backend leaves, the last one moves into its place and all others stay, so that one change is a
+few elements however long the list is.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
-from kubeproxy.dataplane.nftables.slots import Slots
-from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKind
+from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
+
+Slots = tuple[Backend, ...]
 
 _VERDICT = {Refusal.DROP: DROP, Refusal.REJECT: goto(names.REFUSE)}
 
@@ -25,6 +31,35 @@ class Placed(msgspec.Struct, frozen=True):
     local: Slots
     number: int = 0
     sources: int = 0
+
+
+def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
+    """Assign places to the backends of an entry."""
+    return Placed(
+        entry,
+        rearrange(before.cluster if before else (), entry.cluster),
+        rearrange(before.local if before else (), entry.local),
+        number if entry.affinity_seconds else 0,
+        sources,
+    )
+
+
+def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
+    """Places for the wanted backends that move as few as possible."""
+    if not before or before == wanted:  # at the start: the kernel has nothing, or all of it
+        return tuple(wanted)
+    missing = set(wanted)
+    length = len(missing)
+    places: list[Backend | None] = list(before)
+    for place, backend in enumerate(before):
+        if backend in missing:
+            missing.remove(backend)
+        else:  # not wanted, or listed twice: a list from the kernel may contain anything
+            places[place] = None
+    moved = [backend for backend in places[length:] if backend is not None]
+    fill = iter([*moved, *sorted(missing)])
+    places = places[:length] + [None] * (length - len(places))
+    return tuple([next(fill) if backend is None else backend for backend in places])
 
 
 def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:

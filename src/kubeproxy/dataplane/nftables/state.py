@@ -29,8 +29,7 @@ from kubeproxy.dataplane.nftables.elements import (
     without_data,
 )
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.placed import Placed, choices
-from kubeproxy.dataplane.nftables.slots import Slots, rearrange
+from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
@@ -68,17 +67,6 @@ class Step(msgspec.Struct):
     last_number: int
     lost_backends: bool = False
     idle: frozenset[str] = frozenset()
-
-
-def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
-    """Assign places to the backends of an entry."""
-    return Placed(
-        entry,
-        rearrange(before.cluster if before else (), entry.cluster),
-        rearrange(before.local if before else (), entry.local),
-        number if entry.affinity_seconds else 0,
-        sources,
-    )
 
 
 def alone(program: Program, node: Node) -> Callable[[Entry], None]:
