@@ -69,12 +69,13 @@ def explained(question: Question, view: View) -> Explanation:
     packet = question.packet
     family = family_of(packet.destination)
     verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)
+    places, not_chosen = _endpoints(verdict, family, view.cluster)
     context = Context(
         node_name=view.cluster.node_name,
         node=view.nodes[family],
         mode=view.mode,
-        places=_places(verdict, family, view.cluster),
-        not_chosen=_not_chosen(verdict, family, view.cluster),
+        places=places,
+        not_chosen=not_chosen,
         notes=(*question.notes, *_notes(verdict, packet, view)),
     )
     return explain(verdict, packet, context)
@@ -111,16 +112,6 @@ def _service_port(
     return None
 
 
-def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str]:
-    """The node of each endpoint of the service, where slices name it."""
-    found = _service_port(verdict, family, cluster)
-    if found is None:
-        return {}
-    port, slices = found
-    endpoints = endpoints_of(slices, port.name, port.protocol)
-    return {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
-
-
 _ABOUT_ENDPOINTS: Final = (
     None,
     Reason.NO_ENDPOINTS,
@@ -129,15 +120,24 @@ _ABOUT_ENDPOINTS: Final = (
 )
 
 
-def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    """The endpoints of the service that cannot be chosen, where the verdict is about endpoints."""
+def _endpoints(
+    verdict: Verdict, family: Family, cluster: Cluster
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """The nodes of the service's endpoints, where slices name them, and why some are not chosen.
+
+    The second is empty where the verdict is not about endpoints.
+    """
     found = _service_port(verdict, family, cluster)
-    if found is None or verdict.reason not in _ABOUT_ENDPOINTS:
-        return ()
+    if found is None:
+        return {}, ()
     port, slices = found
+    endpoints = endpoints_of(slices, port.name, port.protocol)
+    places = {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
+    if verdict.reason not in _ABOUT_ENDPOINTS:
+        return places, ()
     place = cluster.place
-    hints = hint_mode(endpoints_of(slices, port.name, port.protocol), place)
-    return tuple(
+    hints = hint_mode(endpoints, place)
+    return places, tuple(
         (join(at.endpoint.address, at.port), why_not(at.endpoint, why, hints, place))
         for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)
     )

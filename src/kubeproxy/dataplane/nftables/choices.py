@@ -51,6 +51,17 @@ from kubeproxy.dataplane.nftables.program import (
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 
+LISTS = {
+    (False, False): SERVICE_ENDPOINTS,
+    (False, True): SERVICE_LOCAL_ENDPOINTS,
+    (True, False): NODEPORT_ENDPOINTS,
+    (True, True): NODEPORT_LOCAL_ENDPOINTS,
+}
+"""The maps with the lists of endpoints: of node ports or not, of this node or all."""
+
+NUMBERS = {False: SERVICE_AFFINITY, True: NODEPORT_AFFINITY}
+"""The maps with the numbers of services that have session affinity: of node ports or not."""
+
 
 class Pick(msgspec.Struct, frozen=True):
     """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
@@ -198,14 +209,8 @@ def _frontend(choice: Pick, headers: Headers) -> Key:
 
 
 def _plain(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
-    endpoints = {
-        (False, False): SERVICE_ENDPOINTS,
-        (False, True): SERVICE_LOCAL_ENDPOINTS,
-        (True, False): NODEPORT_ENDPOINTS,
-        (True, True): NODEPORT_LOCAL_ENDPOINTS,
-    }[choice.node_port, choice.local]
     key = (*_frontend(choice, headers), _index(choice, headers))
-    return ((Dnat(headers.family, key, endpoints),),)
+    return ((Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
 
 
 def _index(choice: Pick, headers: Headers) -> Selector:
@@ -222,14 +227,13 @@ def _index(choice: Pick, headers: Headers) -> Selector:
 
 def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
     """Look for the endpoint that the client had before, by the number of the service."""
-    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
     plain = msgspec.structs.replace(choice, sticky=False)
     remembered = (
         Dnat(headers.family, (headers.saddr, PRIORITY), PINS[choice.local]),
         Dnat(headers.family, _shared_place(headers), SHARED_PINS[choice.local]),
     )
     return (
-        (SetPriority(_frontend(choice, headers), numbers),),
+        (SetPriority(_frontend(choice, headers), NUMBERS[choice.node_port]),),
         *((_of(each), dnat) for dnat in remembered for each in Protocol),
         (goto(plain.chain),),
     )
@@ -252,7 +256,7 @@ def _split(choice: Split, node: Node, headers: Headers) -> tuple[Rule, ...]:
 
 
 def _remember(choice: Remember, headers: Headers) -> tuple[Rule, ...]:
-    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
+    numbers = NUMBERS[choice.node_port]
     frontend: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
     original = frontend[1:] if choice.node_port else frontend
     number = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)

@@ -12,7 +12,7 @@ from struct import Struct
 
 from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import Choice
+from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
 from kubeproxy.dataplane.nftables.language import Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
@@ -135,7 +135,7 @@ def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> 
         choice = choice_of(placed, frontend)
         _frontend_elements(placed, frontend, choice, found)
         for local, slots in lists_of(placed, choice):
-            elements = found[list_name(frontend, local=local)]
+            elements = found[LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
             key = frontend_key(frontend, placed.entry.protocol)
             elements.update(_list_elements(key, slots, others.get((frontend, local), ())))
     if node.localhost_gate:
@@ -157,8 +157,7 @@ def _frontend_elements(
         found[chosen][at] = verdict_tail(goto(choice.chain))
         remember = remember_of(placed, frontend)
         if remember is not None:
-            numbers = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
-            found[numbers][at] = tail(_NUMBER.pack(placed.number))
+            found[NUMBERS[node_port]][at] = tail(_NUMBER.pack(placed.number))
             memory = names.REMEMBER_NODEPORTS if node_port else names.REMEMBER_SERVICES
             found[memory][at] = verdict_tail(goto(remember.chain))
     refusal = refusal_of(placed, frontend)
@@ -177,13 +176,6 @@ def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[by
     differ = [place for place, (one, other) in both if one is not other and one != other]
     differ += range(len(others), len(slots))
     return [(list_head(key, place), list_tail(slots[place])) for place in differ]
-
-
-def list_name(frontend: Frontend, *, local: bool) -> str:
-    """The map with the lists of a kind."""
-    if frontend.kind is FrontendKind.NODE_PORT:
-        return names.NODEPORT_LOCAL_ENDPOINTS if local else names.NODEPORT_ENDPOINTS
-    return names.SERVICE_LOCAL_ENDPOINTS if local else names.SERVICE_ENDPOINTS
 
 
 def range_head(first: bytes, last: bytes) -> bytes:

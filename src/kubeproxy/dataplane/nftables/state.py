@@ -12,7 +12,7 @@ import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
@@ -21,7 +21,6 @@ from kubeproxy.dataplane.nftables.elements import (
     head,
     list_head,
     list_heads,
-    list_name,
     list_tails,
     node_elements,
     shared_elements,
@@ -31,7 +30,7 @@ from kubeproxy.dataplane.nftables.elements import (
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
-from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
+from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
 
 _NUMBER = Struct("=I")
@@ -187,13 +186,14 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
     known = dict(zip(list_tails(backends), backends, strict=True))
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
+        node_port = frontend.kind is FrontendKind.NODE_PORT
         if _known(cluster) < len(entry.cluster):
-            lists = kernel.get(list_name(frontend, local=False), {})
+            lists = kernel.get(LISTS[node_port, False], {})
             cluster = max(cluster, _list(lists, key, known, len(entry.cluster)), key=_known)
         if _known(local) < len(entry.local):
-            lists = kernel.get(list_name(frontend, local=True), {})
+            lists = kernel.get(LISTS[node_port, True], {})
             local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
-        number = number or _number(kernel, _numbers(frontend), key)
+        number = number or _number(kernel, NUMBERS[node_port], key)
         sources = sources or _number(kernel, names.FIREWALL_IPS, key)
     return Placed(entry, cluster, local, number, sources)
 
@@ -215,11 +215,6 @@ def _list(
     while (further := elements.get(list_head(key, len(tails)))) is not None:
         tails.append(further)
     return tuple([_UNKNOWN if tail is None else known.get(tail, _UNKNOWN) for tail in tails])
-
-
-def _numbers(frontend: Frontend) -> str:
-    node_port = frontend.kind is FrontendKind.NODE_PORT
-    return names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
 
 
 def _number(kernel: Elements, name: str, key: bytes) -> int:
@@ -252,8 +247,7 @@ def reconcile(
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
     shared: Counter[ElementKey] = Counter()
-    numbers = (names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
-    number = max(state.last_number, largest_number(kernel, *numbers))
+    number = max(state.last_number, largest_number(kernel, *NUMBERS.values()))
     sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
     for entry in entries:
