@@ -29,7 +29,7 @@ L1, R1 = Backend("10.64.3.11", 53), Backend("10.65.7.21", 53)
 def dns(*serving: Backend, protocol: Protocol = Protocol.UDP) -> Entry:
     frontend = Frontend(FrontendKind.CLUSTER_IP, CLUSTER_IP, 53)
     name = ServicePortName("kube-system", "dns", "dns", protocol)
-    return Entry(name, (frontend,), cluster=serving, any=bool(serving), serving=serving)
+    return Entry(name, (frontend,), cluster=serving, has_endpoints=bool(serving), serving=serving)
 
 
 class Cleaner:

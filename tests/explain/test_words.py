@@ -111,14 +111,14 @@ def test_client(sent: str, here: Node, expected: str) -> None:
             "P CIP:80",
             service(),
             "L1 R1",
-            "forwarded to one of 2 endpoints, chosen anew for each connection",
+            "forwarded to one of 2 endpoints, chosen for each connection",
             id="two-endpoints",
         ),
         pytest.param(
             "P CIP:80",
             service(STICKY),
             "L1 R1",
-            "forwarded to one of 2 endpoints, chosen anew for each client",
+            "forwarded to one of 2 endpoints, chosen for each client",
             id="two-endpoints-with-affinity",
         ),
         pytest.param(
@@ -430,7 +430,7 @@ FORWARDED = """\
 10.64.3.11 (pod) -> 10.112.0.21:80/TCP   on node kestrel, nftables mode
   frontend   cluster IP 10.112.0.21:80/TCP of Service shop/cart, port http
   client     a pod: the address is in the pod range 10.64.0.0/14
-  verdict    forwarded to one of 3 endpoints, chosen anew for each client
+  verdict    forwarded to one of 3 endpoints, chosen for each client
                10.64.3.11:8080  33.3 %  on this node
                10.65.7.21:8080  33.3 %  on node heron
                10.66.9.31:8080  33.3 %  on a node that its slice does not name

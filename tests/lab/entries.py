@@ -17,6 +17,7 @@ from kubeproxy.table.entries import (
     FrontendKind,
     ServicePortName,
 )
+from kubeproxy.table.policy import policies
 from lab.farm import crop
 from lab.plan import cluster_ip, external_ip, vip
 
@@ -45,7 +46,7 @@ def served(
         ServicePortName("farm", f"shop-{number}", "web", protocol),
         (Frontend(FrontendKind.CLUSTER_IP, service_ip(number, family), 80),),
         cluster=found,
-        any=bool(found),
+        has_endpoints=bool(found),
         serving=found if protocol is Protocol.UDP else (),
     )
 
@@ -78,11 +79,14 @@ class Chance:
         entry = served(number, backends, self._family, chance.choice(list(Protocol)))
         if chance.random() < 0.6:
             entry = exposed(entry, number, self._family)
+        internal, external = policies(
+            internal_local=chance.random() < 0.2, external_local=chance.random() < 0.3
+        )
         return msgspec.structs.replace(
             entry,
             local=tuple(backend for backend in backends if backend.local),
-            internal_local=chance.random() < 0.2,
-            external_local=chance.random() < 0.3,
+            internal=internal,
+            external=external,
             affinity_seconds=chance.choice((0, 0, 0, 10, 10800)),
             balance=chance.choice((Balance.RANDOM, Balance.RANDOM, *Balance)),
             source_ranges=chance.choice((None, None, self._ranges())),

@@ -9,6 +9,7 @@ from kubeproxy.base.inet import Family, Prefix
 from kubeproxy.config.nodeports import expand
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.policy import Policy
 from lab.calls import Answers, Calls
 from lab.entries import exposed, served
 from lab.farm import PORT, crop
@@ -49,7 +50,7 @@ def entries(family: Family) -> list[Entry]:
     full = msgspec.structs.replace(
         exposed(served(9, backends, family), 9, family),
         local=(crop(0, family),),
-        external_local=True,
+        external=Policy.EXTERNAL_LOCAL,
         affinity_seconds=600,
         source_ranges=(prefix("192.0.2.0/25" if family is Family.IPV4 else "2001:db8::/33"),),
     )

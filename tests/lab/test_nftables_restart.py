@@ -8,6 +8,7 @@ from kubeproxy.dataplane.nftables import inspect
 from kubeproxy.dataplane.nftables.apply import Settings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
+from kubeproxy.table.policy import Policy
 from lab.entries import Chance, exposed, served, service_ip
 from lab.farm import PORT, crop
 from lab.listing import KEYWORD, blocks, list_table
@@ -70,7 +71,7 @@ def test_a_choice_that_was_idle_follows_the_new_settings(
     """With masqueradeAll no fixed rule names the range of pods: only those of choices do."""
     kestrel.node = msgspec.structs.replace(kestrel.node, masquerade_all=True)
     plain = served(1, [crop(0, family), crop(1, family)], family)
-    split = exposed(msgspec.structs.replace(plain, external_local=True), 1, family)
+    split = exposed(msgspec.structs.replace(plain, external=Policy.EXTERNAL_LOCAL), 1, family)
     kestrel.put([split])
     kestrel.put([plain])
     pods = PodCIDR(prefix("10.0.0.0/9" if family is Family.IPV4 else "fd99::/24"))

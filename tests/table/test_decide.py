@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.table.decide import Action, Quirk, Reason, Verdict, classify, decide
+from kubeproxy.table.decide import Action, Override, Reason, Verdict, classify, decide
 from kubeproxy.table.entries import FrontendKind, ServicePortName
 from kubeproxy.table.node import Detector, Mode, Node, PodCIDR, PodInterface
-from kubeproxy.table.route import Source, Why
+from kubeproxy.table.policy import Source, Why
 from world import (
     EXTERNAL_IP,
     NODE_PORT,
@@ -316,7 +316,7 @@ SCTP_SLICE: Document = {"ports": [{"name": "http", "port": 8080, "protocol": "SC
     ("sent", "svc", "detector", "masquerade", "why"),
     [
         pytest.param(
-            "P CIP:80", service(TCP), RANGE, True, Quirk.NODE_PORT_NUMBER, id="node-port-number"
+            "P CIP:80", service(TCP), RANGE, True, Override.NODE_PORT_NUMBER, id="node-port-number"
         ),
         pytest.param(
             "P CIP:80",
@@ -333,12 +333,14 @@ SCTP_SLICE: Document = {"ports": [{"name": "http", "port": 8080, "protocol": "SC
         pytest.param(
             "X CIP:80", service(TCP), RANGE, True, Why.OFF_CLUSTER, id="as-the-route-says"
         ),
-        pytest.param("127.0.0.1 CIP:80", service(), RANGE, False, Quirk.LOOPBACK, id="loopback"),
+        pytest.param(
+            "127.0.0.1 CIP:80", service(), RANGE, False, Override.LOOPBACK, id="loopback"
+        ),
         pytest.param(
             "127.0.0.1 CIP:80", service(), None, False, Why.NO_DETECTOR, id="loopback-kept-anyway"
         ),
         pytest.param(
-            "CIP CIP:80", service(), None, True, Quirk.FROM_CLUSTER_IP, id="from-a-cluster-ip"
+            "CIP CIP:80", service(), None, True, Override.FROM_CLUSTER_IP, id="from-a-cluster-ip"
         ),
         pytest.param("X CIP:80", service(), None, False, Why.NO_DETECTOR, id="no-detector"),
         pytest.param(
@@ -347,7 +349,7 @@ SCTP_SLICE: Document = {"ports": [{"name": "http", "port": 8080, "protocol": "SC
     ],
 )
 def test_quirks_of_ipvs(
-    sent: str, svc: Document, detector: Detector | None, masquerade: bool, why: Why | Quirk
+    sent: str, svc: Document, detector: Detector | None, masquerade: bool, why: Why | Override
 ) -> None:
     spec = SCTP_SLICE if "SCTP" in sent else None
     table = table_of(svc, endpoint_slice("L1 L2", spec))

@@ -82,7 +82,7 @@ def test_backends_of_a_cluster_ip(
     ("ranges", "expected"),
     [
         pytest.param(["192.0.2.0/25"], "10.64.3.11:8080 (only from 192.0.2.0/25)", id="ranges"),
-        pytest.param(["2001:db8::/32"], "10.64.3.11:8080 (only from nobody)", id="other-family"),
+        pytest.param(["2001:db8::/32"], "10.64.3.11:8080 (no source allowed)", id="other-family"),
         pytest.param(["0.0.0.0/0"], "10.64.3.11:8080", id="everybody"),
     ],
 )
@@ -106,7 +106,7 @@ def test_rows_are_in_the_order_of_names() -> None:
 
 def test_columns_are_aligned() -> None:
     assert aligned(rows_of(service(), "L1")) == (
-        "FRONTEND             SOURCE         BACKENDS          MASQUERADE   NOBODY\n"
+        "FRONTEND             SOURCE         BACKENDS          MASQUERADE   REFUSAL\n"
         "10.112.0.21:80/TCP   pod            10.64.3.11:8080   hairpin      -\n"
         "10.112.0.21:80/TCP   host outside   10.64.3.11:8080   always       -"
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.flows import AT_START, PAID, both, owe, stale, udp_entries
+from kubeproxy.engine.flows import AT_START, NONE_DUE, combined, due_after, stale, udp_entries
 from kubeproxy.engine.observer import FlowsCleaned, Observer, ignore
 from kubeproxy.linux.conntrack import delete, udp_flows
 from kubeproxy.table.diff import Changes
@@ -24,19 +24,19 @@ class StaleFlows:
     def __init__(self, family: Family, notify: Observer = ignore) -> None:
         self._family = family
         self._notify = notify
-        self._debt = AT_START
-        self._due = PAID
+        self._due_later = AT_START
+        self._due = NONE_DUE
         self._entries: tuple[Entry, ...] = ()
         self._wake = asyncio.Event()
 
     def changing(self, changes: Changes) -> None:
         """These changes are about to be committed."""
-        self._debt = owe(self._debt, changes)
+        self._due_later = due_after(self._due_later, changes)
 
     def changed(self, table: Table) -> None:
         """They are committed: flows that do not fit the table are stale from now on."""
-        if self._debt:
-            self._due, self._debt = both(self._due, self._debt), PAID
+        if self._due_later:
+            self._due, self._due_later = combined(self._due, self._due_later), NONE_DUE
             self._entries = udp_entries(table)
             self._wake.set()
 
@@ -46,13 +46,13 @@ class StaleFlows:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            due, self._due = self._due, PAID
+            due, self._due = self._due, NONE_DUE
             began = clock()
             try:
                 gone = await asyncio.to_thread(clean, self._family, self._entries, due.former)
             except KernelError as error:
                 klog.error("Stale UDP flows cannot be deleted, will try again", err=error)
-                self._due = both(due, self._due)
+                self._due = combined(due, self._due)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._wake.set()
             else:

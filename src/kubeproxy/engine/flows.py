@@ -1,10 +1,10 @@
-"""Which tracked UDP flows are stale: they go to somebody who does not serve their service.
+"""Which tracked UDP flows are stale: they go to an endpoint that does not serve their service.
 
 The kernel translates the first packet of a flow and repeats that for all others, so a client that
-keeps its source port never sees a new rule: its flow has to be forgotten. TCP ends by itself.
+keeps its source port never meets a new rule: its flow has to be deleted. TCP connections end.
 
-Every mode cleans up after a sync that succeeded. What is owed (`Debt`) is kept until then, so
-that a sync that fails, or a clean-up that does, loses nothing.
+Every mode cleans up after a successful sync. Until then the clean-up is kept, so that nothing is
+lost when a sync or a clean-up fails.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,11 +17,11 @@ from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
 
 
-class Debt(msgspec.Struct, frozen=True):
-    """What clean-up is owed.
+class Cleanup(msgspec.Struct, frozen=True):
+    """The clean-up that is due.
 
-    `former` are UDP entries as they were, of service ports that went or changed: by them flows
-    are found that the table of today knows nothing about.
+    `former` are UDP entries of service ports that were removed or changed, as they were: they
+    identify flows to destinations that the table no longer has.
     """
 
     due: bool = False
@@ -31,35 +31,33 @@ class Debt(msgspec.Struct, frozen=True):
         return self.due
 
 
-PAID = Debt()
-"""Nothing is owed."""
+NONE_DUE = Cleanup()
 
-AT_START = Debt(due=True)
-"""Flows may be there from before."""
+AT_START = Cleanup(due=True)
+"""Flows may be left from an earlier run."""
 
 
 MOST_FORMER = 10_000
-"""So many former entries are kept while syncs or clean-ups fail: memory does not grow for ever."""
+"""So many former entries are kept while syncs or clean-ups fail: memory stays bounded."""
 
 
-def owe(debt: Debt, changes: Changes) -> Debt:
-    """What is owed after further changes."""
+def due_after(cleanup: Cleanup, changes: Changes) -> Cleanup:
+    """The clean-up that is due after further changes."""
     if not wants_cleanup(changes):
-        return debt
-    return both(debt, Debt(True, tuple(_former(changes))))
+        return cleanup
+    return combined(cleanup, Cleanup(True, tuple(_former(changes))))
 
 
-def both(debt: Debt, later: Debt) -> Debt:
-    """Two debts as one; the oldest entries are forgotten when there are too many to keep."""
-    return Debt(debt.due or later.due, (*debt.former[-MOST_FORMER:], *later.former))
+def combined(cleanup: Cleanup, later: Cleanup) -> Cleanup:
+    """Two clean-ups as one; the oldest entries are dropped when there are too many."""
+    return Cleanup(cleanup.due or later.due, (*cleanup.former[-MOST_FORMER:], *later.former))
 
 
 def wants_cleanup(changes: Changes) -> bool:
     """Whether the changes can have made flows stale.
 
-    That is when an endpoint of a UDP service port came or went, and, beyond upstream's rule, when
-    one of its frontends did: a client that dials an address before it leads somewhere, or after,
-    keeps a flow too.
+    That is when an endpoint of a UDP service port was added or removed, and, unlike upstream, when
+    a frontend was: a client that dials an address before or after it is served keeps a flow too.
     """
     return (
         any(_is_udp(entry) and bool(entry.serving) for entry in changes.added)
@@ -76,14 +74,13 @@ def udp_entries(table: Table) -> tuple[Entry, ...]:
 def stale(
     flows: Iterable[Flow], entries: Iterable[Entry], former: Iterable[Entry] = ()
 ) -> list[Flow]:
-    """The flows that have to be forgotten, given the UDP entries of their family.
+    """The flows that have to be deleted, given the UDP entries of their family.
 
-    A flow to a frontend is stale unless its responder is one of the endpoints that serve there
-    now. A node port is known by its number alone, which foreign flows may have too: while nobody
-    serves there, they all stay. What no entry decides is stale when it is what a former entry
-    made.
+    A flow to a frontend is stale unless its responder is one of the endpoints that serve it now.
+    A node port is known by its number alone, which other flows may have too: while it has no
+    endpoints, they all stay. A flow that belongs to no entry is stale when a former entry made it.
     """
-    today = {
+    current = {
         key: entry
         for entry in entries
         for key in _keys(entry)
@@ -93,11 +90,11 @@ def stale(
     for entry in former:
         for key in _keys(entry):
             before.setdefault(key, []).append(entry)
-    serves = _memory_of_responders()
+    serves = _responders()
 
     def is_stale(flow: Flow) -> bool:
         node_port = flow.destination[-2:]
-        entry = today.get(flow.destination) or today.get(node_port)
+        entry = current.get(flow.destination) or current.get(node_port)
         if entry is not None:
             return not serves(entry, flow.responder)
         suspects = (*before.get(flow.destination, ()), *before.get(node_port, ()))
@@ -136,8 +133,8 @@ def _is_node_port(key: bytes) -> bool:
     return len(key) == 2
 
 
-def _memory_of_responders() -> Callable[[Entry, bytes], bool]:
-    """Whether an endpoint serves an entry; the endpoints of an entry are packed when asked for."""
+def _responders() -> Callable[[Entry, bytes], bool]:
+    """Whether an endpoint serves an entry. The endpoints of an entry are packed at most once."""
     known: dict[int, frozenset[bytes]] = {}
 
     def serves(entry: Entry, responder: bytes) -> bool:

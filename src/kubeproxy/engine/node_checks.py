@@ -13,7 +13,7 @@ from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
 from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
 from kubeproxy.engine.node import NodeIPs, Surroundings, detector, node_ips, node_view
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import QUIRKS, Mode, Node
 
 
 def by_node_cidr(config: KubeProxyConfiguration) -> bool:
@@ -64,7 +64,7 @@ def start_notices(
 def _unserved_loopback(node: Node, mode: Mode) -> Iterator[Notice]:
     """Whether node ports are asked for on loopback addresses, in vain."""
     asked = node.loopback_ranges
-    if not asked or node.serves_loopback(mode):
+    if not asked or node.serves_loopback(QUIRKS[mode]):
         return
     where = "those" if len(asked) < len(node.node_port_ranges) else f"any {node.family.value} IP"
     pairs = {

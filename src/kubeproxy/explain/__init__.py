@@ -1,1 +1,1 @@
-"""Questions about packets, and the answers: what `explain` says, live or not."""
+"""Questions about packets, and the answers: used by the daemon and by the `explain` command."""

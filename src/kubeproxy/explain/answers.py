@@ -1,4 +1,4 @@
-"""A question about a packet, and the cluster as a node's proxy sees it -> explanations. No I/O."""
+"""A question about a packet, and the cluster as seen from a node -> explanations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -23,10 +23,10 @@ from kubeproxy.table.node import Mode, Node
 
 
 class View(msgspec.Struct, frozen=True):
-    """A cluster as one node's proxy sees it, and the pods that a question may name.
+    """A cluster as seen from one node, and the pods that a question may name.
 
-    `pods` is None where nobody knows of any. The tables may be older than the cluster: what is
-    said of a service port that has gone since is said without its endpoints.
+    `pods` is None where pods are unknown. The tables may be older than the cluster: a service port
+    that was removed since is explained without its endpoints.
     """
 
     cluster: Cluster
@@ -39,9 +39,9 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What people ask: from where to where, in the words of `question`.
+    """A question as it was asked: from where to where, as `question` reads it.
 
-    `interface` is where the packet enters the node, "" when nobody said.
+    `interface` is where the packet enters the node, "" when it was not given.
     """
 
     source: str
@@ -69,19 +69,20 @@ def explained(question: Question, view: View) -> Explanation:
     packet = question.packet
     family = family_of(packet.destination)
     verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)
+    places, not_chosen = _endpoints(verdict, family, view.cluster)
     context = Context(
         node_name=view.cluster.node_name,
         node=view.nodes[family],
         mode=view.mode,
-        places=_places(verdict, family, view.cluster),
-        not_chosen=_not_chosen(verdict, family, view.cluster),
+        places=places,
+        not_chosen=not_chosen,
         notes=(*question.notes, *_notes(verdict, packet, view)),
     )
     return explain(verdict, packet, context)
 
 
 def _notes(verdict: Verdict, packet: Packet, view: View) -> Iterator[str]:
-    """What the tables know about the destination beside the verdict."""
+    """What the tables know about the destination besides the verdict."""
     family = family_of(packet.destination)
     matched = verdict.frontend
     if matched is None:
@@ -111,16 +112,6 @@ def _service_port(
     return None
 
 
-def _places(verdict: Verdict, family: Family, cluster: Cluster) -> dict[str, str]:
-    """The node of each endpoint of the service, as far as slices name it."""
-    found = _service_port(verdict, family, cluster)
-    if found is None:
-        return {}
-    port, slices = found
-    endpoints = endpoints_of(slices, port.name, port.protocol)
-    return {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
-
-
 _ABOUT_ENDPOINTS: Final = (
     None,
     Reason.NO_ENDPOINTS,
@@ -129,22 +120,31 @@ _ABOUT_ENDPOINTS: Final = (
 )
 
 
-def _not_chosen(verdict: Verdict, family: Family, cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    """The endpoints of the service that cannot be chosen, where that is the question."""
+def _endpoints(
+    verdict: Verdict, family: Family, cluster: Cluster
+) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """The nodes of the service's endpoints, where slices name them, and why some are not chosen.
+
+    The second is empty where the verdict is not about endpoints.
+    """
     found = _service_port(verdict, family, cluster)
-    if found is None or verdict.reason not in _ABOUT_ENDPOINTS:
-        return ()
+    if found is None:
+        return {}, ()
     port, slices = found
+    endpoints = endpoints_of(slices, port.name, port.protocol)
+    places = {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
+    if verdict.reason not in _ABOUT_ENDPOINTS:
+        return places, ()
     place = cluster.place
-    hints = hint_mode(endpoints_of(slices, port.name, port.protocol), place)
-    return tuple(
+    hints = hint_mode(endpoints, place)
+    return places, tuple(
         (join(at.endpoint.address, at.port), why_not(at.endpoint, why, hints, place))
         for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)
     )
 
 
 def why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
-    """Why an endpoint cannot be chosen, with the names that decide it."""
+    """Why an endpoint cannot be chosen, with the names of nodes or zones."""
     match why:
         case LeftOut.NOT_LOCAL if endpoint.node:
             return f"it is on node {endpoint.node}, and the traffic policy is Local"

@@ -7,7 +7,7 @@ from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol, parse_address
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """An address, or a Service by [NAMESPACE/]NAME; and which port, by name or number.
+    """An address, or a Service by [NAMESPACE/]NAME; and a port, by name or number.
 
     `text` is how it was written. One of `address` and `service` is "". Without a port or a
     protocol (None), all are meant.

@@ -21,7 +21,7 @@ OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A packet, and what was assumed to find it."""
+    """A packet, and the assumptions that led to it."""
 
     packet: Packet
     notes: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Origin(msgspec.Struct, frozen=True):
 def questions(
     source: str, destination: str, tables: Mapping[Family, Table], origin: Origin
 ) -> list[Question]:
-    """The packets that a source and a destination stand for, one for each family and port."""
+    """The packets that a source and a destination mean, one for each family and port."""
     found = []
     wrong: FieldError | None = None
     for target in targets(destination, tables):
@@ -106,7 +106,7 @@ def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
 def _all_ports(
     address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
 ) -> list[Target]:
-    """Every port that services have at the address."""
+    """All ports that services have at the address."""
     keys = tables[family_of(address)].destinations(address)
     wanted = [key for key in keys if protocol in (None, key.protocol)]
     return [Target(address, key.protocol, key.port) for key in wanted]

@@ -1,7 +1,7 @@
-"""A verdict and its reasons -> plain words, and a value for programs.
+"""A verdict and its reasons -> sentences for people, and a value for programs.
 
-Everything that is said here was decided elsewhere: `decide` gives the verdict, the model says why
-endpoints were left out. This file only finds the words.
+All of it was decided elsewhere: `decide` gives the verdict, and the model the reasons why
+endpoints were left out. Here are only the texts.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ import msgspec
 
 from kubeproxy.base.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
-from kubeproxy.table.node import Mode, Node, PodInterface
-from kubeproxy.table.route import Source
+from kubeproxy.table.node import QUIRKS, Mode, Node, PodInterface
+from kubeproxy.table.policy import Source
 
 INDENT: Final = 13
 """Where the text of a line begins, after its label."""
@@ -52,10 +52,7 @@ class Matched(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """All that can be said of one packet.
-
-    `reason` is a short name for programs; `summary` says it in words.
-    """
+    """The explanation of one packet. `reason` is a short name for programs, `summary` a text."""
 
     node: str
     mode: str
@@ -76,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the words need beside the verdict.
+    """What the texts need besides the verdict.
 
     `places` are the nodes of the service's endpoints, `not_chosen` the endpoints that cannot be
     chosen with the reasons, both by the endpoint's `address:port`.
@@ -148,7 +145,7 @@ def _matched(verdict: Verdict) -> Matched | None:
 
 
 def _client(source: Source, packet: Packet, node: Node) -> str:
-    """Whom the client is taken for, and why."""
+    """What the client is taken for, and why."""
     detector = node.detector
     if source is Source.HOST:
         return "this node itself: the address is one of its own"
@@ -190,7 +187,7 @@ def _one_of(verdict: Verdict) -> str:
     if count == 1:
         return "the only endpoint that can be chosen"
     each = "client" if verdict.affinity_seconds else "connection"
-    return f"one of {count} endpoints, chosen anew for each {each}"
+    return f"one of {count} endpoints, chosen for each {each}"
 
 
 def _source_address(verdict: Verdict) -> str:
@@ -221,7 +218,7 @@ def _affinity(verdict: Verdict) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Seconds as people say them."""
+    """Seconds in the largest unit that divides them."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds % size == 0:
             return f"{seconds // size} {unit}"
@@ -270,15 +267,15 @@ def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
 
 
 def _own(verdict: Verdict, packet: Packet, mode: Mode) -> tuple[str, ...]:
-    """What the address of a service means for programs of an ipvs node, which has it as well."""
+    """What it means for programs of the node that the address of a service is its own, too."""
     frontend = verdict.frontend
-    if mode is not Mode.IPVS or verdict.source is not Source.HOST:
+    if not QUIRKS[mode].binds_addresses or verdict.source is not Source.HOST:
         return ()
     if frontend is None or frontend.address in {"", packet.source}:
         return ()
     note = (
         f"a program of this node that chooses no source address sends from {frontend.address}, "
-        "which in ipvs mode is the node's own: explain that source for such programs"
+        f"which in {mode.value} mode is the node's own: explain that source for such programs"
     )
     return (note,)
 

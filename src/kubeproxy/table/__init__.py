@@ -1,5 +1,5 @@
 """The forwarding table: the contract between the cluster and the dataplanes.
 
-Comes in: service ports and endpoints. Goes out: entries (frontends and their backends), the
-difference between two tables, and the verdict on a packet. Never here: objects, kernels, I/O.
+In: service ports and endpoints. Out: entries (frontends, backends, policies), the difference
+between two tables, and the verdict on a packet. Not here: Kubernetes objects, rules, I/O.
 """

@@ -1,7 +1,7 @@
-"""Keeps a table true: compiles the services that were touched, and says what that changed.
+"""Keeps a table up to date: compiles the services that changed, and gives the difference.
 
-It does so in steps. Events may change the cluster in between: what they touch is for the next
-update. Readers see services as before or as after, whatever the step.
+It works in steps. Events may change the cluster in between: what they touch is left to the next
+update. Between steps, readers see each service as it was before or as it is after.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePort
 
 
 class _Wanted(NamedTuple):
-    """What a Service wants: entries by name. `created` is when it came to be."""
+    """The entries that a Service asks for, by name, and when the Service was created."""
 
     created: str
     entries: Mapping[ServicePortName, Entry]
@@ -40,11 +40,11 @@ class Builder:
     def __init__(self, family: Family) -> None:
         self.table = Table(family)
         self.new_conflicts: list[Conflict] = []
-        """Those that the last update made."""
+        """Conflicts that the last update caused."""
         self.unfit: dict[ObjectKey, str] = {}
-        """Services that could not be compiled, and why: what they had stands."""
+        """Services that could not be compiled, and why: their entries stay as they were."""
         self.excess: dict[ObjectKey, str] = {}
-        """Services that ask for too much, and which of their ports are served."""
+        """Services that exceed a limit, and which of their ports are served."""
         self._vantage: Vantage | None = None
         self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
@@ -94,13 +94,13 @@ class Builder:
         return [entries[name] for name in wanted.entries if name in entries]
 
     def conflicts(self) -> list[Conflict]:
-        """Who claims what somebody else has."""
+        """All claims that lost against another service port."""
         return list(self._claims.conflicts())
 
     def _want(
         self, service: ObjectKey, after: _Wanted, affected: dict[ServicePortName, None]
     ) -> Steps[None]:
-        """Replace what a service wants; note whose entries that may change."""
+        """Replace what a service asks for; note which entries that may change."""
         before = self._services.get(service, _NOTHING)
         work = 0
         for name in dict.fromkeys((*before.entries, *after.entries)):
@@ -124,22 +124,22 @@ class Builder:
         after: _Wanted,
         affected: dict[ServicePortName, None],
     ) -> Steps[int]:
-        """Claim what a service port wants now, and let go of what it does not want any more.
+        """Claim the destinations that a service port asks for now, and release all others.
 
-        How much work that was comes back.
+        Returns how much work that was.
         """
         old, new = before.entries.get(name), after.entries.get(name)
         if old and new and old.frontends == new.frontends and before.created == after.created:
-            return ENTRY + len(new.frontends)  # as nearly always: its endpoints are others
+            return ENTRY + len(new.frontends)  # the usual case: only its endpoints changed
         of_old = (yield from claims_of(old, before.created)) if old else {}
         of_new = (yield from claims_of(new, after.created)) if new else {}
-        for concerned in self._claims.replace(of_old, of_new):
-            if concerned is None:
+        for result in self._claims.replace(of_old, of_new):
+            if result is None:
                 yield
-            elif isinstance(concerned, Conflict):
-                self.new_conflicts.append(concerned)
+            elif isinstance(result, Conflict):
+                self.new_conflicts.append(result)
             else:
-                affected[concerned] = None
+                affected[result] = None
         return ENTRY + len(of_old) + len(of_new)
 
     def _changes(
@@ -169,7 +169,7 @@ class Builder:
 
 
 def _keep(reasons: dict[ObjectKey, str], service: ObjectKey, reason: str) -> None:
-    """Remember the reason of a service, or that there is none."""
+    """Note the reason of a service, or that there is none."""
     if reason:
         reasons[service] = reason
     else:

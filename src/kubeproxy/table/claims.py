@@ -1,9 +1,9 @@
-"""Who gets a destination that several service ports claim. External IPs are free text.
+"""Which service port gets a destination that several claim. External IPs are free text.
 
-Upstream leaves open who gets it; here a cluster IP wins over a load balancer's address and that
-over an external IP, then the older Service, so that nobody takes over what another one serves,
-then the first by name. The others get it when the winner lets go. What a claim costs does not
-depend on how many others there are.
+Upstream leaves this open. Here a cluster IP wins over a load balancer's address, and that over an
+external IP; then the older Service wins, so that a new one takes nothing from it; then the first
+by name. When the winner releases the destination, the next one gets it. The cost of a claim does
+not depend on how many others there are.
 """
 
 from bisect import bisect_left, insort
@@ -17,7 +17,7 @@ from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKey, Se
 
 
 class Claim(NamedTuple):
-    """What a service port wants a destination for; the least of all claims wins."""
+    """The claim of a service port to a destination; the smallest one wins."""
 
     precedence: int
     created: str
@@ -33,7 +33,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 def claims_of(entry: Entry, created: str) -> Steps[dict[FrontendKey, Claim]]:
-    """What an entry claims; frontends are in the order of precedence, so that the first counts."""
+    """What an entry claims. Its frontends are in order of precedence: the first one counts."""
     found: dict[FrontendKey, Claim] = {}
     for start in range(0, len(entry.frontends), PART):
         if start:
@@ -46,7 +46,7 @@ def claims_of(entry: Entry, created: str) -> Steps[dict[FrontendKey, Claim]]:
 
 
 class Claims:
-    """All claims by destination. Who changes them hears which service ports that concerns."""
+    """All claims by destination."""
 
     def __init__(self) -> None:
         self._winners: dict[FrontendKey, Claim] = {}
@@ -55,10 +55,10 @@ class Claims:
     def replace(
         self, before: Mapping[FrontendKey, Claim], after: Mapping[FrontendKey, Claim]
     ) -> Iterator[Conflict | ServicePortName | None]:
-        """An entry claims this instead of that: conflicts that this makes, and other winners.
+        """Replace the claims of an entry.
 
-        Those named got a destination that they did not have, or lost one that they had. None is
-        the end of a step.
+        Yields new conflicts, and the names of other service ports that won or lost a destination.
+        None is the end of a step.
         """
         for count, (key, claim) in enumerate(before.items(), 1):
             if after.get(key) != claim:
@@ -110,7 +110,7 @@ class Claims:
         return msgspec.structs.replace(entry, frontends=tuple(granted))
 
     def conflicts(self) -> Iterable[Conflict]:
-        """Who claims what somebody else has, in order."""
+        """All claims that lost, in order."""
         for key in sorted(self._losers):
             winner = self._winners[key].name
             for name in sorted(claim.name for claim in self._losers[key]):

@@ -27,12 +27,13 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 from kubeproxy.table.limits import Fit, surely_fit, within_limits
+from kubeproxy.table.policy import policies
 
 
 class Vantage(msgspec.Struct, frozen=True):
-    """From where the cluster is looked at: our place in it, and our address in the family.
+    """This node as the compilation sees it: its place in the cluster, its address in the family.
 
-    `balance` is how an endpoint is chosen where the Service does not say.
+    `balance` is how an endpoint is chosen when the Service does not say.
     """
 
     place: Place
@@ -43,7 +44,7 @@ class Vantage(msgspec.Struct, frozen=True):
 class Compiled(msgspec.Struct, frozen=True):
     """All that the table holds of one Service.
 
-    `excess` says which ports it does not hold, because the Service asks for too much.
+    `excess` says which ports were left out because the Service exceeds a limit.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -100,15 +101,18 @@ def _compile_port(
     usable = usable_endpoints(port, endpoints, vantage.place)
     if len(endpoints) > PART:
         yield
+    internal, external = policies(
+        internal_local=port.internal_local, external_local=port.external_local
+    )
     here = {id(at): _backend(at) for at in endpoints if at.endpoint.local}
     return Entry(
         name=service_port_name(service, port),
         frontends=frontends(port),
         cluster=(yield from _backends(usable.cluster, here)) if usable.cluster else (),
         local=(yield from _backends(usable.local, here)) if usable.local else (),
-        any=usable.any,
-        internal_local=port.internal_local,
-        external_local=port.external_local,
+        has_endpoints=usable.any,
+        internal=internal,
+        external=external,
         externally_accessible=port.externally_accessible,
         affinity_seconds=port.affinity_seconds,
         source_ranges=port.source_ranges,
@@ -123,7 +127,7 @@ def _compile_port(
 def left_out(
     port: ServicePort, slices: Mapping[str, Slice], place: Place, *, local_policy: bool
 ) -> tuple[tuple[PortEndpoint, LeftOut], ...]:
-    """The endpoints of a port that a traffic policy does not use, and why. For explaining."""
+    """The endpoints of a port that a traffic policy does not use, and why. Used by `explain`."""
     endpoints = endpoints_of(slices, port.name, port.protocol)
     usable = usable_endpoints(port, endpoints, place)
     reasons = why_left_out(endpoints, usable, local_policy=local_policy)
@@ -152,7 +156,7 @@ def _at(kind: FrontendKind, addresses: Iterable[str], port: int) -> list[Fronten
 def _backends(
     chosen: Sequence[PortEndpoint], here: Mapping[int, Backend]
 ) -> Steps[tuple[Backend, ...]]:
-    """The backends of a list; those on this node, by identity, are the same in all lists."""
+    """The backends of a list. Those on this node are the same objects in all lists."""
     found: list[Backend] = []
     for start in range(0, len(chosen), PART):
         if start:

@@ -1,10 +1,9 @@
-"""The meaning of all of it: what happens to the first packet of a connection, and why.
+"""What the table means: what happens to the first packet of a connection, and why.
 
-Every dataplane is tested against this function with real packets; `explain` prints what it says.
-Packets of a connection that exists follow their conntrack entry and are not judged again.
+Every dataplane is tested against this function with real packets; `explain` prints its verdicts.
+Packets of an existing connection follow their conntrack entry: they are not looked at again.
 """
 
-from collections.abc import Callable
 from enum import Enum
 from fractions import Fraction
 
@@ -20,15 +19,17 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import Mode, Node, PodCIDR
-from kubeproxy.table.route import Masquerading, Nobody, Route, Source, Why, route
+from kubeproxy.table.node import QUIRKS, Mode, Node, PodCIDR
+from kubeproxy.table.policy import Refusal, Scope, Source, Why
+from kubeproxy.table.quirks import Loopback, Quirks
+from kubeproxy.table.route import Route, route
 
 
 class Packet(msgspec.Struct, frozen=True):
-    """The first packet of a connection, before anybody touched it.
+    """The first packet of a connection, before any rule changed it.
 
-    `protocol` is None for what is neither TCP, UDP nor SCTP, such as an ICMP echo.
-    `interface` is where it entered the node; "" when the node itself sent it.
+    `protocol` is None for all but TCP, UDP and SCTP, such as an ICMP echo. `interface` is where
+    it entered the node; "" when the node itself sent it.
     """
 
     source: str
@@ -74,8 +75,8 @@ class Reason(Enum):
     NO_FRONTEND = "no service has this address, protocol and port"
 
 
-class Quirk(Enum):
-    """Why ipvs mode treats a source address otherwise than the frontend asks for."""
+class Override(Enum):
+    """Why a mode treats a source address otherwise than the policy says."""
 
     LOOPBACK = "ipvs mode never rewrites a loopback address"
     FROM_CLUSTER_IP = "the source is itself a cluster IP: this node used it to reach the service"
@@ -103,7 +104,7 @@ class Verdict(msgspec.Struct, frozen=True):
     service: ServicePortName | None = None
     frontend: Frontend | None = None
     choices: tuple[Choice, ...] = ()
-    why: Why | Quirk | None = None
+    why: Why | Override | None = None
     local_policy: bool = False
     affinity_seconds: int = 0
 
@@ -114,13 +115,20 @@ class _Question(msgspec.Struct, frozen=True):
     packet: Packet
     table: Table
     node: Node
-    mode: Mode
+    quirks: Quirks
     source: Source
 
-    def answer(self, action: Action, reason: Reason, matched: "_Match | None" = None) -> Verdict:
+    def answer(
+        self,
+        action: Action,
+        reason: Reason,
+        matched: "_Match | None" = None,
+        *,
+        local: bool = False,
+    ) -> Verdict:
         service = matched.entry.name if matched else None
         frontend = matched.frontend if matched else None
-        return Verdict(action, self.source, reason, service, frontend)
+        return Verdict(action, self.source, reason, service, frontend, local_policy=local)
 
 
 class _Match(msgspec.Struct, frozen=True):
@@ -132,8 +140,8 @@ class _Match(msgspec.Struct, frozen=True):
 
 def decide(packet: Packet, table: Table, node: Node, mode: Mode) -> Verdict:
     """What happens to the packet on this node."""
-    question = _Question(packet, table, node, mode, classify(packet, node))
-    for step in _STEPS[mode]:
+    question = _Question(packet, table, node, QUIRKS[mode], classify(packet, node))
+    for step in _STEPS:
         verdict = step(question)
         if verdict is not None:
             return verdict
@@ -159,53 +167,34 @@ def classify(packet: Packet, node: Node) -> Source:
 
 
 def _service_ip(q: _Question) -> Verdict | None:
-    """Frontends with an address of their own: the LB firewall, then the route."""
+    """Frontends with an address of their own: the firewall of load balancers, then the route."""
     match = _match(q, q.packet.destination, q.packet.port)
     if match is None:
         return None
     if _is_firewalled(q, match) and not _is_allowed(q, match.entry):
         return q.answer(Action.DROP, Reason.SOURCE_RANGES, match)
     chosen = _route(q, match)
-    if chosen.backends:
-        return _forward(q, match, chosen)
-    if q.mode is Mode.IPTABLES and match.frontend.kind.external:
-        return _iptables_nobody(q, match, chosen)
-    return _nobody(q, match, chosen)
+    if chosen.refusal is not None and match.frontend.kind.external and not q.quirks.checks_output:
+        return _refuse_on_input(q, match, chosen)
+    return _apply(q, match, chosen)
 
 
-def _iptables_nobody(q: _Question, match: _Match, chosen: Route) -> Verdict | None:
-    """External addresses are checked on INPUT and FORWARD only, after the node ports' turn."""
+def _refuse_on_input(q: _Question, match: _Match, chosen: Route) -> Verdict:
+    """Refuse what is forwarded or delivered here, unless it is for a node port that serves."""
     if q.node.is_own(q.packet.destination):
         node_port = _node_port(q)
         if node_port is not None and node_port.action is Action.FORWARD:
             return node_port
     elif q.source is Source.HOST:
         return q.answer(Action.PASS, Reason.NOT_CHECKED_ON_OUTPUT, match)
-    return _nobody(q, match, chosen)
-
-
-def _node_port(q: _Question) -> Verdict | None:
-    """Node ports, on the addresses that serve them."""
-    match = _match(q, "", q.packet.port)
-    if match is None or not q.node.is_own(q.packet.destination):
-        return None
-    chosen = _route(q, match)
-    if not q.node.accepts_node_ports(q.packet.destination, q.mode):
-        # What iptables mode refuses for want of endpoints it refuses on every local address, and
-        # whoever sends: there is no short way to other nodes where node ports are not served.
-        outside = _route(q, match, Source.OUTSIDE)
-        if q.mode is Mode.IPTABLES and not outside.backends:
-            return _nobody(q, match, outside)
-        loopback = q.node.is_loopback(q.packet.destination)
-        reason = Reason.LOCALHOST_OFF if loopback else Reason.NOT_NODE_PORT_ADDRESS
-        return q.answer(Action.PASS, reason, match)
-    return _forward(q, match, chosen) if chosen.backends else _nobody(q, match, chosen)
+    return _apply(q, match, chosen)
 
 
 def _loopback_node_port(q: _Question) -> Verdict | None:
-    """nftables mode with its feature gate: a proxy in userspace, or a refusal."""
+    """Node ports of loopback addresses: served by the proxy itself, or rejected."""
     match = _match(q, "", q.packet.port)
-    if match is None or not q.node.localhost_gate or not q.node.is_loopback(q.packet.destination):
+    by_proxy = q.quirks.loopback_node_ports is Loopback.PROXY and q.node.localhost_gate
+    if match is None or not by_proxy or not q.node.is_loopback(q.packet.destination):
         return None
     if not q.node.serves_loopback_by_proxy():
         return q.answer(Action.REJECT, Reason.LOCALHOST_OFF, match)
@@ -214,10 +203,11 @@ def _loopback_node_port(q: _Question) -> Verdict | None:
     if q.packet.destination not in {"127.0.0.1", "::1"}:
         return q.answer(Action.PASS, Reason.LOCALHOST_ONE_ADDRESS, match)
     entry = match.entry
-    backends = entry.local if entry.external_local else entry.cluster
-    if not backends:  # the proxy listens only while it has somebody to connect to
-        verdict = q.answer(Action.PASS, _why_nobody(entry), match)
-        return msgspec.structs.replace(verdict, local_policy=entry.external_local)
+    scope = entry.external.outside.scope
+    local = scope is Scope.LOCAL
+    backends = entry.backends(scope)
+    if not backends:  # the proxy listens only while there is an endpoint
+        return q.answer(Action.PASS, _why_refused(entry), match, local=local)
     share = Fraction(1, len(backends))
     return Verdict(
         Action.LOCAL_PROXY,
@@ -225,47 +215,53 @@ def _loopback_node_port(q: _Question) -> Verdict | None:
         service=entry.name,
         frontend=match.frontend,
         choices=tuple(Choice(backend, share, masquerade=True) for backend in backends),
-        local_policy=entry.external_local,
+        local_policy=local,
         affinity_seconds=entry.affinity_seconds,
     )
 
 
-def _undefined_port(q: _Question) -> Verdict | None:
-    if not q.table.is_cluster_ip(q.packet.destination):
+def _node_port(q: _Question) -> Verdict | None:
+    """Node ports, on the addresses that serve them."""
+    match = _match(q, "", q.packet.port)
+    if match is None or not q.node.is_own(q.packet.destination):
         return None
-    return q.answer(Action.REJECT, Reason.UNDEFINED_PORT)
+    if q.node.accepts_node_ports(q.packet.destination, q.quirks):
+        return _apply(q, match, _route(q, match))
+    # Elsewhere pods and the node itself get no other endpoints than clients outside.
+    outside = _route(q, match, Source.OUTSIDE)
+    if q.quirks.refuses_on_all_addresses and outside.refusal is not None:
+        return _apply(q, match, outside)
+    loopback = q.node.is_loopback(q.packet.destination)
+    reason = Reason.LOCALHOST_OFF if loopback else Reason.NOT_NODE_PORT_ADDRESS
+    return q.answer(Action.PASS, reason, match)
+
+
+def _undefined_port(q: _Question) -> Verdict | None:
+    """Cluster IPs, on ports that no service has; with bound addresses all addresses of services.
+
+    An external address that another interface has is not bound.
+    """
+    address = q.packet.destination
+    is_cluster_ip = q.table.is_cluster_ip(address)
+    if q.quirks.binds_addresses:
+        is_refused = is_cluster_ip or (
+            q.table.is_service_ip(address) and address not in q.node.addresses
+        )
+    else:
+        is_refused = is_cluster_ip and q.quirks.rejects_undefined_ports
+    return q.answer(Action.REJECT, Reason.UNDEFINED_PORT) if is_refused else None
 
 
 def _unallocated(q: _Question) -> Verdict | None:
+    """Addresses of the service ranges that no service has."""
+    if not q.quirks.drops_unallocated:
+        return None
     if not any(contains(cidr, q.packet.destination) for cidr in q.node.service_cidrs):
         return None
     return q.answer(Action.DROP, Reason.UNALLOCATED)
 
 
-def _bound_address(q: _Question) -> Verdict | None:
-    """ipvs binds the addresses of services to this node and refuses what no server is for.
-
-    An external address that another interface has is the node's own already, and left alone.
-    """
-    address = q.packet.destination
-    if not q.table.is_service_ip(address):
-        return None
-    if address in q.node.addresses and not q.table.is_cluster_ip(address):
-        return None
-    return q.answer(Action.REJECT, Reason.UNDEFINED_PORT)
-
-
-_STEPS: dict[Mode, tuple[Callable[[_Question], Verdict | None], ...]] = {
-    Mode.NFTABLES: (
-        _service_ip,
-        _loopback_node_port,
-        _node_port,
-        _undefined_port,
-        _unallocated,
-    ),
-    Mode.IPTABLES: (_service_ip, _node_port),
-    Mode.IPVS: (_service_ip, _node_port, _bound_address),
-}
+_STEPS = (_service_ip, _loopback_node_port, _node_port, _undefined_port, _unallocated)
 
 
 def _match(q: _Question, address: str, port: int) -> _Match | None:
@@ -278,30 +274,30 @@ def _match(q: _Question, address: str, port: int) -> _Match | None:
 
 
 def _is_firewalled(q: _Question, match: _Match) -> bool:
-    """Whether source ranges are checked; iptables mode does so only for services in use.
+    """Whether source ranges are checked.
 
-    What the node itself sends meets ipvs before any rule. Behind it, ipvs mode judges only whoever
-    uses the very address that it calls, as the node does by default: the address is its own.
+    What is sent from a bound address is checked only if it is sent to that same address, as
+    programs of the node do by default, and is on its way to an endpoint.
     """
     if match.frontend.kind is not FrontendKind.LOAD_BALANCER:
         return False
     if match.entry.source_ranges is None:
         return False
-    if _is_sent_by_ipvs_node(q):
+    if _is_sent_here(q):
         return q.packet.source == q.packet.destination and bool(_route(q, match).backends)
-    return q.mode is not Mode.IPTABLES or match.entry.any
+    return q.quirks.firewalls_idle or match.entry.serves(match.frontend.kind)
 
 
-def _is_sent_by_ipvs_node(q: _Question) -> bool:
-    """Whether an ipvs node is the sender; it has the addresses of services as its own."""
-    if q.mode is not Mode.IPVS:
+def _is_sent_here(q: _Question) -> bool:
+    """Whether a node that has the addresses of services as its own is the sender."""
+    if not q.quirks.binds_addresses:
         return False
     return q.source is Source.HOST or q.table.is_service_ip(q.packet.source)
 
 
 def _is_allowed(q: _Question, entry: Entry) -> bool:
     source = q.packet.source
-    if _is_sent_by_ipvs_node(q):
+    if _is_sent_here(q):
         return entry.own_vips
     if any(contains(range_, source) for range_ in entry.source_ranges or ()):
         return True
@@ -309,29 +305,34 @@ def _is_allowed(q: _Question, entry: Entry) -> bool:
 
 
 def _route(q: _Question, match: _Match, source: Source | None = None) -> Route:
-    setup = Masquerading(detector=q.node.detector is not None, all=q.node.masquerade_all)
-    return route(match.entry, match.frontend.kind, source or q.source, setup, q.mode)
+    kind, masquerading = match.frontend.kind, q.node.masquerading
+    return route(match.entry, kind, source or q.source, masquerading, q.quirks)
 
 
-def _ipvs_quirk(q: _Question, match: _Match, chosen: Route) -> Quirk | None:
-    """What makes ipvs mode decide against the route about the source address, if anything."""
-    if q.node.is_loopback(q.packet.source):
-        return Quirk.LOOPBACK if chosen.masquerade else None
-    if chosen.masquerade or match.frontend.kind.external:
+def _override(q: _Question, match: _Match, chosen: Route) -> Override | None:
+    """What makes the mode decide against the policy about the source address, if anything."""
+    if not q.quirks.rewrites_loopback and q.node.is_loopback(q.packet.source):
+        return Override.LOOPBACK if chosen.masquerade else None
+    if not q.quirks.rewrites_by_set or chosen.masquerade or match.frontend.kind.external:
         return None
     if q.node.detector is None and q.table.is_cluster_ip(q.packet.source):
-        return Quirk.FROM_CLUSTER_IP
+        return Override.FROM_CLUSTER_IP
     # Masquerading of node ports matches the number on any local address, and a cluster IP is one.
     node_port = _match(q, "", q.packet.port)
-    if node_port is None or node_port.entry.external_local:
+    if node_port is None or not node_port.entry.external.outside.masquerade:
         return None
-    return None if q.packet.protocol is Protocol.SCTP else Quirk.NODE_PORT_NUMBER
+    return None if q.packet.protocol is Protocol.SCTP else Override.NODE_PORT_NUMBER
 
 
-def _forward(q: _Question, match: _Match, chosen: Route) -> Verdict:
+def _apply(q: _Question, match: _Match, chosen: Route) -> Verdict:
+    """Forward the packet to one of the route's backends, or refuse it."""
+    local = chosen.scope is Scope.LOCAL
+    if chosen.refusal is not None:
+        action = Action.REJECT if chosen.refusal is Refusal.REJECT else Action.DROP
+        return q.answer(action, _why_refused(match.entry), match, local=local)
     share = Fraction(1, len(chosen.backends))
-    quirk = _ipvs_quirk(q, match, chosen) if q.mode is Mode.IPVS else None
-    masquerade = chosen.masquerade if quirk is None else not chosen.masquerade
+    override = _override(q, match, chosen)
+    masquerade = chosen.masquerade if override is None else not chosen.masquerade
     return Verdict(
         Action.FORWARD,
         q.source,
@@ -340,24 +341,17 @@ def _forward(q: _Question, match: _Match, chosen: Route) -> Verdict:
         choices=tuple(
             _choice(q, backend, share, masquerade=masquerade) for backend in chosen.backends
         ),
-        why=quirk or chosen.why,
-        local_policy=chosen.local_policy,
+        why=override or chosen.why,
+        local_policy=local,
         affinity_seconds=match.entry.affinity_seconds,
     )
 
 
 def _choice(q: _Question, backend: Backend, share: Fraction, *, masquerade: bool) -> Choice:
     itself = q.packet.source == backend.address
-    # Only iptables mode recognises an endpoint of this node whose slice names no node.
-    hairpin = itself and (backend.local or q.mode is Mode.IPTABLES)
+    hairpin = itself and (backend.local or q.quirks.hairpin_by_address)
     return Choice(backend, share, masquerade or hairpin, hairpin)
 
 
-def _why_nobody(entry: Entry) -> Reason:
-    return Reason.NO_LOCAL_ENDPOINTS if entry.any else Reason.NO_ENDPOINTS
-
-
-def _nobody(q: _Question, match: _Match, chosen: Route) -> Verdict:
-    action = Action.REJECT if chosen.nobody is Nobody.REJECT else Action.DROP
-    verdict = q.answer(action, _why_nobody(match.entry), match)
-    return msgspec.structs.replace(verdict, local_policy=chosen.local_policy)
+def _why_refused(entry: Entry) -> Reason:
+    return Reason.NO_LOCAL_ENDPOINTS if entry.has_endpoints else Reason.NO_ENDPOINTS

@@ -9,9 +9,9 @@ from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, Table
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What became different: entries added, changed (before, after) and removed.
+    """What changed: entries added, changed (before, after) and removed.
 
-    `health_checks` maps a service to its health check, or to None when it has none any more.
+    `health_checks` maps a service to its health check, or to None when it was removed.
     """
 
     added: tuple[Entry, ...] = ()

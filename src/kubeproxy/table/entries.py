@@ -1,7 +1,7 @@
 """The values of the forwarding table: frontends, backends, and the table that holds them.
 
 An `Entry` is one service port in one IP family: the unit that is compiled, compared and
-programmed. What a class of traffic gets from it is said once, in `route.py`.
+programmed. What each class of source gets from it is in its two policies (`policy.py`).
 """
 
 from collections import Counter
@@ -13,6 +13,17 @@ import msgspec
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, join
 from kubeproxy.base.steps import PART, Steps, finish
+from kubeproxy.table.policy import Policy, Refusal, Scope
+
+
+class ServiceName(NamedTuple):
+    """A Service, whatever the port."""
+
+    namespace: str
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.service}"
 
 
 class ServicePortName(NamedTuple):
@@ -26,6 +37,11 @@ class ServicePortName(NamedTuple):
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.service}"
         return f"{name}:{self.port}" if self.port else name
+
+    @property
+    def owner(self) -> ServiceName:
+        """The Service that it is a port of."""
+        return ServiceName(self.namespace, self.service)
 
 
 class FrontendKind(Enum):
@@ -54,7 +70,7 @@ PRECEDENCE = {kind: rank for rank, kind in enumerate(FrontendKind)}
 
 
 class FrontendKey(NamedTuple):
-    """Destination of a packet. The address is "" for a node port: any node-port address."""
+    """The destination of a packet. The address is "" for a node port: any node-port address."""
 
     address: str
     protocol: Protocol
@@ -85,25 +101,27 @@ class Backend(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One service port: its frontends, and who serves them.
+    """One service port: its frontends, and the endpoints that serve them.
 
-    `cluster` are the backends for traffic policy Cluster, `local` those for policy Local: both
-    empty when the service port never looks at them. `any` says that somebody, anywhere, serves:
-    it makes the difference between "nobody here" (drop) and "nobody at all" (reject).
-    `source_ranges` is None when everybody may use the load balancer's addresses; `own_vips` says
+    `cluster` are the backends for `Scope.CLUSTER`, `local` those for `Scope.LOCAL`: each is empty
+    when no policy of the service port uses it. `has_endpoints` says that some endpoint, on any
+    node, can serve. `internal` is the policy of cluster IPs, `external` that of all other
+    addresses. `externally_accessible` says that the Service has other addresses, though they may
+    all be served by another Service or switched off.
+    `source_ranges` is None when all clients may use the load balancer's addresses; `own_vips` says
     that these addresses themselves are allowed sources, because this node is in a range.
-    `serving` lists, for UDP, the endpoints to which a connection that exists may go on.
-    `endpoints` counts those of the service port, of any state and anywhere; `here` are those on
-    this node, of any state.
+    `serving` lists, for UDP, the endpoints to which existing connections may continue.
+    `endpoints` counts all endpoints of the service port, in any state and on any node; `here` are
+    those on this node, in any state.
     """
 
     name: ServicePortName
     frontends: tuple[Frontend, ...]
     cluster: tuple[Backend, ...] = ()
     local: tuple[Backend, ...] = ()
-    any: bool = False
-    internal_local: bool = False
-    external_local: bool = False
+    has_endpoints: bool = False
+    internal: Policy = Policy.INTERNAL_CLUSTER
+    external: Policy = Policy.EXTERNAL_CLUSTER
     externally_accessible: bool = False
     affinity_seconds: int = 0
     source_ranges: tuple[Prefix, ...] | None = None
@@ -117,6 +135,24 @@ class Entry(msgspec.Struct, frozen=True):
     def protocol(self) -> Protocol:
         """The transport protocol."""
         return self.name.protocol
+
+    def policy(self, kind: FrontendKind) -> Policy:
+        """What each class of source gets from a kind of frontend."""
+        return self.internal if kind is FrontendKind.CLUSTER_IP else self.external
+
+    def backends(self, scope: Scope) -> tuple[Backend, ...]:
+        """The backends of a scope."""
+        return self.local if scope is Scope.LOCAL else self.cluster
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        """What happens to packets when a scope has no backends; None when it has some."""
+        if self.backends(scope):
+            return None
+        return Refusal.DROP if self.has_endpoints else Refusal.REJECT
+
+    def serves(self, kind: FrontendKind) -> bool:
+        """Whether any source gets an endpoint from a kind of frontend."""
+        return any(map(self.backends, self.policy(kind).scopes))
 
     def key(self, frontend: Frontend) -> FrontendKey:
         """The destination that leads to one of the frontends."""
@@ -137,28 +173,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True):
-    """What a load balancer learns on a service's health-check port of this node."""
+    """What a service's health-check port on this node tells load balancers."""
 
     port: int
     local_endpoints: int
 
 
-class ServiceName(NamedTuple):
-    """A Service, whatever the port."""
-
-    namespace: str
-    service: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.service}"
-
-
 class Table:
     """The entries of one family, found by name and by destination.
 
-    The one value here that changes in place: copying it would cost what exists, and a sync is to
-    cost what changed. Only `diff.patch` writes to it. Between the steps of a change an entry is
-    there as before or as after, and not all of its destinations may be found.
+    It is the only value here that changes in place: a copy would cost as much as there is, and a
+    sync should cost as much as changed. Only `diff.patch` writes to it. Between the steps of a
+    change an entry is as before or as after, and some of its destinations may not be found.
     """
 
     def __init__(self, family: Family) -> None:
@@ -179,8 +205,8 @@ class Table:
         self.entries[entry.name] = entry
         if before is not None:
             if before.frontends == entry.frontends:
-                return  # as nearly always: its endpoints are others
-            yield from self._lose(before)
+                return  # the usual case: only its endpoints changed
+            yield from self._remove_keys(before)
         for start in range(0, len(entry.frontends), PART):
             if start:
                 yield
@@ -197,11 +223,11 @@ class Table:
         """Remove the entry of that name, if there is one."""
         entry = self.entries.get(name)
         if entry is not None:
-            yield from self._lose(entry)
+            yield from self._remove_keys(entry)
             del self.entries[name]
 
-    def _lose(self, entry: Entry) -> Steps[None]:
-        """Forget the destinations of an entry."""
+    def _remove_keys(self, entry: Entry) -> Steps[None]:
+        """Remove the destinations of an entry."""
         for start in range(0, len(entry.frontends), PART):
             if start:
                 yield
@@ -226,8 +252,13 @@ class Table:
         name = self._names.get(key)
         return None if name is None else self.entries[name]
 
+    def health_check_port(self, name: ServicePortName) -> int:
+        """The health-check port of the Service of a service port; 0 without one."""
+        check = self.health_checks.get(name.owner)
+        return check.port if check else 0
+
     def destinations(self, address: str) -> list[FrontendKey]:
-        """All that leads to services at an address, in order."""
+        """All destinations of services at an address, in order."""
         if address not in self._service_ips:
             return []
         return sorted([key for key in self._names if key.address == address])

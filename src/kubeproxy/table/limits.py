@@ -1,7 +1,7 @@
-"""What one Service may ask for: its ports are served in their order until that is reached.
+"""The limits of one Service: its ports are served in their order until one is reached.
 
-The API server takes 20,000 ports in a Service and in a slice of 1,000 endpoints: 20 million
-backends, on every node. What a Service asks for is counted before any of it is made.
+The API server accepts 20,000 ports in a Service and in a slice of 1,000 endpoints: 20 million
+backends, on every node. They are counted before any of them is compiled.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from kubeproxy.cluster.model.serviceport import ServicePort
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much a Service, or a port of it, asks for in one IP family.
+    """The size of a Service, or of a port of it, in one IP family.
 
     `frontends` are addresses to dial, `backends` endpoints as slices list them. `pairs` are what
-    the kernel has for both together: a backend of a frontend, and for a load balancer's address
-    a range of sources that may use it.
+    the kernel holds for both together: backends of frontends, and source ranges of load
+    balancers' addresses.
     """
 
     frontends: int = 0
@@ -35,7 +35,7 @@ class Size(msgspec.Struct, frozen=True):
         )
 
     def fits(self) -> bool:
-        """Whether one Service may have it."""
+        """Whether it is within the limits."""
         return (
             self.frontends <= MOST.frontends
             and self.backends <= MOST.backends
@@ -44,7 +44,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 MOST = Size(frontends=100_000, backends=250_000, pairs=1_000_000)
-"""In one IP family. Two cores have it in the kernel after some seconds, with up to 500 MB."""
+"""In one IP family. With two cores it is programmed in some seconds, with up to 500 MB."""
 
 _MAKE = {
     "frontends": "frontends (ports x addresses)",
@@ -76,7 +76,7 @@ def within_limits(ports: tuple[ServicePort, ...], slices: Sequence[Slice]) -> St
 
 
 def surely_fit(ports: Sequence[ServicePort], slices: Sequence[Slice]) -> bool:
-    """Whether an upper bound of what they ask for fits, as nearly always: nothing is counted."""
+    """Whether an upper bound is within the limits, the usual case: then nothing is counted."""
     if not ports:
         return True
     first = ports[0]  # all ports of a Service have the same addresses, but for the node port
@@ -113,7 +113,7 @@ def _size(port: ServicePort, endpoints: int) -> Size:
 
 
 def _excess(served: int, count: int, total: Size) -> str:
-    """What is too much, and what to do."""
+    """Which limit is exceeded, and what to do about it."""
     reasons = [
         f"{asked:,} {_MAKE[what]} where one Service may have {most:,}"
         for what, asked in msgspec.structs.asdict(total).items()

@@ -1,18 +1,30 @@
-"""This node, as a packet meets it: its addresses, and how the operator set the proxy up."""
+"""This node, as far as packets depend on it: its addresses, and the operator's settings."""
 
+from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 import msgspec
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, contains
+from kubeproxy.table.policy import Masquerading
+from kubeproxy.table.quirks import IPTABLES, IPVS, NFTABLES, Loopback, Quirks
 
 
 class Mode(Enum):
-    """How the kernel is programmed. The modes differ in a few verdicts, as upstream's do."""
+    """How the kernel is programmed."""
 
     NFTABLES = "nftables"
     IPTABLES = "iptables"
     IPVS = "ipvs"
+
+
+QUIRKS: Final[Mapping[Mode, Quirks]] = {
+    Mode.NFTABLES: NFTABLES,
+    Mode.IPTABLES: IPTABLES,
+    Mode.IPVS: IPVS,
+}
+"""What each mode does otherwise than the policies say."""
 
 
 class PodCIDR(msgspec.Struct, frozen=True, tag=True):
@@ -68,30 +80,38 @@ class Node(msgspec.Struct, frozen=True):
         """Whether the address is one of this node's, loopback included."""
         return address in self.addresses or self.is_loopback(address)
 
-    def accepts_node_ports(self, address: str, mode: Mode) -> bool:
+    @property
+    def masquerading(self) -> Masquerading:
+        """Whose source address is rewritten on the way to a cluster IP."""
+        if self.masquerade_all:
+            return Masquerading.ALWAYS
+        return Masquerading.NEVER if self.detector is None else Masquerading.UNLESS_POD
+
+    def accepts_node_ports(self, address: str, quirks: Quirks) -> bool:
         """Whether node ports are served on the address."""
         if not self.is_own(address):
             return False
         if not any(contains(range_, address) for range_ in self.node_port_ranges):
             return False
         if self.is_loopback(address):
-            return mode is Mode.IPTABLES and self.serves_loopback(mode)
-        return not (mode is Mode.IPVS and contains(_LINK_LOCAL, address))
+            by_kernel = quirks.loopback_node_ports is Loopback.KERNEL
+            return by_kernel and self.serves_loopback(quirks)
+        return quirks.link_local_node_ports or not contains(_LINK_LOCAL, address)
 
-    def node_port_addresses(self, mode: Mode) -> tuple[str, ...]:
+    def node_port_addresses(self, quirks: Quirks) -> tuple[str, ...]:
         """The addresses of this node on which node ports are served."""
-        return tuple(a for a in self.addresses if self.accepts_node_ports(a, mode))
+        return tuple(a for a in self.addresses if self.accepts_node_ports(a, quirks))
 
-    def opens_node_ports(self, mode: Mode, protocol: Protocol) -> bool:
+    def opens_node_ports(self, quirks: Quirks, protocol: Protocol) -> bool:
         """Whether there can be an address on which node ports of the protocol are served.
 
         Not without accepted ranges, nor where all of them are loopback and that is not served.
         """
         if len(self.loopback_ranges) < len(self.node_port_ranges):
             return True
-        if mode is Mode.NFTABLES and protocol is not Protocol.TCP:
+        if quirks.loopback_node_ports is Loopback.PROXY and protocol is not Protocol.TCP:
             return False
-        return bool(self.loopback_ranges) and self.serves_loopback(mode)
+        return bool(self.loopback_ranges) and self.serves_loopback(quirks)
 
     @property
     def loopback_ranges(self) -> tuple[Prefix, ...]:
@@ -103,16 +123,16 @@ class Node(msgspec.Struct, frozen=True):
             if contains(loopback, range_.address) and range_.length >= loopback.length
         )
 
-    def serves_loopback(self, mode: Mode) -> bool:
+    def serves_loopback(self, quirks: Quirks) -> bool:
         """Whether the mode can serve node ports on loopback addresses as this node is set up."""
-        if mode is Mode.NFTABLES:
-            return self.localhost_gate  # TCP only, with a proxy
-        is_ipv4 = self.family is Family.IPV4
-        return mode is Mode.IPTABLES and is_ipv4 and self.localhost_node_ports
+        by_kernel = self.family is Family.IPV4 and self.localhost_node_ports
+        return {Loopback.KERNEL: by_kernel, Loopback.PROXY: self.localhost_gate}.get(
+            quirks.loopback_node_ports, False
+        )
 
     def serves_loopback_by_proxy(self) -> bool:
-        """Whether nftables mode proxies TCP node ports of the loopback address itself.
+        """Whether the proxy itself serves TCP node ports on the loopback address.
 
-        Only a range inside the loopback network asks for it: 0.0.0.0/0 does not.
+        Only a range inside the loopback network enables it: 0.0.0.0/0 does not.
         """
         return self.localhost_gate and bool(self.loopback_ranges)

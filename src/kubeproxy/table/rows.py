@@ -1,15 +1,16 @@
-"""The table as people read it: a row for each frontend and class of traffic.
+"""The table for people: a row for each frontend and class of traffic.
 
-The same rows stand in the golden cases, in the log of a dry run, and wherever a table is shown.
+The same rows are in the golden cases, in the log of a dry run, and wherever a table is shown.
 """
 
 from collections.abc import Iterable, Iterator
 
 from kubeproxy.table.entries import Entry, FrontendKind, Table
-from kubeproxy.table.node import Mode, Node
-from kubeproxy.table.route import Masquerading, Route, Source, route
+from kubeproxy.table.node import QUIRKS, Mode, Node
+from kubeproxy.table.policy import Source
+from kubeproxy.table.route import Route, route
 
-HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "NOBODY")
+HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL")
 # A node port where `nodePortAddresses` leaves no address that serves it.
 _NOT_SERVED = ("-", "-", "not served")
 
@@ -24,18 +25,18 @@ def rows(table: Table, node: Node, mode: Mode) -> list[tuple[str, ...]]:
 
 
 def entry_rows(entry: Entry, node: Node, mode: Mode) -> Iterator[tuple[str, ...]]:
-    """The rows of one service port. Sources that fare alike share a row."""
-    setup = Masquerading(detector=node.detector is not None, all=node.masquerade_all)
-    is_open = node.opens_node_ports(mode, entry.protocol)
+    """The rows of one service port. Sources that get the same share a row."""
+    quirks = QUIRKS[mode]
+    is_open = node.opens_node_ports(quirks, entry.protocol)
     for frontend in entry.frontends:
         is_closed = frontend.kind is FrontendKind.NODE_PORT and not is_open
         by_route: dict[tuple[str, ...], list[Source]] = {}
         for source in Source:
-            if source is Source.POD and not setup.detector:
-                continue  # without a detector nobody is known to be a pod
-            given = route(entry, frontend.kind, source, setup, mode)
-            # Without endpoints, iptables mode refuses a node port on all addresses.
-            is_unserved = is_closed and (given.backends or mode is not Mode.IPTABLES)
+            if source is Source.POD and node.detector is None:
+                continue  # without a detector no client is known to be a pod
+            given = route(entry, frontend.kind, source, node.masquerading, quirks)
+            is_refused = given.refusal is not None and quirks.refuses_on_all_addresses
+            is_unserved = is_closed and not is_refused
             shown = _NOT_SERVED if is_unserved else _columns(given, entry, frontend.kind)
             by_route.setdefault(shown, []).append(source)
         for columns, sources in by_route.items():
@@ -48,10 +49,10 @@ def _columns(given: Route, entry: Entry, kind: FrontendKind) -> tuple[str, str, 
     if entry.affinity_seconds and given.backends:
         backends += f" (affinity {entry.affinity_seconds} s)"
     if kind is FrontendKind.LOAD_BALANCER and entry.source_ranges is not None:
-        allowed = " ".join(map(str, entry.source_ranges)) or "nobody"
-        backends += f" (only from {allowed})"
+        allowed = " ".join(map(str, entry.source_ranges))
+        backends += f" (only from {allowed})" if allowed else " (no source allowed)"
     masquerade = "always" if given.masquerade else "hairpin"
-    return backends, masquerade, "-" if given.backends else given.nobody.value
+    return backends, masquerade, given.refusal.value if given.refusal else "-"
 
 
 def aligned(lines: Iterable[tuple[str, ...]]) -> str:

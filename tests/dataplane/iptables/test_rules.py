@@ -8,6 +8,7 @@ from kubeproxy.dataplane.iptables.names import endpoint_chain, seed, service_cha
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, is_firewalled, top_rules
 from kubeproxy.dataplane.iptables.setup import Setup
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
+from kubeproxy.table.policy import Policy
 from world import prefix
 
 NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
@@ -17,7 +18,7 @@ NODE_PORT = Frontend(FrontendKind.NODE_PORT, "", 31080)
 VIP = Frontend(FrontendKind.LOAD_BALANCER, "203.0.113.7", 80)
 ONE = Backend("10.64.3.11", 8080, local=True)
 SEP = endpoint_chain(seed(NAME), "10.64.3.11:8080")
-ENTRY = Entry(NAME, (CLUSTER_IP,), cluster=(ONE,), any=True)
+ENTRY = Entry(NAME, (CLUSTER_IP,), cluster=(ONE,), has_endpoints=True)
 POD = "-s 10.64.0.0/14"
 SETUP = Setup(POD, f"! {POD}")
 MATCH = "-m tcp -p tcp -d 10.112.0.21 --dport 80"
@@ -29,7 +30,7 @@ COMMENT = '-m comment --comment "shop/cart:http cluster IP"'
     [
         pytest.param(SETUP, f"{COMMENT} {MATCH} ! {POD} -j KUBE-MARK-MASQ", id="not-a-pod"),
         pytest.param(
-            msgspec.structs.replace(SETUP, masquerade_all=True),
+            msgspec.structs.replace(SETUP, masqueraded=""),
             f"{COMMENT} {MATCH} -j KUBE-MARK-MASQ",
             id="masquerade-all",
         ),
@@ -116,14 +117,14 @@ def test_what_the_node_sends_to_itself_is_counted_first() -> None:
 
 def test_pods_take_no_short_way_without_a_detector() -> None:
     entry = msgspec.structs.replace(
-        ENTRY, external_local=True, externally_accessible=True, local=(ONE,)
+        ENTRY, external=Policy.EXTERNAL_LOCAL, externally_accessible=True, local=(ONE,)
     )
     assert "pod traffic" in chain_rules(entry, SETUP)[CHAINS.external]
     assert "pod traffic" not in chain_rules(entry, Setup())[CHAINS.external]
 
 
 @pytest.mark.parametrize(
-    ("ranges", "frontends", "any_", "expected"),
+    ("ranges", "frontends", "serves", "expected"),
     [
         pytest.param(("192.0.2.0/25",), (VIP,), True, True, id="ranges"),
         pytest.param((), (VIP,), True, True, id="ranges-of-the-other-family-only"),
@@ -133,12 +134,13 @@ def test_pods_take_no_short_way_without_a_detector() -> None:
     ],
 )
 def test_when_source_ranges_are_checked(
-    ranges: tuple[str, ...] | None, frontends: tuple[Frontend, ...], any_: bool, expected: bool
+    ranges: tuple[str, ...] | None, frontends: tuple[Frontend, ...], serves: bool, expected: bool
 ) -> None:
     entry = msgspec.structs.replace(
         ENTRY,
         frontends=frontends,
-        any=any_,
+        cluster=(ONE,) if serves else (),
+        has_endpoints=serves,
         source_ranges=None if ranges is None else tuple(map(prefix, ranges)),
     )
     assert is_firewalled(entry) == expected

@@ -20,9 +20,9 @@ LOCAL = "-m addrtype --dst-type LOCAL"
 
 
 @pytest.mark.parametrize(
-    ("detector", "from_pod", "not_from_pod"),
+    ("detector", "from_pod", "masqueraded"),
     [
-        pytest.param(None, "", "", id="pods-cannot-be-told-from-others"),
+        pytest.param(None, "", None, id="pods-cannot-be-told-from-others"),
         pytest.param(
             PodCIDR(prefix("10.64.0.0/14")), "-s 10.64.0.0/14", "! -s 10.64.0.0/14", id="by-range"
         ),
@@ -31,10 +31,12 @@ LOCAL = "-m addrtype --dst-type LOCAL"
     ],
 )
 def test_pods_are_told_from_others(
-    detector: Detector | None, from_pod: str, not_from_pod: str
+    detector: Detector | None, from_pod: str, masqueraded: str | None
 ) -> None:
     node = msgspec.structs.replace(kestrel(), detector=detector)
-    assert setup_of(node, Options()) == Setup(from_pod, not_from_pod)
+    assert setup_of(node, Options()) == Setup(from_pod, masqueraded)
+    node = msgspec.structs.replace(node, masquerade_all=True)
+    assert setup_of(node, Options()) == Setup(from_pod, "")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from kubeproxy.dataplane.ipvs.plan import Part, Setup, plan, setup_of
 from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.node import Mode
+from kubeproxy.table.policy import Policy
 from world import node, prefix
 
 CIP, VIP, EXT, NODE = "10.112.0.21", "203.0.113.7", "198.18.0.5", "198.51.100.10"
@@ -26,7 +27,7 @@ ENTRY = Entry(
     FRONTENDS,
     cluster=(LOCAL, REMOTE),
     local=(LOCAL,),
-    any=True,
+    has_endpoints=True,
     externally_accessible=True,
 )
 
@@ -69,10 +70,17 @@ def test_a_virtual_server_for_every_address() -> None:
     ("fields", "internal", "external"),
     [
         pytest.param({}, "both", "both", id="policies-cluster"),
-        pytest.param({"external_local": True}, "both", "local", id="external-policy-local"),
-        pytest.param({"internal_local": True}, "local", "both", id="internal-policy-local"),
         pytest.param(
-            {"external_local": True, "local": ()}, "both", "both", id="nobody-here-falls-back"
+            {"external": Policy.EXTERNAL_LOCAL}, "both", "local", id="external-policy-local"
+        ),
+        pytest.param(
+            {"internal": Policy.INTERNAL_LOCAL}, "local", "both", id="internal-policy-local"
+        ),
+        pytest.param(
+            {"external": Policy.EXTERNAL_LOCAL, "local": ()},
+            "both",
+            "both",
+            id="nobody-here-falls-back",
         ),
     ],
 )
@@ -109,7 +117,7 @@ def test_what_a_virtual_server_is_set_to(
 
 def test_an_address_of_two_kinds_has_one_server_the_strictest() -> None:
     frontends = (FRONTENDS[0], Frontend(FrontendKind.EXTERNAL_IP, CIP, 80))
-    part = plan(changed(frontends=frontends, external_local=True), SETUP)
+    part = plan(changed(frontends=frontends, external=Policy.EXTERNAL_LOCAL), SETUP)
     assert behind(part, CIP, 80) == ("10.64.3.11", "10.65.7.21")
     assert members(part, Set.IPVS_IPS) == [CIP]
 
@@ -133,7 +141,7 @@ def test_what_the_node_has_itself_is_not_bound_but_for_cluster_ips() -> None:
             id="plain",
         ),
         pytest.param(
-            changed(external_local=True, local=(LOCAL,)),
+            changed(external=Policy.EXTERNAL_LOCAL, local=(LOCAL,)),
             {
                 Set.CLUSTER_IP: [f"{CIP},tcp:80"],
                 Set.LOAD_BALANCER: [f"{VIP},tcp:80"],
@@ -168,7 +176,7 @@ def test_what_the_node_has_itself_is_not_bound_but_for_cluster_ips() -> None:
         ),
         pytest.param(
             msgspec.structs.replace(
-                of(Protocol.SCTP), frontends=FRONTENDS[3:], external_local=True
+                of(Protocol.SCTP), frontends=FRONTENDS[3:], external=Policy.EXTERNAL_LOCAL
             ),
             {
                 Set.NODE_PORT_SCTP: [f"{NODE},sctp:31080", "198.51.100.77,sctp:31080"],

@@ -10,6 +10,7 @@ from kubeproxy.dataplane.ipvs.parse import are_rules_there, listed_rules, missin
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Facts, facts_of, restore_text, tables
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import Mode, PodInterface
+from kubeproxy.table.policy import Masquerading
 from world import node
 
 EVERYTHING = frozenset(Set)
@@ -56,10 +57,18 @@ def test_every_set_is_looked_into() -> None:
     ("fields", "start", "direction"),
     [
         pytest.param(
-            {"masquerade_all": True, "not_from_pod": "! -i x "}, "-m", "dst,dst", id="all"
+            {"masquerading": Masquerading.ALWAYS, "not_from_pod": "! -i x "},
+            "-m",
+            "dst,dst",
+            id="all",
         ),
-        pytest.param({"not_from_pod": "! -i cali+ "}, "! -i cali+ -m", "dst,dst", id="not-a-pod"),
-        pytest.param({}, "-m", "src,dst", id="nobody-is-known-to-be-a-pod"),
+        pytest.param(
+            {"masquerading": Masquerading.UNLESS_POD, "not_from_pod": "! -i cali+ "},
+            "! -i cali+ -m",
+            "dst,dst",
+            id="not-a-pod",
+        ),
+        pytest.param({}, "-m", "src,dst", id="pods-are-not-known"),
     ],
 )
 def test_who_is_masqueraded_on_the_way_to_cluster_ips(
@@ -102,7 +111,7 @@ def test_sctp_node_ports_are_looked_up_with_the_address_and_quotes_are_escaped()
 def test_the_facts_of_a_node(detector: PodInterface | None, expected: str) -> None:
     here = msgspec.structs.replace(node(Mode.IPVS), detector=detector, masquerade_all=True)
     facts = facts_of(here, 15, NOTHING, ())
-    assert Facts(Family.IPV4, "0x8000", expected, masquerade_all=True) == facts
+    assert Facts(Family.IPV4, "0x8000", expected, Masquerading.ALWAYS) == facts
 
 
 def test_a_restore_has_every_chain_and_the_jumps_that_are_missing() -> None:

@@ -27,7 +27,7 @@ def service(
         ServicePortName("shop", name, "http", Protocol.TCP),
         tuple(frontends),
         cluster=tuple(Backend(f"10.65.{number}.{i}", 8080) for i in range(endpoints)),
-        any=endpoints > 0,
+        has_endpoints=endpoints > 0,
         affinity_seconds=affinity,
     )
 

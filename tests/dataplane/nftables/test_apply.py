@@ -25,6 +25,7 @@ from kubeproxy.dataplane.nftables.program import TABLE, program
 from kubeproxy.linux.netlink.attribute import u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.node import PodInterface
+from kubeproxy.table.policy import Policy
 from world import prefix
 
 A, B = service("a", 1), service("b", 2)
@@ -245,7 +246,7 @@ async def test_settings_that_change_are_followed_at_once(
         localhost_gate=True,
         node_port_ranges=(prefix("198.51.100.10/32"), prefix("127.0.0.0/8")),
     )
-    local = replace(service("a", 1, node_port=30001), external_local=True)
+    local = replace(service("a", 1, node_port=30001), external=Policy.EXTERNAL_LOCAL)
     await plane.sync(replace(local, cluster=()), full=True)
     await plane.sync(local)
     plane.node = with_node(plane.node, **settings)

@@ -5,7 +5,7 @@ import pytest
 from dataplane.nftables.programming import with_node
 from kubeproxy.dataplane.nftables.choices import (
     Choice,
-    External,
+    Masqueraded,
     Pick,
     Remember,
     Split,
@@ -35,6 +35,16 @@ def picks(count: int) -> list[Pick]:
     ]
 
 
+def by_source(pick: Pick, here: Pick | None) -> Split:
+    """What external traffic policy Local makes: the node is masqueraded."""
+    return Split(pick, Masqueraded(pick), here)
+
+
+def remember_by_source(node_port: bool, seconds: int) -> Split:
+    everywhere = Remember(node_port, False, seconds)
+    return Split(everywhere, everywhere, Remember(node_port, True, seconds))
+
+
 def every_choice(count: int, here: int) -> list[Choice]:
     """All ways of choosing among so many endpoints, of which some are here."""
     found: list[Choice] = []
@@ -42,9 +52,10 @@ def every_choice(count: int, here: int) -> list[Choice]:
         found.append(pick)
         if not pick.local:
             local = Pick(pick.node_port, True, here, pick.sticky, pick.balance)
-            found += [External(pick), Split(pick, local), Split(pick, None)]
-    for node_port, among, seconds in product((False, True), (False, True, None), (1, 86400)):
-        found.append(Remember(node_port, among, seconds))
+            found += [Masqueraded(pick), by_source(pick, local), by_source(pick, None)]
+    for node_port, seconds in product((False, True), (1, 86400)):
+        found += [Remember(node_port, local, seconds) for local in (False, True)]
+        found.append(remember_by_source(node_port, seconds))
     return found
 
 
@@ -59,12 +70,12 @@ def every_choice(count: int, here: int) -> list[Choice]:
             Pick(True, True, 3, True, Balance.SOURCE_HASH),
             "nodeport-pick-local-3-source-hash-sticky",
         ),
-        (External(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
-        (Split(Pick(False, False, 3), Pick(False, True, 2)), "local-2-of-pick-3"),
-        (Split(Pick(True, False, 3), None), "local-0-of-nodeport-pick-3"),
+        (Masqueraded(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
+        (by_source(Pick(False, False, 3), Pick(False, True, 2)), "local-2-of-pick-3"),
+        (by_source(Pick(True, False, 3), None), "local-0-of-nodeport-pick-3"),
         (Remember(False, False, 10800), "remember-10800"),
         (Remember(False, True, 10800), "remember-local-10800"),
-        (Remember(True, None, 10800), "nodeport-remember-split-10800"),
+        (remember_by_source(True, 10800), "nodeport-remember-split-10800"),
     ],
 )
 def test_names_say_what_a_chain_does(choice: Choice, expected: str) -> None:
@@ -91,11 +102,11 @@ def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
         match choice:
             case Pick():
                 expected = (0, count) if choice.local else (count, 0)
-            case External():
+            case Masqueraded():
                 expected = (count, 0)
-            case Split():
-                expected = (count, here if choice.local else 0)
-            case Remember():
+            case Split(pod=Pick()):
+                expected = (count, here if choice.outside else 0)
+            case _:
                 expected = (0, 0)
         assert expected == counts_in(choice.chain), choice.chain
 
@@ -127,7 +138,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
     ("choice", "detector", "expected"),
     [
         pytest.param(
-            Split(EVERYWHERE, HERE_ONLY),
+            by_source(EVERYWHERE, HERE_ONLY),
             HERE.detector,
             [
                 "ip saddr 10.64.0.0/14 goto pick-3",
@@ -137,25 +148,25 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             id="local-policy",
         ),
         pytest.param(
-            Split(EVERYWHERE, None),
+            by_source(EVERYWHERE, None),
             PodInterface("cni", prefix=True),
             ['iifname "cni*" goto pick-3', "fib saddr type local goto masquerade-pick-3"],
             id="local-policy-with-nobody-here",
         ),
         pytest.param(
-            Split(EVERYWHERE, HERE_ONLY),
+            by_source(EVERYWHERE, HERE_ONLY),
             None,
             ["fib saddr type local goto masquerade-pick-3", "goto pick-local-2"],
             id="pods-cannot-be-told-from-others",
         ),
         pytest.param(
-            External(EVERYWHERE),
+            Masqueraded(EVERYWHERE),
             HERE.detector,
             ["jump mark-to-masquerade", "goto pick-3"],
             id="cluster-policy-masquerades",
         ),
         pytest.param(
-            Remember(False, None, 60),
+            remember_by_source(False, 60),
             HERE.detector,
             [
                 "ip saddr 10.64.0.0/14 goto remember-60",
@@ -165,7 +176,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             id="what-is-remembered-depends-on-the-client-as-the-choice-does",
         ),
         pytest.param(
-            Remember(False, None, 60),
+            remember_by_source(False, 60),
             None,
             ["fib saddr type local goto remember-60", "goto remember-local-60"],
             id="remembered-where-pods-cannot-be-told",

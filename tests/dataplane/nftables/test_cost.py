@@ -36,7 +36,7 @@ def service(number: int, endpoints: int) -> Entry:
             Frontend(FrontendKind.NODE_PORT, "", 30000 + number),
         ),
         cluster=backends(endpoints),
-        any=True,
+        has_endpoints=True,
     )
 
 

@@ -26,8 +26,8 @@ from kubeproxy.dataplane.nftables.language import (
     Set,
     goto,
 )
+from kubeproxy.dataplane.nftables.placed import place
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.table.node import Mode
 from world import VIP, Document, endpoint_slice, everywhere, node, service, table_of
 

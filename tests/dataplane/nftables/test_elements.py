@@ -8,7 +8,7 @@ from dataplane.nftables.programming import MARK, with_node
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import Choice, External, Pick, Remember, Split
+from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.describe import element_text
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
@@ -28,12 +28,12 @@ from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
-    nobody_of,
+    place,
+    refusal_of,
     remember_of,
     served,
 )
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -43,6 +43,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.policy import Policy
 from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, node, prefix
 
 HERE = node(Mode.NFTABLES)
@@ -78,7 +79,7 @@ AT = "10.112.0.21 . tcp . 80"
 
 
 def test_a_cluster_ip() -> None:
-    found = texts(entry_elements(placed(CLUSTER, cluster=(L1, R1), any=True), HERE))
+    found = texts(entry_elements(placed(CLUSTER, cluster=(L1, R1), has_endpoints=True), HERE))
     assert found == {
         names.SERVICE_CONNECTIONS: [f"{AT} counter packets 0 bytes 0"],
         names.SERVICE_CHOICES: [f"{AT} : goto pick-2"],
@@ -91,7 +92,12 @@ def test_a_cluster_ip() -> None:
 
 def test_a_node_port_with_local_policy_and_affinity() -> None:
     entry = placed(
-        PORT, cluster=(L1, R1), local=(L1,), any=True, external_local=True, affinity_seconds=60
+        PORT,
+        cluster=(L1, R1),
+        local=(L1,),
+        has_endpoints=True,
+        external=Policy.EXTERNAL_LOCAL,
+        affinity_seconds=60,
     )
     assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
         names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-1-of-nodeport-pick-2-sticky"],
@@ -110,7 +116,7 @@ def test_a_load_balancer_with_source_ranges() -> None:
         BALANCER,
         EXTERNAL,
         cluster=(R1,),
-        any=True,
+        has_endpoints=True,
         source_ranges=(prefix("192.0.2.0/25"), prefix("192.0.2.128/26")),
         own_vips=True,
     )
@@ -121,8 +127,10 @@ def test_a_load_balancer_with_source_ranges() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"any": False}, "goto refuse", id="nobody-anywhere"),
-        pytest.param({"any": True, "internal_local": True}, "drop", id="nobody-here"),
+        pytest.param({"has_endpoints": False}, "goto refuse", id="nobody-anywhere"),
+        pytest.param(
+            {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL}, "drop", id="nobody-here"
+        ),
     ],
 )
 def test_nobody_to_serve(fields: dict[str, object], expected: str) -> None:
@@ -131,7 +139,7 @@ def test_nobody_to_serve(fields: dict[str, object], expected: str) -> None:
 
 
 def test_somebody_for_pods_and_nobody_for_others() -> None:
-    entry = placed(PORT, cluster=(R1,), any=True, external_local=True)
+    entry = placed(PORT, cluster=(R1,), has_endpoints=True, external=Policy.EXTERNAL_LOCAL)
     assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
         names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
         names.NODEPORT_ENDPOINTS: ["tcp . 31080 . 0 : 10.65.7.21 . 8080"],
@@ -162,31 +170,45 @@ def test_node_ports_of_loopback_addresses(
 # --- choices ----------------------------------------------------------------------------------
 
 
-ALL_2, HERE_1 = Pick(False, False, 2), Pick(False, True, 1)
+ALL_1, ALL_2, HERE_1 = Pick(False, False, 1), Pick(False, False, 2), Pick(False, True, 1)
 PORT_2, PORT_1 = Pick(True, False, 2), Pick(True, True, 1)
-BOTH: dict[str, object] = {"cluster": (L1, R1), "local": (L1,), "any": True}
+BOTH: dict[str, object] = {"cluster": (L1, R1), "local": (L1,), "has_endpoints": True}
 
 
 @pytest.mark.parametrize(
     ("frontend", "fields", "expected"),
     [
         pytest.param(CLUSTER, BOTH, ALL_2, id="cluster-ip"),
-        pytest.param(CLUSTER, {**BOTH, "internal_local": True}, HERE_1, id="cluster-ip-local"),
-        pytest.param(CLUSTER, {**BOTH, "external_local": True}, ALL_2, id="not-the-other-policy"),
-        pytest.param(EXTERNAL, {**BOTH, "internal_local": True}, External(ALL_2), id="nor-here"),
-        pytest.param(PORT, BOTH, External(PORT_2), id="node-port"),
         pytest.param(
-            PORT, {**BOTH, "external_local": True}, Split(PORT_2, PORT_1), id="node-port-local"
+            CLUSTER, {**BOTH, "internal": Policy.INTERNAL_LOCAL}, HERE_1, id="cluster-ip-local"
+        ),
+        pytest.param(
+            CLUSTER, {**BOTH, "external": Policy.EXTERNAL_LOCAL}, ALL_2, id="not-the-other-policy"
+        ),
+        pytest.param(
+            EXTERNAL,
+            {**BOTH, "internal": Policy.INTERNAL_LOCAL},
+            Masqueraded(ALL_2),
+            id="nor-here",
+        ),
+        pytest.param(PORT, BOTH, Masqueraded(PORT_2), id="node-port"),
+        pytest.param(
+            PORT,
+            {**BOTH, "external": Policy.EXTERNAL_LOCAL},
+            Split(PORT_2, Masqueraded(PORT_2), PORT_1),
+            id="node-port-local",
         ),
         pytest.param(
             BALANCER,
-            {"cluster": (R1,), "external_local": True},
-            Split(Pick(False, False, 1), None),
+            {"cluster": (R1,), "external": Policy.EXTERNAL_LOCAL},
+            Split(ALL_1, Masqueraded(ALL_1), None),
             id="nobody-here",
         ),
-        pytest.param(BALANCER, {"external_local": True}, None, id="nobody-anywhere"),
+        pytest.param(BALANCER, {"external": Policy.EXTERNAL_LOCAL}, None, id="nobody-anywhere"),
         pytest.param(CLUSTER, {}, None, id="cluster-ip-nobody"),
-        pytest.param(CLUSTER, {"cluster": (R1,), "internal_local": True}, None, id="nobody-local"),
+        pytest.param(
+            CLUSTER, {"cluster": (R1,), "internal": Policy.INTERNAL_LOCAL}, None, id="nobody-local"
+        ),
         pytest.param(
             CLUSTER,
             {**BOTH, "affinity_seconds": 9, "balance": Balance.ROUND_ROBIN},
@@ -206,17 +228,30 @@ def test_how_a_frontend_chooses(
     [
         pytest.param(CLUSTER, BOTH, None, id="there-is-somebody"),
         pytest.param(CLUSTER, {}, goto(names.REFUSE), id="nobody-anywhere"),
-        pytest.param(CLUSTER, {"any": True, "internal_local": True}, DROP, id="nobody-here"),
-        pytest.param(PORT, {"any": True, "internal_local": True}, DROP, id="policy-cluster"),
         pytest.param(
-            PORT, {"cluster": (R1,), "any": True, "external_local": True}, DROP, id="policy-local"
+            CLUSTER,
+            {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
+            DROP,
+            id="nobody-here",
+        ),
+        pytest.param(
+            PORT,
+            {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
+            DROP,
+            id="policy-cluster",
+        ),
+        pytest.param(
+            PORT,
+            {"cluster": (R1,), "has_endpoints": True, "external": Policy.EXTERNAL_LOCAL},
+            DROP,
+            id="policy-local",
         ),
     ],
 )
 def test_what_becomes_of_those_whom_nobody_serves(
     frontend: Frontend, fields: dict[str, object], expected: Verdict | None
 ) -> None:
-    assert expected == nobody_of(placed(frontend, **fields), frontend)
+    assert expected == refusal_of(placed(frontend, **fields), frontend)
 
 
 @pytest.mark.parametrize(
@@ -226,21 +261,25 @@ def test_what_becomes_of_those_whom_nobody_serves(
         pytest.param(CLUSTER, {"affinity_seconds": 9}, Remember(False, False, 9), id="of-all"),
         pytest.param(
             CLUSTER,
-            {"affinity_seconds": 9, "internal_local": True},
+            {"affinity_seconds": 9, "internal": Policy.INTERNAL_LOCAL},
             Remember(False, True, 9),
             id="of-this-node",
         ),
         pytest.param(PORT, {"affinity_seconds": 9}, Remember(True, False, 9), id="node-port"),
         pytest.param(
             BALANCER,
-            {"affinity_seconds": 9, "external_local": True, "internal_local": True},
-            Remember(False, None, 9),
+            {
+                "affinity_seconds": 9,
+                "external": Policy.EXTERNAL_LOCAL,
+                "internal": Policy.INTERNAL_LOCAL,
+            },
+            Split(Remember(False, False, 9), Remember(False, False, 9), Remember(False, True, 9)),
             id="it-depends-on-the-client",
         ),
     ],
 )
 def test_how_a_choice_is_remembered(
-    frontend: Frontend, fields: dict[str, object], expected: Remember | None
+    frontend: Frontend, fields: dict[str, object], expected: Remember | Split | None
 ) -> None:
     assert expected == remember_of(placed(frontend, **fields), frontend)
 
@@ -305,8 +344,8 @@ def states(draw: st.DrawFn) -> Placed:
         *frontends,
         cluster=chosen,
         local=tuple(backend for backend in chosen if backend.local),
-        internal_local=draw(st.booleans()),
-        external_local=draw(st.booleans()),
+        internal=draw(st.sampled_from(list(Policy)[:2])),
+        external=draw(st.sampled_from(list(Policy)[2:])),
         affinity_seconds=draw(st.sampled_from([0, 60])),
     )
 

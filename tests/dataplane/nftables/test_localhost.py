@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables.localhost import (
     Address,
-    Choice,
     Listener,
     Pin,
+    ProxyTarget,
     choose,
     follow,
     listeners,
@@ -24,6 +24,7 @@ from kubeproxy.table.entries import (
     Table,
 )
 from kubeproxy.table.node import LOOPBACK, Mode, Node
+from kubeproxy.table.policy import Policy
 from world import CLUSTER_IP, NODE_PORT, endpoint_slice, everywhere, node, prefix, table_of
 
 L1 = Backend("10.64.3.11", 8080, local=True)
@@ -134,7 +135,7 @@ PINNED = Listener((L1, R1, R2), affinity_seconds=60)
 def test_without_affinity_chance_decides(chance: float, expected: Backend) -> None:
     pin = Pin(L1, 60, until=1e9)
     actual = choose(Listener((L1, R1, R2)), pin, 100.0, chance)
-    assert Choice((expected.address, expected.port), None) == actual
+    assert ProxyTarget((expected.address, expected.port), None) == actual
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,9 @@ def tables(draw: st.DrawFn) -> Table:
                     (draw(st.sampled_from((node_port, cluster_ip))),),
                     cluster=draw(backends),
                     local=draw(backends),
-                    external_local=draw(st.booleans()),
+                    external=draw(
+                        st.sampled_from((Policy.EXTERNAL_CLUSTER, Policy.EXTERNAL_LOCAL))
+                    ),
                     affinity_seconds=draw(st.sampled_from((0, 60))),
                 )
             )

@@ -156,7 +156,7 @@ def _shared_numbers(state: Programmed) -> list[int]:
 def entry(name: str, *frontends: Frontend, backends: str = "ab", **fields: object) -> Entry:
     """A TCP service port with the backends 10.64.3.97 and so on, all served from here."""
     served = tuple(Backend(f"10.64.3.{ord(each)}", 8080) for each in backends)
-    fields = {"cluster": served, "any": bool(served), **fields}
+    fields = {"cluster": served, "has_endpoints": bool(served), **fields}
     return Entry(ServicePortName("shop", name, "", Protocol.TCP), frontends, **fields)  # type: ignore[arg-type]  # as given
 
 

@@ -17,6 +17,7 @@ from kubeproxy.serve.metrics.proxy import PROGRAMMING, ProxyMetrics, parse_momen
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Backend, Entry, ServicePortName
 from kubeproxy.table.node import Mode
+from kubeproxy.table.policy import policies
 from serve.metrics.exposed import shown
 
 PREFIX = "kubeproxy_sync_proxy_rules_"
@@ -71,16 +72,19 @@ def ended(
 
 
 def entry(
-    port: str = "http", *, service: str = "cart", local: bool = False, policies: str = ""
+    port: str = "http", *, service: str = "cart", local: bool = False, local_policies: str = ""
 ) -> Entry:
+    internal, external = policies(
+        internal_local="i" in local_policies, external_local="e" in local_policies
+    )
     return Entry(
         ServicePortName("shop", service, port, Protocol.TCP),
         (),
         cluster=(AWAY,),
         local=(HERE,) if local else (),
-        any=True,
-        internal_local="i" in policies,
-        external_local="e" in policies,
+        has_endpoints=True,
+        internal=internal,
+        external=external,
     )
 
 
@@ -250,20 +254,26 @@ def test_a_moment_with_nanoseconds() -> None:
 @pytest.mark.parametrize(
     ("mode", "entries", "internal", "external"),
     [
-        pytest.param(Mode.NFTABLES, [entry(policies="ie")], "1", "1", id="nobody-here"),
-        pytest.param(Mode.NFTABLES, [entry(policies="i")], "1", "0", id="one-policy"),
+        pytest.param(Mode.NFTABLES, [entry(local_policies="ie")], "1", "1", id="nobody-here"),
+        pytest.param(Mode.NFTABLES, [entry(local_policies="i")], "1", "0", id="one-policy"),
         pytest.param(Mode.NFTABLES, [entry()], "0", "0", id="policy-cluster"),
-        pytest.param(Mode.NFTABLES, [entry(local=True, policies="ie")], "0", "0", id="served"),
+        pytest.param(
+            Mode.NFTABLES, [entry(local=True, local_policies="ie")], "0", "0", id="served"
+        ),
         pytest.param(
             Mode.IPTABLES,
-            [entry("a", policies="e"), entry("b", policies="e")],
+            [entry("a", local_policies="e"), entry("b", local_policies="e")],
             "0",
             "2",
             id="ports-count",
         ),
         pytest.param(
             Mode.IPVS,
-            [entry("a", policies="e"), entry("b", policies="e"), entry(service="x", policies="e")],
+            [
+                entry("a", local_policies="e"),
+                entry("b", local_policies="e"),
+                entry(service="x", local_policies="e"),
+            ],
             "0",
             "2",
             id="in-ipvs-mode-services-count",
@@ -283,10 +293,10 @@ def test_services_without_endpoints_here(
 
 def test_services_without_endpoints_here_follow_the_changes() -> None:
     it = Told()
-    a, b = entry("a", policies="e"), entry("b", policies="e")
+    a, b = entry("a", local_policies="e"), entry("b", local_policies="e")
     series = PREFIX + 'no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}'
     it.observe(ended(changes=Changes(added=(a, b))))
-    served = entry("a", policies="e", local=True)
+    served = entry("a", local_policies="e", local=True)
     it.observe(ended(outcome=Outcome.FAILED, changes=Changes(changed=((a, served),))))
     assert it.value(series) == "2"  # as of the last sync that succeeded
     it.observe(ended())

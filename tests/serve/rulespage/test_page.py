@@ -108,7 +108,7 @@ async def test_the_table_as_text() -> None:
         "shop/cart:http  TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local,"
         " random"
     )
-    assert header.split() == ["FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "NOBODY"]
+    assert header.split() == ["FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL"]
     words = [row.split() for row in rows if row]
     assert ["10.112.0.21:80/TCP", "pod", "10.64.3.11:8080", "10.65.7.21:8080", "hairpin", "-"] in (
         words

@@ -1,9 +1,10 @@
-"""The names of chains. Those of a service are made from a hash, because names are short."""
+"""The names of chains. Those of a service are hashes, because the kernel limits their length."""
 
 from hashlib import sha256
 from typing import NamedTuple
 
 from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.policy import Scope
 
 SERVICES = "KUBE-SERVICES"
 EXTERNAL_SERVICES = "KUBE-EXTERNAL-SERVICES"
@@ -25,10 +26,10 @@ _SHIFTS = range(70, -1, -10)
 
 
 class ServiceChains(NamedTuple):
-    """The chains of a service port; those of its endpoints come on top.
+    """The chains of a service port; each of its endpoints has one more.
 
-    `cluster` and `local` choose an endpoint under either traffic policy, `external` is where
-    external addresses lead, and `firewall` where those of load balancers do that are not for all.
+    `cluster` and `local` choose an endpoint of a scope, `external` is where external addresses
+    lead, and `firewall` where those of load balancers with source ranges lead.
     """
 
     cluster: str
@@ -36,9 +37,13 @@ class ServiceChains(NamedTuple):
     external: str
     firewall: str
 
+    def choosing(self, scope: Scope) -> str:
+        """The chain that chooses an endpoint of the scope."""
+        return self.local if scope is Scope.LOCAL else self.cluster
+
 
 def seed(name: ServicePortName) -> str:
-    """What the hashes of a service port's chains begin with."""
+    """The text that the hashes of a service port's chains are made from."""
     return f"{name}{name.protocol.name.lower()}"
 
 
@@ -63,7 +68,7 @@ def is_service_chain(chain: str) -> bool:
 def _hash(text: str) -> str:
     """The first 16 characters of the SHA-256 in base32.
 
-    `base64.b32encode` says the same and takes five times as long, half of a full sync.
+    `base64.b32encode` gives the same and takes five times as long, half of a full sync.
     """
     number = int.from_bytes(sha256(text.encode()).digest()[:_HASHED])
     return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])

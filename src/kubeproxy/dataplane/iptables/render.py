@@ -1,6 +1,6 @@
 """The rules of all services and of the node -> the text for `iptables-restore --noflush`.
 
-A chain that is named is emptied or made; one that is not named stays as it is. So a sync names the
+A chain that is named is emptied or created; all others stay as they are. So a sync names the
 top-level chains, which it writes in full, and the chains of the services that changed.
 """
 
@@ -31,7 +31,7 @@ NO_STALE: frozenset[str] = frozenset()
 
 
 class Jump(msgspec.Struct, frozen=True):
-    """A rule in a chain of the kernel's own that leads to one of ours."""
+    """A rule in a built-in chain that leads to one of ours."""
 
     table: str
     chain: str
@@ -51,7 +51,7 @@ _EXTERNAL = "kubernetes externally-visible service portals"
 _PORTALS = "kubernetes service portals"
 _BALANCER = "kubernetes load balancer firewall"
 
-# Each is put in front of those before it, so that the last is what a packet meets first.
+# Each is inserted in front of those before it: a packet meets the last one first.
 JUMPS = (
     Jump("filter", "INPUT", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
     Jump("filter", "FORWARD", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
@@ -71,7 +71,7 @@ JUMPS = (
 
 
 class Stale(msgspec.Struct, frozen=True):
-    """Chains that nobody uses any more: to be deleted, or only emptied."""
+    """Chains that are no longer used: to be deleted, or only emptied."""
 
     delete: Collection[str] = NO_STALE
     empty: Collection[str] = NO_STALE
@@ -80,7 +80,7 @@ class Stale(msgspec.Struct, frozen=True):
 class Written(msgspec.Struct, frozen=True):
     """The services' part of a sync: rules of all of them, chains of those that changed.
 
-    `is_news` says that any of it is not in the kernel yet.
+    `is_news` says that the kernel does not have all of it yet.
     """
 
     tops: Iterable[TopRules]

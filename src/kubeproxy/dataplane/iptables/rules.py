@@ -1,7 +1,7 @@
 """An entry -> its rules, as `iptables-restore` reads them.
 
-Top-level rules lead packets to the chains of a service, or refuse them: they are written at every
-sync. The chains themselves are written when the service changes.
+Top-level rules lead packets to the chains of a service, or refuse them. Every sync writes those of
+all services, and the chains of services that changed.
 """
 
 import re
@@ -25,10 +25,11 @@ from kubeproxy.dataplane.iptables.names import (
 from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, Setup
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import LOOPBACK
+from kubeproxy.table.policy import Refusal, Scope
 
 _LONGEST_COMMENT = 255
 _UNFIT = re.compile(r"[^ !#-\[\]-~]")
-"""In a comment: all but printable ASCII, and the quotation mark and the backslash."""
+"""What a comment may not have: quotation marks, backslashes, and all but printable ASCII."""
 _WORD = {
     FrontendKind.CLUSTER_IP: "cluster IP",
     FrontendKind.EXTERNAL_IP: "external IP",
@@ -53,7 +54,7 @@ class TopRules(msgspec.Struct, frozen=True):
 
 
 def top_rules(entry: Entry, setup: Setup, health_check_port: int = 0) -> TopRules:
-    """The rules that lead to the entry's chains, or refuse what has nobody to go to."""
+    """The rules that lead to the entry's chains, or refuse packets without an endpoint."""
     filters: list[str] = []
     nats: list[str] = []
     chains = service_chains(entry.name)
@@ -76,31 +77,32 @@ def chain_rules(entry: Entry, setup: Setup, *, brief: bool = False) -> dict[str,
     """The chains of the entry, each with its rules. `brief` leaves comments of endpoints out."""
     chains = service_chains(entry.name)
     found: dict[str, str] = {}
-    if entry.any and entry.externally_accessible:
+    if entry.externally_accessible and entry.serves(FrontendKind.NODE_PORT):
         found[chains.external] = _external_chain(entry, chains, setup)
     if is_firewalled(entry):
         found[chains.firewall] = _firewall_chain(entry, chains)
     ends = _ends(entry, seed(entry.name))
-    for chain, chosen in ((chains.cluster, entry.cluster), (chains.local, entry.local)):
+    internal = entry.internal.outside.scope
+    for scope in Scope:
+        chosen = [ends[backend] for backend in entry.backends(scope)]
         if chosen:
-            internal = (chain == chains.local) == entry.internal_local
-            masquerade = _cluster_ip_masquerade(entry, chain, setup) if internal else ""
-            found[chain] = masquerade + _choice(
-                entry, chain, [ends[b] for b in chosen], brief=brief
-            )
+            chain = chains.choosing(scope)
+            masquerade = _cluster_ip_masquerade(entry, chain, setup) if scope is internal else ""
+            found[chain] = masquerade + _choice(entry, chain, chosen, brief=brief)
     found.update(_endpoint_chains(entry, ends.values(), brief=brief))
     return found
 
 
 def is_firewalled(entry: Entry) -> bool:
-    """Whether source ranges are checked; upstream does so only for services in use."""
-    if entry.source_ranges is None or not entry.any:
+    """Whether source ranges are checked: only where some source gets an endpoint."""
+    kind = FrontendKind.LOAD_BALANCER
+    if entry.source_ranges is None or not entry.serves(kind):
         return False
-    return any(frontend.kind is FrontendKind.LOAD_BALANCER for frontend in entry.frontends)
+    return any(frontend.kind is kind for frontend in entry.frontends)
 
 
 def _ends(entry: Entry, seed_: str) -> dict[Backend, _End]:
-    """Every backend that some chain leads to, in upstream's order."""
+    """All backends that a chain leads to, in upstream's order."""
     every: Iterable[Backend] = entry.cluster
     if entry.local:
         every = sorted({*entry.cluster, *entry.local}, key=str)
@@ -118,71 +120,70 @@ def _address_rules(
     """The rules of one address of the entry's own."""
     kind = frontend.kind
     match = f"{_protocol(entry)} -d {frontend.address} --dport {frontend.port}"
-    serves = entry.any
-    chain = chains.external
-    if kind is FrontendKind.CLUSTER_IP:
-        serves = _serves(entry, local=entry.internal_local)
-        chain = chains.local if entry.internal_local else chains.cluster
-    elif kind is FrontendKind.LOAD_BALANCER and is_firewalled(entry):
+    policy = entry.policy(kind)
+    chain = chains.external if kind.external else chains.choosing(policy.outside.scope)
+    if kind is FrontendKind.LOAD_BALANCER and is_firewalled(entry):
         chain = chains.firewall
         text = f"{entry.name} traffic not accepted by {chain}"
         filters.append(f"-A {PROXY_FIREWALL} {_comment(text)} {match} -j DROP\n")
-    if serves:
+    if entry.serves(kind):
         comment = _comment(f"{entry.name} {_WORD[kind]}")
         nats.append(f"-A {SERVICES} {comment} {match} -j {chain}\n")
-    if not _serves(entry, local=entry.external_local if kind.external else entry.internal_local):
-        refusing = EXTERNAL_SERVICES if kind.external else SERVICES
-        comment, target = _refusal(entry)
-        filters.append(f"-A {refusing} {comment} {match} -j {target}\n")
+    refused = _refusal(entry, policy.outside.scope, match)
+    if refused:
+        filters.append(f"-A {EXTERNAL_SERVICES if kind.external else SERVICES} {refused}\n")
 
 
 def _node_port_rules(
     entry: Entry, port: int, setup: Setup, filters: list[str], nats: list[str]
 ) -> None:
     protocol = _protocol(entry)
-    if entry.any:
+    if entry.serves(FrontendKind.NODE_PORT):
         head = f"-A {NODE_PORTS} {_comment(str(entry.name))} {protocol}"
         chain = service_chains(entry.name).external
         if setup.counts_localhost:
             counter = f"-m nfacct --nfacct-name {LOCALHOST_COUNTER}"
             nats.append(f"{head} -d {LOOPBACK[Family.IPV4]} --dport {port} {counter} -j {chain}\n")
         nats.append(f"{head} --dport {port} -j {chain}\n")
-    if not _serves(entry, local=entry.external_local):
-        comment, target = _refusal(entry)
-        filters.append(
-            f"-A {EXTERNAL_SERVICES} {comment} -m addrtype --dst-type LOCAL"
-            f" {protocol} --dport {port} -j {target}\n"
-        )
+    match = f"-m addrtype --dst-type LOCAL {protocol} --dport {port}"
+    refused = _refusal(entry, entry.external.outside.scope, match)
+    if refused:
+        filters.append(f"-A {EXTERNAL_SERVICES} {refused}\n")
 
 
-def _serves(entry: Entry, *, local: bool) -> bool:
-    """Whether somebody serves under a traffic policy."""
-    return entry.any and (not local or bool(entry.local))
+def _refusal(entry: Entry, scope: Scope, packets: str) -> str:
+    """The rule that refuses packets without an endpoint; "" when all sources get one.
 
-
-def _refusal(entry: Entry) -> tuple[str, str]:
-    """Why nobody serves, and what becomes of the packet."""
-    if entry.any:
-        return _comment(f"{entry.name} has no local endpoints"), "DROP"
-    return _comment(f"{entry.name} has no endpoints"), "REJECT"
+    Refusals come after the choice, and no source gets less than clients outside: theirs count.
+    """
+    refusal = entry.refusal(scope)
+    if refusal is None:
+        return ""
+    lack = "no local endpoints" if refusal is Refusal.DROP else "no endpoints"
+    return f"{_comment(f'{entry.name} has {lack}')} {packets} -j {refusal.name}"
 
 
 def _external_chain(entry: Entry, chains: ServiceChains, setup: Setup) -> str:
-    head = f"-A {chains.external}"
-    what = f"for {entry.name} external destinations"
-    if not entry.external_local:
-        rules = [f"{_comment(f'masquerade traffic {what}')} -j {MARK_MASQ}"]
-    else:
-        rules = []
-        if setup.from_pod:
-            rules.append(f"{_comment(f'pod traffic {what}')} {setup.from_pod} -j {chains.cluster}")
-        rules += [
-            f"{_comment(f'masquerade LOCAL traffic {what}')} {_FROM_HOST} -j {MARK_MASQ}",
-            f"{_comment(f'route LOCAL traffic {what}')} {_FROM_HOST} -j {chains.cluster}",
-        ]
-    if _serves(entry, local=entry.external_local):
-        rules.append(f"-j {chains.local if entry.external_local else chains.cluster}")
-    return _lines(head, rules)
+    """What each class of source gets from external addresses; clients outside come last."""
+    what = f"traffic for {entry.name} external destinations"
+    policy = entry.external
+    rules = []
+    for source, word, treatment in (
+        (setup.from_pod, "pod", policy.pod),
+        (_FROM_HOST, "route LOCAL", policy.host),
+    ):
+        if not source or treatment is policy.outside:
+            continue
+        if treatment.masquerade:
+            comment = _comment(f"masquerade {word.removeprefix('route ')} {what}")
+            rules.append(f"{comment} {source} -j {MARK_MASQ}")
+        target = chains.choosing(treatment.scope)
+        rules.append(f"{_comment(f'{word} {what}')} {source} -j {target}")
+    if policy.outside.masquerade:
+        rules.append(f"{_comment(f'masquerade {what}')} -j {MARK_MASQ}")
+    if entry.backends(policy.outside.scope):
+        rules.append(f"-j {chains.choosing(policy.outside.scope)}")
+    return _lines(f"-A {chains.external}", rules)
 
 
 def _firewall_chain(entry: Entry, chains: ServiceChains) -> str:
@@ -196,13 +197,10 @@ def _firewall_chain(entry: Entry, chains: ServiceChains) -> str:
 
 
 def _cluster_ip_masquerade(entry: Entry, chain: str, setup: Setup) -> str:
-    """The rule that masquerades what comes from elsewhere than pods; "" when there is none."""
-    if setup.masquerade_all:
-        source = ""
-    elif setup.not_from_pod:
-        source = f" {setup.not_from_pod}"
-    else:
+    """The rules that masquerade packets to cluster IPs; "" when there are none."""
+    if setup.masqueraded is None:
         return ""
+    source = f" {setup.masqueraded}" if setup.masqueraded else ""
     comment = _comment(f"{entry.name} cluster IP")
     return "".join(
         f"-A {chain} {comment} {_protocol(entry)} -d {frontend.address}"
@@ -213,12 +211,11 @@ def _cluster_ip_masquerade(entry: Entry, chain: str, setup: Setup) -> str:
 
 
 def _choice(entry: Entry, chain: str, ends: Sequence[_End], *, brief: bool) -> str:
-    """The rules that choose a backend: the client's own, else any with the same chance."""
+    """The rules that choose a backend: the one the client had, else any with equal chance."""
     name = str(entry.name)
-    heads = [
-        f"-A {chain}" if brief else f"-A {chain} {_comment(f'{name} -> {end.text}')}"
-        for end in ends
-    ]
+    heads = [f"-A {chain}"] * len(ends)
+    if not brief:
+        heads = [f"-A {chain} {_comment(f'{name} -> {end.text}')}" for end in ends]
     rules = []
     if entry.affinity_seconds:
         check = f"--rcheck --seconds {entry.affinity_seconds} --reap"
@@ -235,7 +232,7 @@ def _choice(entry: Entry, chain: str, ends: Sequence[_End], *, brief: bool) -> s
 
 
 def _endpoint_chains(entry: Entry, ends: Iterable[_End], *, brief: bool) -> dict[str, str]:
-    """The rules of the endpoints: a hairpin is masqueraded, and everything goes there."""
+    """The rules of the endpoints: a hairpin is masqueraded, and all packets are sent there."""
     comment = "" if brief else f" {_comment(str(entry.name))}"
     protocol = _protocol(entry)
     found = {}
@@ -255,7 +252,7 @@ def _protocol(entry: Entry) -> str:
 
 
 def _comment(text: str) -> str:
-    # No API server has such names; in a manifest, one must not spoil the rules of the others.
+    # No API server accepts such names, but a manifest may have them: the rules stay valid.
     if len(text) > _LONGEST_COMMENT or _UNFIT.search(text):
         text = _UNFIT.sub("?", text)[:_LONGEST_COMMENT]
     return f'-m comment --comment "{text}"'

@@ -1,10 +1,12 @@
-"""What rules depend on besides the services: this node, and how the operator set it up."""
+"""What rules depend on besides the services: this node, and the operator's settings."""
 
 import msgspec
 
 from kubeproxy.base.inet import Family, contains
 from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.policy import Masquerading
+from kubeproxy.table.quirks import IPTABLES
 
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
@@ -16,7 +18,7 @@ LARGE_CLUSTER = 1000
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What does not change while the proxy runs, but for counters that a kernel may refuse.
+    """What does not change while the proxy runs, except counters that a kernel may refuse.
 
     `counters` are the nfacct objects that exist. `drops_invalid` is off where the kernel accepts
     TCP packets outside of the window.
@@ -35,46 +37,42 @@ class Options(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True):
     """What the rules of every service depend on.
 
-    `from_pod` and `not_from_pod` are matches, "" when pods cannot be told from others.
+    `from_pod` is a match, "" when pods cannot be recognised. `masqueraded` is the match of
+    what is masqueraded on the way to a cluster IP: "" for all packets, None for none.
     """
 
     from_pod: str = ""
-    not_from_pod: str = ""
-    masquerade_all: bool = False
+    masqueraded: str | None = None
     counts_localhost: bool = False
 
 
 def setup_of(node: Node, options: Options) -> Setup:
     """What the rules of services depend on, on this node."""
     option, value = pod_match(node)
+    masqueraded = {
+        Masquerading.NEVER: None,
+        Masquerading.ALWAYS: "",
+        Masquerading.UNLESS_POD: f"! {option} {value}",
+    }
     return Setup(
         from_pod=f"{option} {value}" if option else "",
-        not_from_pod=f"! {option} {value}" if option else "",
-        masquerade_all=node.masquerade_all,
+        masqueraded=masqueraded[node.masquerading],
         counts_localhost=serves_localhost(node) and LOCALHOST_COUNTER in options.counters,
     )
 
 
 def serves_localhost(node: Node) -> bool:
     """Whether node ports are served on 127.0.0.0/8: never on ::1."""
-    if node.family is not Family.IPV4 or not node.localhost_node_ports:
-        return False
     loopback = LOOPBACK[Family.IPV4]
-    return any(
+    return node.serves_loopback(IPTABLES) and any(
         contains(loopback, range_.address) or contains(range_, loopback.address)
         for range_ in node.node_port_ranges
     )
 
 
 def node_port_destinations(node: Node) -> list[str]:
-    """The matches of what is addressed to a node port: one, or one for each address."""
+    """The matches of packets to node ports: one, or one for each address."""
     if any(range_.length == 0 for range_ in node.node_port_ranges):
         besides = "" if serves_localhost(node) else f" ! -d {LOOPBACK[node.family]}"
         return [f"-m addrtype --dst-type LOCAL{besides}"]
-    accepted = (
-        address
-        for address in node.addresses
-        if any(contains(range_, address) for range_ in node.node_port_ranges)
-        and (serves_localhost(node) or not node.is_loopback(address))
-    )
-    return [f"-d {address}" for address in accepted]
+    return [f"-d {address}" for address in node.node_port_addresses(IPTABLES)]

@@ -1,7 +1,7 @@
 """What was written last, and what the next sync has to write.
 
-Top-level rules of a service port are rendered once and kept until it changes. Of its chains only
-the names matter afterwards, and they follow from the entry.
+Top-level rules of a service port are rendered once and kept until it changes. Its chains are not
+kept: only their names are needed later, and they follow from the entry.
 """
 
 from bisect import bisect_left, insort
@@ -14,7 +14,7 @@ from kubeproxy.dataplane.iptables.render import Stale, Written
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, top_rules
 from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER, Setup
 from kubeproxy.table.diff import Changes
-from kubeproxy.table.entries import Entry, ServiceName, ServicePortName, Table
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 
 
 class Kept(msgspec.Struct):
@@ -35,7 +35,7 @@ class Kept(msgspec.Struct):
         self.tops[name] = top
 
     def drop(self, name: ServicePortName) -> None:
-        """Forget a service port."""
+        """Remove the rules of a service port."""
         if self.tops.pop(name, None) is not None:
             del self.order[bisect_left(self.order, name)]
 
@@ -50,7 +50,7 @@ def is_large(table: Table) -> bool:
 
 
 def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]:
-    """Write all; of the chains that were found, those that nobody uses are stale."""
+    """Write all; of the chains in the kernel, those that are not used are stale."""
     kept = Kept(setup, order=sorted(table.entries))
     brief = is_large(table)
     chains: dict[str, str] = {}
@@ -65,18 +65,18 @@ def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]
 
 
 def difference(kept: Kept, table: Table, changes: Changes) -> Written:
-    """Write what the changes need. `kept` is then as the table is.
+    """Write what the changes need, and update `kept`.
 
-    A service port that changed in nothing that its rules show is left alone.
+    Service ports whose rules did not change are left alone.
     """
     setup, brief = kept.setup, is_large(table)
     chains: dict[str, str] = {}
     before: set[str] = set()
     tops = dict[ServicePortName, TopRules]()
     for entry in changes.removed:
-        gone = chain_rules(entry, setup)
-        kept.chain_rules -= rules_in(gone)
-        before.update(gone)
+        removed = chain_rules(entry, setup)
+        kept.chain_rules -= rules_in(removed)
+        before.update(removed)
         kept.drop(entry.name)
     for entry in changes.added:
         chains.update(chain_rules(entry, setup, brief=brief))
@@ -89,7 +89,7 @@ def difference(kept: Kept, table: Table, changes: Changes) -> Written:
             chains.update(is_)
         tops[new.name] = top_rules_of(new, table, setup)
     for name in kept.order if changes.health_checks else ():
-        if _service(name) in changes.health_checks:
+        if name.owner in changes.health_checks:
             tops[name] = top_rules_of(table.entries[name], table, setup)
     news = {name: top for name, top in tops.items() if kept.tops.get(name) != top}
     for name, top in news.items():
@@ -106,9 +106,4 @@ def rules_in(chains: Mapping[str, str]) -> int:
 
 def top_rules_of(entry: Entry, table: Table, setup: Setup) -> TopRules:
     """The top-level rules of an entry, that of its health check included."""
-    check = table.health_checks.get(_service(entry.name))
-    return top_rules(entry, setup, check.port if check else 0)
-
-
-def _service(name: ServicePortName) -> ServiceName:
-    return ServiceName(name.namespace, name.service)
+    return top_rules(entry, setup, table.health_check_port(entry.name))

@@ -1,4 +1,4 @@
-"""The names of ipvs mode: its sets, with their types and remarks, and its chains."""
+"""The names of ipvs mode: its sets, with their types and comments, and its chains."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _PORTS = "bitmap:port"
 
 
 class _Kind(NamedTuple):
-    """What a set holds, and what rules say of it."""
+    """The name, the type and the comment of a set."""
 
     stem: str
     type: str
@@ -107,12 +107,12 @@ class Set(Enum):
 
     @property
     def type(self) -> str:
-        """The set's type, in the words of `ipset`."""
+        """The set's type, as `ipset` spells it."""
         return self.value.type
 
     @property
     def comment(self) -> str:
-        """What rules that look into the set say of it."""
+        """The comment of rules that use the set."""
         return self.value.comment
 
 
@@ -130,8 +130,8 @@ def set_name(set_: Set, family: Family) -> str:
 
 
 def set_options(set_: Set, family: Family) -> str:
-    """What stands behind the name when the set is made."""
+    """The options with which the set is created."""
     if set_.type == _PORTS:
         return f"{_PORTS} range 0-65535"
-    word = "inet" if family is Family.IPV4 else "inet6"
-    return f"{set_.type} family {word} hashsize 1024 maxelem {MOST_MEMBERS}"
+    inet = "inet" if family is Family.IPV4 else "inet6"
+    return f"{set_.type} family {inet} hashsize 1024 maxelem {MOST_MEMBERS}"

@@ -1,6 +1,6 @@
-"""An entry -> what ipvs mode wants in the kernel for it.
+"""An entry -> the desired state of the kernel for it.
 
-Which endpoints serve a frontend is `route`'s word: there is one list for all sources.
+There is one list of endpoints for all sources: the one that clients outside get.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ from kubeproxy.linux.netlink.ipvs import (
     VirtualServer,
 )
 from kubeproxy.table.entries import Entry, FrontendKind
-from kubeproxy.table.node import Mode, Node
-from kubeproxy.table.route import Masquerading, Source, route
+from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import IPVS
+from kubeproxy.table.route import scope_of
 
 _SOURCE_PORT_SCHEDULER = "mh"
 
@@ -28,7 +29,6 @@ _NODE_PORTS = {
     Protocol.UDP: (Set.NODE_PORT_UDP, Set.NODE_PORT_LOCAL_UDP),
     Protocol.SCTP: (Set.NODE_PORT_SCTP, Set.NODE_PORT_LOCAL_SCTP),
 }
-_MASQUERADING = Masquerading(detector=False)  # decides about source addresses, not about backends
 
 Member = tuple[Set, str]
 
@@ -36,7 +36,7 @@ Member = tuple[Set, str]
 class Setup(msgspec.Struct, frozen=True):
     """What the plan depends on besides the entry.
 
-    `own` are the node's addresses: those of services among them are not bound once more.
+    `own` are the node's addresses: services' addresses among them are not bound again.
     """
 
     scheduler: str = DEFAULT_SCHEDULER
@@ -47,18 +47,18 @@ class Setup(msgspec.Struct, frozen=True):
 def setup_of(node: Node, scheduler: str) -> Setup:
     """What plans depend on, on this node."""
     own = frozenset(address for address in node.addresses if not node.is_loopback(address))
-    return Setup(scheduler, node.node_port_addresses(Mode.IPVS), own)
+    return Setup(scheduler, node.node_port_addresses(IPVS), own)
 
 
 class Server(msgspec.Struct, frozen=True, gc=False):
-    """A virtual server and who is behind it."""
+    """A virtual server and its real servers."""
 
     virtual: VirtualServer
     reals: tuple[RealKey, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one service port wants.
+    """The desired state of one service port.
 
     `servers` are those of its own addresses and `node_ports` those of the node's; an address that
     is bound to the device is a member of `Set.IPVS_IPS`. `denials` are addresses of load balancers
@@ -77,13 +77,13 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def plan(entry: Entry, setup: Setup, health_check_port: int = 0) -> Part:
-    """What the entry wants in the kernel."""
+    """The desired state of the entry."""
     virtual = _virtual_server(entry, setup)
     reals: dict[int, tuple[RealKey, ...]] = {}  # by the identity of one of the entry's two lists
     servers: dict[ServerKey, Server] = {}
     node_ports: dict[ServerKey, Server] = {}
     for frontend in entry.frontends:
-        backends = route(entry, frontend.kind, Source.OUTSIDE, _MASQUERADING, Mode.IPVS).backends
+        backends = entry.backends(scope_of(entry, entry.policy(frontend.kind).outside, IPVS))
         if id(backends) not in reals:
             reals[id(backends)] = tuple([RealKey(b.address, b.port) for b in backends])
         server = Server(virtual, reals[id(backends)])
@@ -117,19 +117,20 @@ def _members(entry: Entry, setup: Setup, health_check_port: int) -> Iterator[Mem
         if frontend.kind is FrontendKind.CLUSTER_IP:
             yield Set.CLUSTER_IP, member
         elif frontend.kind is FrontendKind.EXTERNAL_IP:
-            yield Set.EXTERNAL_IP_LOCAL if entry.external_local else Set.EXTERNAL_IP, member
+            masquerade = entry.external.outside.masquerade
+            yield Set.EXTERNAL_IP if masquerade else Set.EXTERNAL_IP_LOCAL, member
         else:
             yield from _load_balancer_members(entry, frontend.address, member)
     for backend in entry.here:
         yield Set.LOOP_BACK, f"{backend.address},{protocol}:{backend.port},{backend.address}"
-    # Where upstream finds no address for node ports it goes on to the next service too soon.
+    # Where upstream finds no address for node ports, it skips the health check as well.
     if health_check_port and (setup.node_port_addresses or not has_node_port):
         yield Set.HEALTH_CHECK_NODE_PORT, str(health_check_port)
 
 
 def _load_balancer_members(entry: Entry, address: str, member: str) -> Iterator[Member]:
     yield Set.LOAD_BALANCER, member
-    if entry.external_local:
+    if not entry.external.outside.masquerade:
         yield Set.LOAD_BALANCER_LOCAL, member
     if entry.source_ranges is None:
         return
@@ -149,7 +150,7 @@ def _node_port_members(entry: Entry, port: int, setup: Setup) -> Iterator[Member
     if not setup.node_port_addresses:
         return
     every, local = _NODE_PORTS[entry.protocol]
-    sets = (every, local) if entry.external_local else (every,)
+    sets = (every,) if entry.external.outside.masquerade else (every, local)
     for set_ in sets:
         if entry.protocol is Protocol.SCTP:
             yield from ((set_, f"{at},sctp:{port}") for at in setup.node_port_addresses)

@@ -1,8 +1,7 @@
-"""The iptables rules around the virtual servers, in the words in which `iptables-save` shows them.
+"""The iptables rules around the virtual servers, spelled as `iptables-save` shows them.
 
-Written in that form, which `iptables-restore` reads as well, what is wanted and what is there can
-be compared as text. A rule that looks into a set stands there while the set has members, but for
-those that upstream always writes.
+`iptables-restore` reads that form too, so desired and actual rules can be compared as text. A rule
+that uses a set exists while the set has members, except those that upstream always writes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.policy import Masquerading
 
 Chains = Mapping[str, tuple[str, ...]]
 """The rules of each chain, in their order; without the `-A CHAIN` in front."""
@@ -24,7 +24,7 @@ Tables = Mapping[str, Chains]
 
 
 class Jump(msgspec.Struct, frozen=True):
-    """A rule in a chain of the kernel's own that leads to one of ours."""
+    """A rule in a built-in chain that leads to one of ours."""
 
     table: str
     chain: str
@@ -42,7 +42,7 @@ _FIREWALL = "kube-proxy firewall rules"
 _ACCESS = "kubernetes ipvs access filter"
 _FORWARDING = "kubernetes forwarding rules"
 
-# Each is put in front of those before it, so that the last is what a packet meets first.
+# Each is inserted in front of those before it: a packet meets the last one first.
 JUMPS = (
     Jump("nat", "OUTPUT", names.SERVICES, _PORTALS),
     Jump("nat", "PREROUTING", names.SERVICES, _PORTALS),
@@ -59,14 +59,14 @@ JUMPS = (
 class Facts(msgspec.Struct, frozen=True):
     """What the rules depend on.
 
-    `not_from_pod` is a match, "" when pods cannot be told from others; `filled` are the sets that
+    `not_from_pod` is a match, "" when pods cannot be recognised; `filled` are the sets that
     have members, and `denials` the load balancers' addresses that this node may not use.
     """
 
     family: Family
     mark: str
     not_from_pod: str = ""
-    masquerade_all: bool = False
+    masquerading: Masquerading = Masquerading.NEVER
     filled: frozenset[Set] = frozenset()
     denials: tuple[ServerKey, ...] = ()
 
@@ -80,7 +80,7 @@ def facts_of(
         node.family,
         f"{1 << masquerade_bit:#x}",
         f"! {option} {value} " if option else "",
-        node.masquerade_all,
+        node.masquerading,
         filled,
         denials,
     )
@@ -131,12 +131,9 @@ def _services(facts: Facts) -> Iterator[str]:
 
 
 def _cluster_ip_masquerade(facts: Facts) -> str:
-    """Who is no pod is masqueraded; where that cannot be told, who comes from a cluster IP."""
-    source, direction = facts.not_from_pod, "dst,dst"
-    if facts.masquerade_all:
-        source = ""
-    elif not source:
-        direction = "src,dst"
+    """What is masqueraded on the way to a cluster IP; where nothing is, what comes from one."""
+    source = facts.not_from_pod if facts.masquerading is Masquerading.UNLESS_POD else ""
+    direction = "src,dst" if facts.masquerading is Masquerading.NEVER else "dst,dst"
     return f"{source}{_looked_up(facts, Set.CLUSTER_IP, direction)} -j {names.MARK_MASQ}"
 
 

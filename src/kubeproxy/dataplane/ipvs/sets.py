@@ -1,4 +1,4 @@
-"""Sets as they are and as they are wanted -> the text for `ipset restore`."""
+"""Sets, actual and desired -> the text for `ipset restore`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ _DECISIVE = 3  # words of the options that must agree: the type, and of hashes t
 
 
 def creation(found: Mapping[Set, FoundSet], family: Family) -> str:
-    """What makes the sets that are missing; `KernelError` for one that cannot be used."""
+    """What creates the missing sets; `KernelError` for one that cannot be used."""
     lines = []
     for set_ in Set:
         name, options = set_name(set_, family), set_options(set_, family)
@@ -27,7 +27,7 @@ def creation(found: Mapping[Set, FoundSet], family: Family) -> str:
 
 
 def excess(found: Mapping[Set, FoundSet], wanted: Mapping[Set, Iterable[str]]) -> list[Member]:
-    """Members that nobody wants."""
+    """Members that should not be there."""
     return [
         (set_, member)
         for set_, there in found.items()
@@ -36,7 +36,7 @@ def excess(found: Mapping[Set, FoundSet], wanted: Mapping[Set, Iterable[str]]) -
 
 
 def missing(found: Mapping[Set, FoundSet], wanted: Mapping[Set, Iterable[str]]) -> list[Member]:
-    """Members that are wanted and not there."""
+    """Members that are missing."""
     return [
         (set_, member)
         for set_, members in wanted.items()

@@ -1,8 +1,8 @@
-"""All that is wanted in the kernel, kept true a service port at a time.
+"""The desired state of the kernel, updated a service port at a time.
 
 Addresses and members of sets are shared by service ports, so they are counted. A virtual server
 belongs to one: where the address of a service is also one of the node's, and the port a node port,
-the service that has the address wins, as it does when `decide` is asked.
+the service that has the address wins, as in `decide`.
 """
 
 from collections import Counter
@@ -15,13 +15,13 @@ from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, Setup, plan
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.diff import Changes
-from kubeproxy.table.entries import FrontendKind, ServiceName, ServicePortName, Table
+from kubeproxy.table.entries import ServicePortName, Table
 
 _T = TypeVar("_T")
 
 
 class ServerChange(msgspec.Struct, frozen=True, gc=False):
-    """A virtual server that became different; None where it is not wanted."""
+    """A virtual server that changed; None where it should not exist."""
 
     key: ServerKey
     before: Server | None
@@ -29,7 +29,7 @@ class ServerChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What became different."""
+    """What changed."""
 
     servers: tuple[ServerChange, ...] = ()
     added: tuple[Member, ...] = ()
@@ -37,7 +37,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class State:
-    """What is wanted, of one family. It changes in place, and costs what changes."""
+    """The desired state of one family. It changes in place, at the cost of what changes."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -48,7 +48,7 @@ class State:
         self._denials: Counter[ServerKey] = Counter()
 
     def server(self, key: ServerKey) -> Server | None:
-        """The virtual server that is wanted; None when there should be none."""
+        """The desired virtual server; None when there should be none."""
         return self._servers.get(key) or self._node_ports.get(key)
 
     def servers(self) -> Mapping[ServerKey, Server]:
@@ -64,7 +64,7 @@ class State:
         return frozenset(set_ for set_, members in self.members.items() if members)
 
     def replace(self, wanted: Mapping[ServicePortName, Part | None]) -> Difference:
-        """Let these service ports want something else, or with None nothing; what that changes."""
+        """Replace what these service ports want, None for nothing; the difference that makes."""
         servers: dict[ServerKey, Server | None] = {}
         members: dict[Member, bool] = {}
         for name, part in wanted.items():
@@ -100,7 +100,7 @@ class State:
             (self._node_ports, part.node_ports),
         ):
             for key, server in dropped.items():
-                # In one update another may have got it, before its former owner lets go.
+                # In one update another may have got it before its former owner is dropped.
                 if held.get(key) is server:
                     del held[key]
         for set_, member in part.members:
@@ -127,14 +127,14 @@ def _count_down(counter: Counter[_T], element: _T) -> None:
 
 
 def state_of(table: Table, setup: Setup) -> State:
-    """What all service ports want."""
+    """The desired state of all service ports."""
     state = State(setup)
     state.replace({name: _part(table, name, setup) for name in table.entries})
     return state
 
 
 def update_state(state: State, table: Table, changes: Changes, setup: Setup) -> Difference:
-    """Make the state what the table and the setup want; what that changes.
+    """Update the state to the table and the setup; the difference that makes.
 
     Another setup, such as another address of the node, matters to those with external frontends.
     """
@@ -142,7 +142,7 @@ def update_state(state: State, table: Table, changes: Changes, setup: Setup) -> 
     names |= {entry.name: None for entry in changes.added}
     names |= {after.name: None for _, after in changes.changed}
     if changes.health_checks:
-        names |= {name: None for name in table.entries if _service(name) in changes.health_checks}
+        names |= {name: None for name in table.entries if name.owner in changes.health_checks}
     if setup != state.setup:
         names |= {name: None for name in table.entries if _is_external(table, name)}
         state.setup = setup
@@ -151,16 +151,8 @@ def update_state(state: State, table: Table, changes: Changes, setup: Setup) -> 
 
 def _part(table: Table, name: ServicePortName, setup: Setup) -> Part | None:
     entry = table.entries.get(name)
-    if entry is None:
-        return None
-    check = table.health_checks.get(_service(name))
-    return plan(entry, setup, check.port if check else 0)
+    return None if entry is None else plan(entry, setup, table.health_check_port(name))
 
 
 def _is_external(table: Table, name: ServicePortName) -> bool:
-    frontends = table.entries[name].frontends
-    return any(frontend.kind is not FrontendKind.CLUSTER_IP for frontend in frontends)
-
-
-def _service(name: ServicePortName) -> ServiceName:
-    return ServiceName(name.namespace, name.service)
+    return any(frontend.kind.external for frontend in table.entries[name].frontends)

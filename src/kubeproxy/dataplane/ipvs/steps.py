@@ -1,4 +1,4 @@
-"""A virtual server as it is and as it is wanted -> the commands that make it so."""
+"""A virtual server, actual and desired -> the commands that make it the desired one."""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,8 +32,8 @@ class Found(msgspec.Struct, frozen=True):
 class Steps(msgspec.Struct, frozen=True):
     """Commands, in their order.
 
-    `leaving` are real servers that go now and may have connections still; `waiting` are those
-    that left before and wait for the end of theirs.
+    `leaving` are real servers that leave now and may still have connections; `waiting` are those
+    that left before and still have some.
     """
 
     commands: tuple[Command, ...] = ()
@@ -45,7 +45,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 def as_written(server: Server, draining: Iterable[RealKey]) -> Found:
-    """A virtual server that was written, and to which nothing else happened."""
+    """A virtual server as it was written."""
     weights = dict.fromkeys(server.reals, WEIGHT)
     weights.update(dict.fromkeys(draining, DRAINING))
     return Found(server.virtual, weights)
@@ -59,10 +59,10 @@ def steps(
     *,
     resets: bool = False,
 ) -> Steps:
-    """What makes the kernel's virtual server the wanted one.
+    """What makes the kernel's virtual server the desired one.
 
-    Weights that others set stay, unless `resets` says that whoever ran here before may have left
-    them; a real server that comes back while it drains is used at once.
+    Weights that others set stay, unless `resets` says that they may be left from an earlier run.
+    A real server that comes back while it drains is used at once.
     """
     commands: list[Command] = []
     leaving: list[RealKey] = []
@@ -83,7 +83,7 @@ def steps(
         if key.protocol is not Protocol.TCP:
             commands.append(DeleteReal(key, real))
             continue
-        # No new connections first, then a look at those that there are: nobody comes in between.
+        # New connections are stopped before existing ones are counted: none is missed.
         if weight != DRAINING:
             commands.append(SetReal(key, real, DRAINING))
         leaving.append(real)

@@ -1,7 +1,7 @@
-"""The ways of choosing an endpoint, and the chains that do it: one for each way in use.
+"""The ways of choosing an endpoint, and their chains: one for each way in use.
 
-A `Choice` has no service in it. All services with three endpoints and the same policy go through
-the same chain; which three they are is looked up with the packet's own destination.
+A `Choice` names no service. All services with three endpoints and the same policy go through the
+same chain; which three they are is looked up with the packet's own destination.
 """
 
 import re
@@ -51,6 +51,17 @@ from kubeproxy.dataplane.nftables.program import (
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 
+LISTS = {
+    (False, False): SERVICE_ENDPOINTS,
+    (False, True): SERVICE_LOCAL_ENDPOINTS,
+    (True, False): NODEPORT_ENDPOINTS,
+    (True, True): NODEPORT_LOCAL_ENDPOINTS,
+}
+"""The maps with the lists of endpoints: of node ports or not, of this node or all."""
+
+NUMBERS = {False: SERVICE_AFFINITY, True: NODEPORT_AFFINITY}
+"""The maps with the numbers of services that have session affinity: of node ports or not."""
+
 
 class Pick(msgspec.Struct, frozen=True):
     """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
@@ -75,8 +86,8 @@ class Pick(msgspec.Struct, frozen=True):
         return "-".join(word for word in words if word)
 
 
-class External(msgspec.Struct, frozen=True):
-    """Masquerade, then choose: external traffic policy Cluster."""
+class Masqueraded(msgspec.Struct, frozen=True):
+    """Masquerade, then choose."""
 
     pick: Pick
 
@@ -86,46 +97,52 @@ class External(msgspec.Struct, frozen=True):
         return f"masquerade-{self.pick.chain}"
 
 
-class Split(msgspec.Struct, frozen=True):
-    """External traffic policy Local: pods and the node choose of all, others of this node's."""
-
-    all: Pick
-    local: Pick | None
-
-    @property
-    def chain(self) -> str:
-        """The name of its chain."""
-        here = self.local.count if self.local else 0
-        return f"local-{here}-of-{self.all.chain}"
-
-
 class Remember(msgspec.Struct, frozen=True):
     """Remember which endpoint a client got, for so many seconds.
 
-    `local` says that the choice was among endpoints of this node; None, that it depends on the
-    client, as in a Split.
+    `local` says that the choice was among the endpoints of this node.
     """
 
     node_port: bool
-    local: bool | None
+    local: bool
     seconds: int
 
     @property
     def chain(self) -> str:
         """The name of its chain."""
-        words = {True: "-local", False: "", None: "-split"}
         prefix = "nodeport-" if self.node_port else ""
-        return f"{prefix}remember{words[self.local]}-{self.seconds}"
+        return f"{prefix}remember{'-local' if self.local else ''}-{self.seconds}"
 
 
-Choice = Pick | External | Split | Remember
+class Split(msgspec.Struct, frozen=True):
+    """Choose, or remember, by the class of the source.
+
+    `outside` is None when clients outside get no endpoint. The name of the chain is that of the
+    one policy by which sources differ, external traffic policy Local.
+    """
+
+    pod: Pick | Masqueraded | Remember
+    host: Pick | Masqueraded | Remember
+    outside: Pick | Masqueraded | Remember | None
+
+    @property
+    def chain(self) -> str:
+        """The name of its chain."""
+        if isinstance(self.pod, Remember):
+            prefix = "nodeport-" if self.pod.node_port else ""
+            return f"{prefix}remember-split-{self.pod.seconds}"
+        here = self.outside.count if isinstance(self.outside, Pick) else 0
+        return f"local-{here}-of-{self.pod.chain}"
+
+
+Choice = Pick | Masqueraded | Remember | Split
 
 
 _COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(local-)?(\d+)")
 
 
 def counts_in(chain: str) -> tuple[int, int]:
-    """How long the lists are that the chain of a choice draws from: of all, and of this node."""
+    """The lengths of the lists that the chain of a choice draws from: all, and this node's."""
     found = _COUNTS.match(chain)
     if found is None:
         return 0, 0
@@ -136,7 +153,7 @@ def counts_in(chain: str) -> tuple[int, int]:
 def with_parts(choices: Iterable[Choice]) -> set[Choice]:
     """The choices, and those that their chains lead to."""
     found: set[Choice] = set()
-    waiting = list(choices)
+    waiting: list[Choice] = list(choices)
     while waiting:
         choice = waiting.pop()
         if choice not in found:
@@ -149,15 +166,13 @@ def _parts(choice: Choice) -> list[Choice]:
     match choice:
         case Pick():
             return [msgspec.structs.replace(choice, sticky=False)] if choice.sticky else []
-        case External():
+        case Masqueraded():
             return [choice.pick]
-        case Split():
-            local: list[Choice] = [choice.local] if choice.local else []
-            return [choice.all, External(choice.all), *local]
         case Remember():
-            if choice.local is not None:
-                return []
-            return [msgspec.structs.replace(choice, local=here) for here in (True, False)]
+            return []
+        case Split():
+            parts = (choice.pod, choice.host, choice.outside)
+            return [part for part in parts if part is not None]
         case _:
             assert_never(choice)
 
@@ -177,12 +192,12 @@ def chain_of(choice: Choice, node: Node) -> Chain:
     match choice:
         case Pick():
             rules = _sticky(choice, headers) if choice.sticky else _plain(choice, headers)
-        case External():
+        case Masqueraded():
             rules = ((jump(MARK_TO_MASQUERADE),), (goto(choice.pick.chain),))
+        case Remember():
+            rules = _remember(choice, headers)
         case Split():
             rules = _split(choice, node, headers)
-        case Remember():
-            rules = _remember(choice, node, headers)
         case _:
             assert_never(choice)
     return Chain(choice.chain, rules)
@@ -194,14 +209,8 @@ def _frontend(choice: Pick, headers: Headers) -> Key:
 
 
 def _plain(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
-    endpoints = {
-        (False, False): SERVICE_ENDPOINTS,
-        (False, True): SERVICE_LOCAL_ENDPOINTS,
-        (True, False): NODEPORT_ENDPOINTS,
-        (True, True): NODEPORT_LOCAL_ENDPOINTS,
-    }[choice.node_port, choice.local]
     key = (*_frontend(choice, headers), _index(choice, headers))
-    return ((Dnat(headers.family, key, endpoints),),)
+    return ((Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
 
 
 def _index(choice: Pick, headers: Headers) -> Selector:
@@ -217,22 +226,21 @@ def _index(choice: Pick, headers: Headers) -> Selector:
 
 
 def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
-    """Look for what the client had before; the service's number stands in for its frontends."""
-    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
+    """Look for the endpoint that the client had before, by the number of the service."""
     plain = msgspec.structs.replace(choice, sticky=False)
     remembered = (
         Dnat(headers.family, (headers.saddr, PRIORITY), PINS[choice.local]),
         Dnat(headers.family, _shared_place(headers), SHARED_PINS[choice.local]),
     )
     return (
-        (SetPriority(_frontend(choice, headers), numbers),),
+        (SetPriority(_frontend(choice, headers), NUMBERS[choice.node_port]),),
         *((_of(each), dnat) for dnat in remembered for each in Protocol),
         (goto(plain.chain),),
     )
 
 
 def _shared_place(headers: Headers) -> Key:
-    """One of the places of a service for clients that found no room of their own."""
+    """One of the places that clients of a service share when the map of pins is full."""
     return (source_hash(headers, SHARED_PLACES), PRIORITY)
 
 
@@ -240,41 +248,28 @@ def _split(choice: Split, node: Node, headers: Headers) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     pod = is_pod(node, headers)
     if pod is not None:
-        rules.append((pod, goto(choice.all.chain)))
-    rules.append((IsOwnSource(), goto(External(choice.all).chain)))
-    if choice.local is not None:
-        rules.append((goto(choice.local.chain),))
+        rules.append((pod, goto(choice.pod.chain)))
+    rules.append((IsOwnSource(), goto(choice.host.chain)))
+    if choice.outside is not None:
+        rules.append((goto(choice.outside.chain),))
     return tuple(rules)
 
 
-def _remember(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...]:
-    if choice.local is None:
-        return _remember_split(choice, node, headers)
-    numbers = NODEPORT_AFFINITY if choice.node_port else SERVICE_AFFINITY
+def _remember(choice: Remember, headers: Headers) -> tuple[Rule, ...]:
+    numbers = NUMBERS[choice.node_port]
     frontend: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
     original = frontend[1:] if choice.node_port else frontend
-    note = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)
+    number = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)
     data = (headers.daddr, DPORT)
     own = Update(PINS[choice.local], (headers.saddr, PRIORITY), data, choice.seconds)
     shared = Update(SHARED_PINS[choice.local], _shared_place(headers), data, choice.seconds)
     return (
-        *note,
-        # A rule ends where an element finds no room.
+        *number,
+        # A rule ends where the map has no room for its element.
         *((_of(each), own, SetPriority(), RETURN) for each in Protocol),
         *((_of(each), shared, Count(AFFINITY_FULL)) for each in Protocol),
         (SetPriority(),),
     )
-
-
-def _remember_split(choice: Remember, node: Node, headers: Headers) -> tuple[Rule, ...]:
-    of_all = msgspec.structs.replace(choice, local=False).chain
-    of_local = msgspec.structs.replace(choice, local=True).chain
-    rules: list[Rule] = []
-    pod = is_pod(node, headers)
-    if pod is not None:
-        rules.append((pod, goto(of_all)))
-    rules += [(IsOwnSource(), goto(of_all)), (goto(of_local),)]
-    return tuple(rules)
 
 
 def _of(protocol: Protocol) -> IsProtocol:

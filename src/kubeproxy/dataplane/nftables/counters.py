@@ -12,14 +12,9 @@ from functools import partial
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
+from kubeproxy.dataplane.nftables.choices import LISTS
 from kubeproxy.dataplane.nftables.dump import counts_in, elements_in, table_handle
-from kubeproxy.dataplane.nftables.elements import (
-    backend_data,
-    frontend_key,
-    head,
-    index_bytes,
-    list_name,
-)
+from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, index_bytes
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, lists, served
@@ -114,7 +109,8 @@ def _endpoint_values(kernel: Nfnetlink, program: Program, placed: Sequence[Place
         for (frontend, local), slots in lists(each).items():
             key = frontend_key(frontend, each.entry.protocol)
             places = (key + index_bytes(index) for index in range(len(slots)))
-            keys[list_name(frontend, local=local), local] += places
+            node_port = frontend.kind is FrontendKind.NODE_PORT
+            keys[LISTS[node_port, local], local] += places
     found: Values = {}
     for (name, local), known in keys.items():
         values = _read_set(kernel, program, name, len(known), partial(list, known))

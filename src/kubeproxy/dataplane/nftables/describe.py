@@ -27,7 +27,7 @@ from kubeproxy.dataplane.nftables.language import (
     Program,
     Set,
 )
-from kubeproxy.dataplane.nftables.placed import Placed, choices
+from kubeproxy.dataplane.nftables.placed import Placed, choices, place
 from kubeproxy.dataplane.nftables.render import chain_lines, render
 from kubeproxy.dataplane.nftables.sources import (
     SourceChange,
@@ -35,14 +35,13 @@ from kubeproxy.dataplane.nftables.sources import (
     allowed_sources,
     list_elements,
 )
-from kubeproxy.dataplane.nftables.state import place
 from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 
-# What is not ours may be written in words that we do not use, or in words that we do not know.
+# Elements of others may have protocols and verdicts that are not used here, or are unknown.
 _PROTOCOL_WORD = {protocol.value: protocol.name.lower() for protocol in Protocol}
 _VERDICT_WORD = {0: "drop", 1: "accept", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
 
@@ -63,11 +62,11 @@ def value_text(type_: Datatype, data: bytes) -> str:
 
 def key_text(key: Key, data: bytes) -> str:
     """A key or the data of a map."""
-    words = []
+    parts = []
     for selector in key:
-        words.append(value_text(selector.type, data))
+        parts.append(value_text(selector.type, data))
         data = data[(selector.type.size + 3) // 4 * 4 :]
-    return " . ".join(words)
+    return " . ".join(parts)
 
 
 def element_text(set_: Set, head: bytes, tail: bytes) -> str:
@@ -102,7 +101,7 @@ def range_text(first: bytes, last: bytes) -> str:
 
 
 def describe(program: Program, table: Table, node: Node) -> str:
-    """The whole table as nft text, as it would be in a kernel that had none.
+    """The whole table as nft text, as it would be written to an empty kernel.
 
     Service ports that cannot be programmed are left out, with a comment that says why.
     """
@@ -130,10 +129,10 @@ def describe(program: Program, table: Table, node: Node) -> str:
 
 
 def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str:
-    """What some entries have in the table.
+    """What the table has for some entries.
 
     Their elements, as commands that would add them; then the chains of their choices, which
-    others share, as `nft` lists them.
+    entries share, as `nft` lists them.
     """
     parts: list[Elements] = []
     wanted: set[Choice] = set()

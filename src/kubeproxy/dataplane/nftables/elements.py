@@ -12,19 +12,19 @@ from struct import Struct
 
 from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import Choice
+from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
 from kubeproxy.dataplane.nftables.language import Verdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
+    Slots,
     choice_of,
     lists,
     lists_of,
-    nobody_of,
+    refusal_of,
     remember_of,
     served,
 )
-from kubeproxy.dataplane.nftables.slots import Slots
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.linux.netlink.nftables import (
@@ -36,7 +36,8 @@ from kubeproxy.linux.netlink.nftables import (
     NFTA_SET_ELEM_KEY_END,
 )
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import NFTABLES
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
@@ -88,7 +89,7 @@ def index_bytes(index: int) -> bytes:
     return _INDEX[index] if index < len(_INDEX) else _NUMBER.pack(index)
 
 
-# Lists are long: what stands before a key and before data of a size is made once.
+# Lists are long: the bytes before a key and before data of each size are encoded once.
 _KEY_PREFIX = {size: head(bytes(size))[:-size] for size in (12, 16, 28)}
 _DATA_PREFIX = {size: tail(bytes(size))[:-size] for size in (8, 20)}
 
@@ -99,7 +100,7 @@ def list_head(key: bytes, index: int) -> bytes:
 
 
 def list_heads(key: bytes, count: int) -> list[bytes]:
-    """`list_head` of the first elements of a list, which is quicker than one at a time."""
+    """`list_head` of the first elements of a list, faster than one at a time."""
     before = _KEY_PREFIX[len(key) + 4] + key
     places = islice(_INDEX, count) if count <= len(_INDEX) else map(index_bytes, range(count))
     return [before + place for place in places]
@@ -111,7 +112,7 @@ def list_tail(backend: Backend) -> bytes:
 
 
 def list_tails(backends: Sequence[Backend]) -> list[bytes]:
-    """`list_tail` of all elements of a list, which is quicker than one at a time."""
+    """`list_tail` of all elements of a list, faster than one at a time."""
     addresses = pack_all([backend.address for backend in backends])
     before = _DATA_PREFIX[len(addresses[0]) + 4] if addresses else b""
     pack_port = _PORT.pack
@@ -127,8 +128,8 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
 def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> Elements:
     """All elements that belong to one entry alone.
 
-    Lists are long, so with another state of the entry `beside`, the elements of lists that it has
-    too are left out.
+    Lists are long: with another state of the entry in `beside`, list elements that both have are
+    left out.
     """
     found: Elements = defaultdict(dict)
     others = lists(beside) if beside else {}
@@ -136,7 +137,7 @@ def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> 
         choice = choice_of(placed, frontend)
         _frontend_elements(placed, frontend, choice, found)
         for local, slots in lists_of(placed, choice):
-            elements = found[list_name(frontend, local=local)]
+            elements = found[LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
             key = frontend_key(frontend, placed.entry.protocol)
             elements.update(_list_elements(key, slots, others.get((frontend, local), ())))
     if node.localhost_gate:
@@ -158,33 +159,25 @@ def _frontend_elements(
         found[chosen][at] = verdict_tail(goto(choice.chain))
         remember = remember_of(placed, frontend)
         if remember is not None:
-            numbers = names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
-            found[numbers][at] = tail(_NUMBER.pack(placed.number))
+            found[NUMBERS[node_port]][at] = tail(_NUMBER.pack(placed.number))
             memory = names.REMEMBER_NODEPORTS if node_port else names.REMEMBER_SERVICES
             found[memory][at] = verdict_tail(goto(remember.chain))
-    nobody = nobody_of(placed, frontend)
-    if nobody is not None:
-        none = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
-        found[none][at] = verdict_tail(nobody)
+    refusal = refusal_of(placed, frontend)
+    if refusal is not None:
+        refusals = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
+        found[refusals][at] = verdict_tail(refusal)
     if frontend.kind is FrontendKind.LOAD_BALANCER and placed.sources:
         found[names.FIREWALL_IPS][at] = tail(_NUMBER.pack(placed.sources))
 
 
 def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
-    """The elements of a list, where others have not the same backend in the same place."""
+    """The elements of a list where `others` does not have the same backend in the same place."""
     if not others:
         return zip(list_heads(key, len(slots)), list_tails(slots), strict=True)
     both = enumerate(zip(slots, others, strict=False))
     differ = [place for place, (one, other) in both if one is not other and one != other]
     differ += range(len(others), len(slots))
     return [(list_head(key, place), list_tail(slots[place])) for place in differ]
-
-
-def list_name(frontend: Frontend, *, local: bool) -> str:
-    """The map with the lists of a kind."""
-    if frontend.kind is FrontendKind.NODE_PORT:
-        return names.NODEPORT_LOCAL_ENDPOINTS if local else names.NODEPORT_ENDPOINTS
-    return names.SERVICE_LOCAL_ENDPOINTS if local else names.SERVICE_ENDPOINTS
 
 
 def range_head(first: bytes, last: bytes) -> bytes:
@@ -226,7 +219,7 @@ def _localhost(entry: Entry, node: Node) -> dict[bytes, bytes]:
 
 
 def shared_elements(entry: Entry) -> set[ElementKey]:
-    """Elements that stay as long as one entry wants them."""
+    """Elements that stay as long as any entry needs them."""
     found = {
         (names.CLUSTER_IPS, head(pack(address)))
         for address in entry.addresses(FrontendKind.CLUSTER_IP)
@@ -248,13 +241,13 @@ _IS_END = u32(NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END)
 
 
 def is_end(bound: bytes) -> bool:
-    """Whether an element of a set of ranges is where one ends, and not where one begins."""
+    """Whether an element of a set of ranges is the end of one, not its start."""
     return bound.endswith(_IS_END)
 
 
 def node_elements(node: Node) -> Elements:
-    """Elements that depend on this node alone."""
-    ports = {head(pack(address)): b"" for address in node.node_port_addresses(Mode.NFTABLES)}
+    """Elements that depend on this node only."""
+    ports = {head(pack(address)): b"" for address in node.node_port_addresses(NFTABLES)}
     cidrs: dict[bytes, bytes] = {}
     for first, last in joined_cidrs(node):
         cidrs[head(first)] = b""
@@ -268,7 +261,7 @@ def node_elements(node: Node) -> Elements:
 
 
 def without_data(keys: Iterable[ElementKey]) -> Elements:
-    """Elements that are no more than there."""
+    """Elements of sets, which have no data."""
     found: Elements = defaultdict(dict)
     for name, at in keys:
         found[name][at] = b""
@@ -276,7 +269,7 @@ def without_data(keys: Iterable[ElementKey]) -> Elements:
 
 
 def together(parts: Iterable[Elements]) -> Elements:
-    """The elements of several parts; where two have the same one, the later counts."""
+    """The elements of several parts; of two with the same key, the later one counts."""
     found: Elements = defaultdict(dict)
     for part in parts:
         for name, elements in part.items():

@@ -1,8 +1,8 @@
-"""Node ports of the loopback address: which listeners should exist, and whom a client gets.
+"""Node ports of the loopback address: which listeners should exist, and which backend is used.
 
 The kernel does not route packets from 127.0.0.1 or ::1 to a pod, so nftables mode serves the TCP
-node ports of these two addresses with listeners of its own, when the operator asks for it. Here
-is what they should be; the sockets are in `kernel.localproxy`.
+node ports of these two addresses with listeners of its own, when the operator enables it. The
+sockets are in `linux.localproxy`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Address = tuple[str, int]
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Who serves a port of the loopback address: at least one backend.
+    """The backends of a port of the loopback address: at least one.
 
     `affinity_seconds` is 0 without session affinity.
     """
@@ -32,10 +32,9 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """The backend that all clients of a listener get, until that time.
+    """The backend that all clients of a listener get until a time: they have the same address.
 
-    There is one for all of them, because they all have the same address. `affinity_seconds` is
-    the timeout that made the pin: it does not hold under another.
+    A pin is ignored when the listener has another `affinity_seconds` than it was made with.
     """
 
     backend: Backend
@@ -43,15 +42,15 @@ class Pin(msgspec.Struct, frozen=True):
     until: float
 
 
-class Choice(NamedTuple):
-    """Where to connect to, and the pin that the next choice has to know."""
+class ProxyTarget(NamedTuple):
+    """Where to connect to, and the pin for the next connection."""
 
-    target: Address
+    address: Address
     pin: Pin | None
 
 
 def listeners(table: Table, node: Node) -> dict[Address, Listener]:
-    """The listeners that should exist. A port that nobody serves has none."""
+    """The listeners that should exist. A port without endpoints has none."""
     if not node.serves_loopback_by_proxy():
         return {}
     host = SERVED_ADDRESS[node.family]
@@ -68,36 +67,36 @@ def follow(
 ) -> dict[Address, Listener]:
     """The same as `listeners`, at the cost of what changed.
 
-    `known` are the listeners of this node before the changes, and `table` already has them.
+    `known` are the listeners of this node before the changes; `table` already has the changes.
     """
-    followed = dict(known)
+    found = dict(known)
     if not node.serves_loopback_by_proxy():
-        return followed
+        return found
     host = SERVED_ADDRESS[node.family]
     for port in {port for entry in _touched(changes) for port in _node_ports(entry)}:
         entry = table.find(FrontendKey("", Protocol.TCP, port))
         listener = None if entry is None else _listener(entry)
         if listener is None:
-            followed.pop((host, port), None)
+            found.pop((host, port), None)
         else:
-            followed[host, port] = listener
-    return followed
+            found[host, port] = listener
+    return found
 
 
-def choose(listener: Listener, pin: Pin | None, now: float, chance: float) -> Choice:
-    """Whom a new connection gets: the pinned backend, or any; `chance` is in [0, 1).
+def choose(listener: Listener, pin: Pin | None, now: float, chance: float) -> ProxyTarget:
+    """Where a new connection goes: to the pinned backend, or to any; `chance` is in [0, 1).
 
-    With session affinity every connection starts the timeout anew. A pinned backend that the
-    listener no longer has does not hold either.
+    With session affinity every connection restarts the timeout. A pin is also ignored when the
+    listener no longer has its backend.
     """
     backends = listener.backends
     backend = backends[int(chance * len(backends))]
     seconds = listener.affinity_seconds
     if not seconds:
-        return Choice((backend.address, backend.port), None)
+        return ProxyTarget((backend.address, backend.port), None)
     if pin is not None and _holds(pin, listener, now):
         backend = pin.backend
-    return Choice((backend.address, backend.port), Pin(backend, seconds, now + seconds))
+    return ProxyTarget((backend.address, backend.port), Pin(backend, seconds, now + seconds))
 
 
 def _holds(pin: Pin, listener: Listener, now: float) -> bool:
@@ -109,12 +108,12 @@ def _holds(pin: Pin, listener: Listener, now: float) -> bool:
 
 
 def _listener(entry: Entry) -> Listener | None:
-    """The listener of a service port; None when there is nobody that it could connect to.
+    """The listener of a service port; None without endpoints.
 
-    Policy Local counts for this node's own clients too, as it does upstream; the kernel's rules
-    for the node's other addresses give them all endpoints.
+    Clients get what clients outside get, as upstream. On the node's other addresses, the kernel's
+    rules give them what the node gets.
     """
-    backends = entry.local if entry.external_local else entry.cluster
+    backends = entry.backends(entry.external.outside.scope)
     return Listener(backends, entry.affinity_seconds) if backends else None
 
 
@@ -127,7 +126,7 @@ def _node_ports(entry: Entry) -> Iterator[int]:
 
 
 def _touched(changes: Changes) -> Iterator[Entry]:
-    """Every entry that was or is different, as it was and as it is."""
+    """All entries that changed, as they were and as they are."""
     yield from changes.removed
     for pair in changes.changed:
         yield from pair

@@ -1,4 +1,4 @@
-"""Whose an element is, as far as its key tells."""
+"""Which service port an element belongs to, by its key."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,10 +16,10 @@ _LIST = b"list"
 
 
 def owners_of(placed: Iterable[Placed]) -> dict[bytes, str]:
-    """The service ports by what keys begin with; services by their cluster IPs.
+    """The names of service ports by the start of their keys; of services by their cluster IPs.
 
-    A list of allowed sources is that of the first who uses it. Keys of different kinds differ in
-    size, or say which they are, so that one dictionary does for all.
+    A list of allowed sources belongs to the first that uses it. Keys of different kinds differ in
+    size or have a prefix, so that one dictionary is enough.
     """
     found: dict[bytes, str] = {}
     for each in placed:
@@ -29,13 +29,13 @@ def owners_of(placed: Iterable[Placed]) -> dict[bytes, str]:
         for frontend in entry.frontends:
             found[frontend_key(frontend, entry.protocol)] = str(entry.name)
         for set_, head in shared_elements(entry):
-            service = f"{entry.name.namespace}/{entry.name.service}"
-            found[key_in(head)] = service if set_ == names.CLUSTER_IPS else str(entry.name)
+            owner = entry.name.owner if set_ == names.CLUSTER_IPS else entry.name
+            found[key_in(head)] = str(owner)
     return found
 
 
 def owner_of(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
-    """The service port that an element belongs to; "" when none is known."""
+    """The service port that an element belongs to; "" when that is unknown."""
     if set_.name == names.NODEPORT_ADDRESSES:
         return ""
     key = key_in(head)

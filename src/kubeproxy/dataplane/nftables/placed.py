@@ -1,24 +1,27 @@
-"""An entry as it is programmed: where its backends stand, and how its frontends choose one."""
+"""An entry as it is programmed: the places of its backends, and how its frontends choose one.
 
-from collections.abc import Iterable, Iterator
+A list of backends has n places, 0 to n-1, and all are taken: a packet draws a number below n. When
+a backend leaves, the last one moves into its place and all others stay, so that one change is a
+few elements however long the list is.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import (
-    Choice,
-    External,
-    Pick,
-    Remember,
-    Split,
-)
+from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
-from kubeproxy.dataplane.nftables.slots import Slots
-from kubeproxy.table.entries import PRECEDENCE, Entry, Frontend, FrontendKind
+from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
+from kubeproxy.table.policy import Refusal, Scope, Treatment
+
+Slots = tuple[Backend, ...]
+
+_VERDICT = {Refusal.DROP: DROP, Refusal.REJECT: goto(names.REFUSE)}
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """An entry, where its backends stand, and its number if it keeps its clients.
+    """An entry, the places of its backends, and its number if it has session affinity.
 
     `sources` is the number of its list of allowed sources, if it has one.
     """
@@ -30,46 +33,85 @@ class Placed(msgspec.Struct, frozen=True):
     sources: int = 0
 
 
+def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
+    """Assign places to the backends of an entry."""
+    return Placed(
+        entry,
+        rearrange(before.cluster if before else (), entry.cluster),
+        rearrange(before.local if before else (), entry.local),
+        number if entry.affinity_seconds else 0,
+        sources,
+    )
+
+
+def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
+    """Places for the wanted backends that move as few as possible."""
+    if not before or before == wanted:  # at the start: the kernel has nothing, or all of it
+        return tuple(wanted)
+    missing = set(wanted)
+    length = len(missing)
+    places: list[Backend | None] = list(before)
+    for place, backend in enumerate(before):
+        if backend in missing:
+            missing.remove(backend)
+        else:  # not wanted, or listed twice: a list from the kernel may contain anything
+            places[place] = None
+    moved = [backend for backend in places[length:] if backend is not None]
+    fill = iter([*moved, *sorted(missing)])
+    places = places[:length] + [None] * (length - len(places))
+    return tuple([next(fill) if backend is None else backend for backend in places])
+
+
 def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:
-    """How a frontend chooses; None when there is nobody for anybody."""
+    """How a frontend chooses; None when no source gets an endpoint."""
     entry = placed.entry
+    policy = entry.policy(frontend.kind)
+    outside = _way(entry, frontend, policy.outside)
+    if policy.is_uniform:
+        return outside
+    pod, host = _way(entry, frontend, policy.pod), _way(entry, frontend, policy.host)
+    return Split(pod, host, outside) if pod and host else outside
+
+
+def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | Masqueraded | None:
+    """How one class of source chooses."""
+    count = len(entry.backends(treatment.scope))
+    if not count:
+        return None
     node_port = frontend.kind is FrontendKind.NODE_PORT
-    sticky = entry.affinity_seconds > 0
-    everywhere = Pick(node_port, False, len(entry.cluster), sticky, entry.balance)
-    here = Pick(node_port, True, len(entry.local), sticky, entry.balance)
-    if frontend.kind is FrontendKind.CLUSTER_IP:
-        pick = here if entry.internal_local else everywhere
-        return pick if pick.count else None
-    if not entry.cluster:
-        return None
-    if not entry.external_local:
-        return External(everywhere)
-    return Split(everywhere, here if here.count else None)
+    local = treatment.scope is Scope.LOCAL
+    pick = Pick(node_port, local, count, entry.affinity_seconds > 0, entry.balance)
+    return Masqueraded(pick) if treatment.masquerade else pick
 
 
-def nobody_of(placed: Placed, frontend: Frontend) -> Verdict | None:
-    """What happens to those for whom there is nobody; None when there is somebody for all."""
+def refusal_of(placed: Placed, frontend: Frontend) -> Verdict | None:
+    """What happens to packets that found no endpoint; None when all sources get one.
+
+    Refusals come after choices, and no source gets less than clients outside: theirs count.
+    """
     entry = placed.entry
-    local = entry.external_local if frontend.kind.external else entry.internal_local
-    if entry.local if local else entry.cluster:
-        return None
-    return DROP if entry.any else goto(names.REFUSE)
+    refusal = entry.refusal(entry.policy(frontend.kind).outside.scope)
+    return None if refusal is None else _VERDICT[refusal]
 
 
-def remember_of(placed: Placed, frontend: Frontend) -> Remember | None:
+def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
     """How the choice is remembered; None without affinity."""
     entry = placed.entry
     if not entry.affinity_seconds:
         return None
     node_port = frontend.kind is FrontendKind.NODE_PORT
-    local: bool | None = entry.internal_local
-    if frontend.kind.external:
-        local = None if entry.external_local else False
-    return Remember(node_port, local, entry.affinity_seconds)
+    policy = entry.policy(frontend.kind)
+    pod, host, outside = (
+        Remember(node_port, treatment.scope is Scope.LOCAL, entry.affinity_seconds)
+        for treatment in (policy.pod, policy.host, policy.outside)
+    )
+    return outside if policy.is_uniform else Split(pod, host, outside)
 
 
 def served(entry: Entry) -> Iterable[Frontend]:
-    """The frontends, one for each destination: the strictest, as `Entry.find` has it."""
+    """The frontends, one for each destination: the strictest, as in `Entry.find`."""
+    if len(entry.frontends) == 1:
+        return entry.frontends
     found: dict[tuple[str, int], Frontend] = {}
     for frontend in sorted(entry.frontends, key=lambda each: PRECEDENCE[each.kind]):
         found.setdefault((frontend.address, frontend.port), frontend)
@@ -101,9 +143,10 @@ def lists_of(placed: Placed, choice: Choice | None) -> list[tuple[bool, Slots]]:
     match choice:
         case Pick(local=local):
             return [(local, placed.local if local else placed.cluster)]
-        case Split(local=Pick()):
-            return [(False, placed.cluster), (True, placed.local)]
-        case External() | Split():
-            return [(False, placed.cluster)]
+        case Masqueraded(pick=pick):
+            return lists_of(placed, pick)
+        case Split(pod=pod, host=host, outside=outside):
+            ways = (*lists_of(placed, pod), *lists_of(placed, host), *lists_of(placed, outside))
+            return list(dict(ways).items())
         case _:
             return []

@@ -5,7 +5,7 @@ import msgspec
 from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import program_messages, rule_messages
 from kubeproxy.dataplane.nftables.choices import (
-    External,
+    Masqueraded,
     Pick,
     Remember,
     Split,
@@ -76,12 +76,13 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
 
 
 _PICK = Pick(node_port=False, local=False, count=2, sticky=True)
+_REMEMBER = Remember(node_port=False, local=False, seconds=10800)
 _EVERY_CHOICE = (
-    External(_PICK),
-    Split(_PICK, msgspec.structs.replace(_PICK, local=True)),
+    Masqueraded(_PICK),
+    Split(_PICK, Masqueraded(_PICK), msgspec.structs.replace(_PICK, local=True)),
     Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
     Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
-    Remember(node_port=False, local=None, seconds=10800),
+    Split(_REMEMBER, _REMEMBER, msgspec.structs.replace(_REMEMBER, local=True)),
 )
 
 

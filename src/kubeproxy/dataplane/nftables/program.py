@@ -41,6 +41,7 @@ from kubeproxy.dataplane.nftables.language import (
     numgen,
 )
 from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
+from kubeproxy.table.policy import Masquerading
 
 TABLE = "kube-proxy"
 COMMENT = "rules for kube-proxy"
@@ -294,13 +295,13 @@ def _once_more(node: Node, headers: Headers) -> tuple[Rule, ...]:
 def _mark_cluster_ip_traffic(node: Node, headers: Headers) -> tuple[Rule, ...]:
     """Traffic to cluster IPs that must come back through this node is masqueraded."""
     to_cluster_ip = InSet((headers.daddr,), CLUSTER_IPS)
-    not_a_pod = is_pod(node, headers, negate=True)
     frontends: Rule = (jump("frontends"),)
-    if node.masquerade_all:
-        return ((to_cluster_ip, jump(MARK_TO_MASQUERADE)), frontends)
-    if not_a_pod is None:
+    if node.masquerading is Masquerading.NEVER:
         return (frontends,)
-    return ((to_cluster_ip, not_a_pod, jump(MARK_TO_MASQUERADE)), frontends)
+    unless_pod = node.masquerading is Masquerading.UNLESS_POD
+    not_a_pod = is_pod(node, headers, negate=True) if unless_pod else None
+    sources = () if not_a_pod is None else (not_a_pod,)
+    return ((to_cluster_ip, *sources, jump(MARK_TO_MASQUERADE)), frontends)
 
 
 def _check_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:

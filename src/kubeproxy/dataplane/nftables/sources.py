@@ -1,7 +1,7 @@
-"""Lists of allowed sources: service ports with the same ranges share one, known by its number.
+"""Lists of allowed sources: service ports with the same ranges share one, which has a number.
 
-What the kernel pays for ranges grows faster than their count. With a list for each frontend, a
-Service of a few hundred ports and ranges would be a hundred thousand of them.
+The kernel's cost of ranges grows faster than their count. With a list for each frontend, a Service
+with a few hundred ports and ranges would have a hundred thousand of them.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ MOST_RANGES = 5000
 
 
 def allowed_sources(entry: Entry) -> Ranges:
-    """Who may use the load balancer's addresses of an entry that has source ranges."""
+    """The sources that may use the load balancer's addresses of an entry with source ranges."""
     ranges = [bounds(prefix) for prefix in entry.source_ranges or ()]
     if entry.own_vips:
         vips = entry.addresses(FrontendKind.LOAD_BALANCER)
@@ -57,7 +57,7 @@ class SourceLists(msgspec.Struct):
 
 
 class SourceChange:
-    """What one transaction does to the lists: entries leave some, and join others."""
+    """What one transaction does to the lists: entries leave some and join others."""
 
     def __init__(self, lists: SourceLists, last_number: int = 0) -> None:
         self._lists = lists
@@ -68,7 +68,7 @@ class SourceChange:
         self._of: dict[tuple[object, ...], int | Unfit] = {}
 
     def leave(self, number: int) -> None:
-        """An entry uses this list no more."""
+        """An entry no longer uses this list."""
         if number:
             self._users[number] -= 1
 
@@ -77,35 +77,35 @@ class SourceChange:
         vips = entry.addresses(FrontendKind.LOAD_BALANCER)
         if entry.source_ranges is None or not vips:
             return 0
-        # The ports of a Service have the same ranges: thousands of them are looked at once.
+        # The ports of a Service have the same ranges: even thousands are checked once.
         same = (id(entry.source_ranges), *(vips if entry.own_vips else ()))
         found = self._of.get(same)
         if found is None:
-            found = self._of[same] = self._look(entry, number)
+            found = self._of[same] = self._list_of(entry, number)
         if isinstance(found, Unfit):
             raise found
         self._users[found] += 1
         return found
 
-    def _look(self, entry: Entry, wish: int) -> int | Unfit:
+    def _list_of(self, entry: Entry, preferred: int) -> int | Unfit:
         """The number of the entry's list, or why it cannot have one."""
         try:
-            return self._number(allowed_sources(entry), wish)
+            return self._number(allowed_sources(entry), preferred)
         except Unfit as error:
             return error
 
-    def _number(self, ranges: Ranges, wish: int) -> int:
+    def _number(self, ranges: Ranges, number: int) -> int:
         known = self._lists.numbers.get(ranges) or self._fresh.get(ranges)
         if known:
             return known
-        if not wish or wish in self._lists.ranges or wish in self._given:
-            wish = self._last_number = self._last_number + 1
-        self._given.add(wish)
-        self._fresh[ranges] = wish
-        return wish
+        if not number or number in self._lists.ranges or number in self._given:
+            number = self._last_number = self._last_number + 1
+        self._given.add(number)
+        self._fresh[ranges] = number
+        return number
 
     def elements(self) -> tuple[Elements, Elements]:
-        """The elements of lists that come or go, before and after."""
+        """The elements of lists that are removed, and of those that are added."""
         fresh = {number: ranges for ranges, number in self._fresh.items()}
         before: dict[bytes, bytes] = {}
         after: dict[bytes, bytes] = {}
@@ -118,7 +118,7 @@ class SourceChange:
         return {names.FIREWALL_SOURCES: before}, {names.FIREWALL_SOURCES: after}
 
     def commit(self) -> None:
-        """The transaction succeeded."""
+        """Note that the transaction succeeded."""
         lists = self._lists
         lists.last_number = self._last_number
         for ranges, number in self._fresh.items():

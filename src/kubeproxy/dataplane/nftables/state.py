@@ -1,7 +1,7 @@
-"""What is programmed, and how one state becomes the next. Functions on values and dictionaries.
+"""What is programmed, and the transactions from one state to the next.
 
-`Programmed` remembers no elements: what an entry has in the kernel follows from the entry, its
-places and its number. Only elements that entries share are counted.
+`Programmed` keeps no elements: those of an entry follow from the entry, its places and its number.
+Only elements that entries share are counted.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, chain_of, in_order, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
@@ -21,7 +21,6 @@ from kubeproxy.dataplane.nftables.elements import (
     head,
     list_head,
     list_heads,
-    list_name,
     list_tails,
     node_elements,
     shared_elements,
@@ -29,16 +28,15 @@ from kubeproxy.dataplane.nftables.elements import (
     without_data,
 )
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.placed import Placed, choices
-from kubeproxy.dataplane.nftables.slots import Slots, rearrange
+from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
-from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
+from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
 from kubeproxy.table.node import Node
 
 _NUMBER = Struct("=I")
 
 MOST_IDLE = 1000
-"""A service whose endpoints come and go can leave a chain behind at every change."""
+"""A service whose endpoints come and go can leave an unused chain at every change."""
 
 
 class Programmed(msgspec.Struct):
@@ -52,13 +50,13 @@ class Programmed(msgspec.Struct):
     chains: set[str] = set()
     last_number: int = 0
     most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
-    """So many chains that it is worth looking for those that nobody needs."""
+    """With so many chains it is worth looking for unused ones."""
 
 
 class Step(msgspec.Struct):
-    """A transaction, and what it makes of the state when it succeeds.
+    """A transaction, and how it changes the state when it succeeds.
 
-    `idle` are chains of choices that nobody makes: they are forgotten, whether they go or stay.
+    `idle` are chains of unused choices: they leave the state, whether or not they are deleted.
     """
 
     batch: Batch
@@ -70,21 +68,10 @@ class Step(msgspec.Struct):
     idle: frozenset[str] = frozenset()
 
 
-def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
-    """Give the backends of an entry their places."""
-    return Placed(
-        entry,
-        rearrange(before.cluster if before else (), entry.cluster),
-        rearrange(before.local if before else (), entry.local),
-        number if entry.affinity_seconds else 0,
-        sources,
-    )
-
-
 def alone(program: Program, node: Node) -> Callable[[Entry], None]:
-    """What writes down all of an entry, to see whether that can be done.
+    """A function that encodes an entry alone, to find out whether that can be done.
 
-    Source ranges that are too many are so for all ports of a Service: they are gone through once.
+    Too many source ranges are too many for all ports of a Service: they are checked once.
     """
     sources = SourceChange(SourceLists())
 
@@ -96,7 +83,7 @@ def alone(program: Program, node: Node) -> Callable[[Entry], None]:
 
 
 def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
-    """The transaction that takes entries out and puts others in (an entry may be in both)."""
+    """The transaction that removes some entries and adds others (an entry may be in both)."""
     shared: Counter[ElementKey] = Counter()
     placed: dict[ServicePortName, Placed | None] = {}
     taken: dict[ServicePortName, Placed] = {}
@@ -134,7 +121,7 @@ def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node
 
 
 def _loses(known: Placed | None, fresh: Placed | None) -> bool:
-    """Whether clients may be pinned to a backend that a service had and has no more."""
+    """Whether clients may be pinned to a backend that a service no longer has."""
     if known is None or not known.number:
         return False
     if fresh is None or fresh.number != known.number:
@@ -171,10 +158,9 @@ def commit(state: Programmed, done: Step, node: Node) -> None:
 
 
 def take_idle_chains(state: Programmed) -> list[str]:
-    """Chains of choices that nobody makes any more, when there are many; they are forgotten.
+    """Remove the chains of unused choices from the state, when there are many.
 
-    To look for them costs what exists, so that is done when they may have become as many as all
-    others.
+    Finding them costs as much as there is, so that is done when they may be as many as all others.
     """
     if len(state.chains) < state.most_chains:
         return []
@@ -190,7 +176,7 @@ def take_idle_chains(state: Programmed) -> list[str]:
 
 
 def adopt(entry: Entry, kernel: Elements) -> Placed:
-    """An entry with the places and the number that it has in the kernel, as far as it has any."""
+    """An entry with the places and the number that it has in the kernel, if any."""
     if not kernel:
         return Placed(entry, (), ())
     cluster: Slots = ()
@@ -200,39 +186,35 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
     known = dict(zip(list_tails(backends), backends, strict=True))
     for frontend in entry.frontends:
         key = frontend_key(frontend, entry.protocol)
+        node_port = frontend.kind is FrontendKind.NODE_PORT
         if _known(cluster) < len(entry.cluster):
-            lists = kernel.get(list_name(frontend, local=False), {})
+            lists = kernel.get(LISTS[node_port, False], {})
             cluster = max(cluster, _list(lists, key, known, len(entry.cluster)), key=_known)
         if _known(local) < len(entry.local):
-            lists = kernel.get(list_name(frontend, local=True), {})
+            lists = kernel.get(LISTS[node_port, True], {})
             local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
-        number = number or _number(kernel, _numbers(frontend), key)
+        number = number or _number(kernel, NUMBERS[node_port], key)
         sources = sources or _number(kernel, names.FIREWALL_IPS, key)
     return Placed(entry, cluster, local, number, sources)
 
 
-_NOBODY = Backend("", 0)
+_UNKNOWN = Backend("", 0)
 
 
 def _known(slots: Slots) -> int:
-    return len({*slots} - {_NOBODY})
+    return len({*slots} - {_UNKNOWN})
 
 
 def _list(
     elements: Mapping[bytes, bytes], key: bytes, known: Mapping[bytes, Backend], length: int
 ) -> Slots:
-    """The backends of one list in the kernel, in their places: empty ones, and strangers', too."""
+    """The backends of one list in the kernel, in their places; some may be empty or unknown."""
     if not elements:
         return ()
     tails = list(map(elements.get, list_heads(key, length)))
     while (further := elements.get(list_head(key, len(tails)))) is not None:
         tails.append(further)
-    return tuple([_NOBODY if tail is None else known.get(tail, _NOBODY) for tail in tails])
-
-
-def _numbers(frontend: Frontend) -> str:
-    node_port = frontend.kind is FrontendKind.NODE_PORT
-    return names.NODEPORT_AFFINITY if node_port else names.SERVICE_AFFINITY
+    return tuple([_UNKNOWN if tail is None else known.get(tail, _UNKNOWN) for tail in tails])
 
 
 def _number(kernel: Elements, name: str, key: bytes) -> int:
@@ -259,20 +241,18 @@ def reconcile(
     """The transaction that makes the kernel's elements those of the entries.
 
     `state` has the program and the chains that the kernel has, and the last number that was given,
-    of which pins may be left; nothing else. The kernel's
-    elements are consumed: what is left of them at the end is nobody's, and goes. `prune` also
-    removes chains of choices that nobody makes any more.
+    of which pins may be left; nothing else. The kernel's elements are consumed: those that are
+    left at the end belong to no entry and are removed. `prune` also removes unused chains.
     """
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
     shared: Counter[ElementKey] = Counter()
-    numbers = (names.SERVICE_AFFINITY, names.NODEPORT_AFFINITY)
-    number = max(state.last_number, largest_number(kernel, *numbers))
+    number = max(state.last_number, largest_number(kernel, *NUMBERS.values()))
     sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
     for entry in entries:
         known = adopt(entry, kernel)
-        # A frontend that went from one service to another still has the number of the first.
+        # A frontend that moved from one service to another still has the number of the first.
         own = 0 if known.number in taken else known.number
         if entry.affinity_seconds and not own:
             own = number = number + 1
@@ -287,10 +267,10 @@ def reconcile(
         batch.change(name, left, {})
     needed = _add_chains(batch, placed.values(), state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
-    # Nobody has looked at the rules of idle chains: who needs one later makes it anew.
+    # The rules of idle chains were not compared: a chain that is needed later is written again.
     idle = frozenset(state.chains - needed - fixed)
     batch.unused_chains = sorted(idle) if prune else []
-    # Pins may be left of services that are gone, whose numbers are free to be given again.
+    # Pins may be left of removed services, whose numbers may be given again.
     return Step(batch, placed, shared, sources, number, lost_backends=True, idle=idle)
 
 

@@ -25,6 +25,7 @@ from kubeproxy.serve.metrics.families import Family as Metric
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
+from kubeproxy.table.policy import Refusal, Scope
 
 EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
 PROGRAMMING = (
@@ -280,9 +281,10 @@ class _Unserved:
             internal.discard(entry.name)
             external.discard(entry.name)
         for entry in (*changes.added, *(after for _, after in changes.changed)):
-            unserved = entry.any and not entry.local
-            _keep(internal, entry.name, kept=unserved and entry.internal_local)
-            _keep(external, entry.name, kept=unserved and entry.external_local)
+            for names, policy in ((internal, entry.internal), (external, entry.external)):
+                scope = policy.outside.scope
+                dropped = entry.refusal(scope) is Refusal.DROP
+                _keep(names, entry.name, kept=dropped and scope is Scope.LOCAL)
 
     def show(self, family: Family, mode: Mode) -> None:
         for (of, policy), names in self._names.items():

@@ -10,8 +10,6 @@ from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Mode, Node
 from kubeproxy.table.rows import entry_rows
 
-_POLICY = {False: "Cluster", True: "Local"}
-
 
 class Programmed(msgspec.Struct, frozen=True):
     """One family as the last sync left it; `failed` are service ports that the kernel refused."""
@@ -72,12 +70,12 @@ def port_of(entry: Entry, shown: Programmed) -> Port:
         protocol=name.protocol.name,
         ip_family=shown.node.family.value,
         frontends=tuple(Address(f.kind.value, f.port, f.address) for f in entry.frontends),
-        internal_traffic_policy=_POLICY[entry.internal_local],
+        internal_traffic_policy=entry.internal.outside.scope.value,
         rows=tuple(Way(*row) for row in entry_rows(entry, shown.node, shown.mode)),
         port=name.port,
         endpoints=tuple(map(str, entry.cluster)),
         local_endpoints=tuple(map(str, entry.local)),
-        external_traffic_policy=_POLICY[entry.external_local] if external else "",
+        external_traffic_policy=entry.external.outside.scope.value if external else "",
         affinity_seconds=entry.affinity_seconds,
         source_ranges=None if ranges is None else tuple(map(str, ranges)),
         balance=entry.balance.value if shown.mode is Mode.NFTABLES else "",

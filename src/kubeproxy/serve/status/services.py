@@ -130,7 +130,7 @@ def port_text(entry: Entry) -> str:
 
 
 def _problems(service: Service, troubles: Mapping[Family, Troubles]) -> Iterator[str]:
-    nobody = [each for each in service.ports if not each[1].any]
+    nobody = [each for each in service.ports if not each[1].has_endpoints]
     if len(nobody) == len(service.ports):
         yield "no endpoint can serve"
         nobody = []

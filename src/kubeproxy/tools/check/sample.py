@@ -13,6 +13,7 @@ from kubeproxy.table.entries import (
     Table,
 )
 from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.policy import Policy
 
 # Of the ranges for documentation: nobody's.
 _NETWORK = {Family.IPV4: "192.0.2.", Family.IPV6: "2001:db8::"}
@@ -63,8 +64,8 @@ def _shop(family: Family) -> Entry:
         ),
         cluster=endpoints,
         local=endpoints[:1],
-        any=True,
-        external_local=True,
+        has_endpoints=True,
+        external=Policy.EXTERNAL_LOCAL,
         externally_accessible=True,
         affinity_seconds=10800,
         source_ranges=(_PODS[family],),
@@ -81,7 +82,7 @@ def _dns(family: Family) -> Entry:
         ServicePortName("check", "dns", "dns", Protocol.UDP),
         (Frontend(FrontendKind.CLUSTER_IP, _address(family, 14), 53),),
         cluster=endpoints,
-        any=True,
+        has_endpoints=True,
         serving=endpoints,
         balance=Balance.SOURCE_HASH,
         endpoints=2,

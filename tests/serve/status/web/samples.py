@@ -116,7 +116,7 @@ EXPLANATION = Explanation(
     destination="203.0.113.20:443/TCP",
     client="outside: the address is neither this node's nor in the pod range 10.64.0.0/14",
     verdict="forward",
-    summary="forwarded to one of 2 endpoints, chosen anew for each connection",
+    summary="forwarded to one of 2 endpoints, chosen for each connection",
     matched=Matched("shop", "web", "https", "load-balancer IP", "203.0.113.20", 443, "TCP"),
     endpoints=(
         Candidate("10.64.3.11:8443", 50.0, "kestrel", True, False, False),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.dataplane.nftables.slots import rearrange
+from kubeproxy.dataplane.nftables.placed import rearrange
 from kubeproxy.table.entries import Backend
 
 
