@@ -9,27 +9,25 @@ PYTHONPATH=tests python -m lab.enter -- python -m bench.status 8000 30
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable
+import time
 
 from bench.clusters import Size
 from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
 from kubeproxy.base.inet import Family
+from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.serve.health.server import Health
-from kubeproxy.serve.http.access import Access
-from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.listening import listen
-from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
-from kubeproxy.serve.metrics.server import find_page
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.routes import Listener, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.pages import status
 from kubeproxy.serve.traffic.traffic import Traffic
 
 PATHS = (
@@ -55,12 +53,12 @@ class Observed(Rig):
 
     def __init__(self, size: Size) -> None:
         super().__init__(size)
-        self._history, self._health = History(), Health(60.0, lambda: True)
+        self._history, self._health = History(time.time), Health(60.0, lambda: True)
         setting = Setting(THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
-            Outlet(self.dataplane, notify=self._hear),
+            Outlet(self.dataplane, notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
@@ -71,6 +69,7 @@ class Observed(Rig):
             started=0.0,
             cluster=self.cluster,
             syncs={Family.IPV4: self.sync},
+            dataplanes={Family.IPV4: self.dataplane},
             health=self._health,
             history=self._history,
             eligible=lambda: True,
@@ -80,7 +79,7 @@ class Observed(Rig):
             traffic=Traffic({Family.IPV4: self.dataplane}),
         )
 
-    def _hear(self, observation: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         self._history.observe(observation)
         self._health.observe(observation)
 
@@ -98,18 +97,11 @@ async def main(size: Size, only: str) -> None:
     await rig.fill()
     first = next(iter(rig.cluster.services(Family.IPV4)))
 
-    def page(request: Request) -> Awaitable[Answer]:
-        return status(request, rig.live, Access.LOCAL)
-
+    page = router(routes(rig.live, Registry(), resolve({})[0], {}), Listener.METRICS)
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
-        port = Port(
-            (listening,),
-            find_page({"/status": page, "/status/": page}, profiling=False),
-            Room(),
-            tasks,
-        )
+        port = Port((listening,), page, Room(), tasks)
         for path in PATHS:
             if only in path:
                 target = path.format(namespace=first.namespace, name=first.name)

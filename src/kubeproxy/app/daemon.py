@@ -6,13 +6,13 @@ sync or an API server that is gone are no reason.
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import msgspec
 
-from kubeproxy.app.insight import count_traffic, serve_socket, show_rules, show_status
-from kubeproxy.app.metrics import Metrics, health_families
+from kubeproxy.app.metrics import count_traffic, health_families, registry_of
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.base.inet import Family
@@ -46,11 +46,12 @@ from kubeproxy.serve.events.event import (
 )
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.health.ports import HealthChecks, check_addresses
-from kubeproxy.serve.health.server import Health, serve_health
+from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.metrics.families import Family as Metric
 from kubeproxy.serve.metrics.process import start_time
-from kubeproxy.serve.metrics.server import Facts
+from kubeproxy.serve.metrics.proxy import ProxyMetrics
+from kubeproxy.serve.routes import routes, serve_health, serve_metrics, serve_socket
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.table.compile import Vantage
@@ -127,26 +128,29 @@ class Daemon:
         self._health_checks = HealthChecks(
             self._is_healthy, self._check_addresses, self._health_check_refused
         )
-        facts = Facts(setup.config, setup.gates, setup.flags, start_time())
-        self.metrics = Metrics(facts, setup.families, self._dataplanes)
-        self.metrics.registry.add(*setup.metrics, *health_families(self.health.answered))
-        history = History()
+        proxy = ProxyMetrics(Mode(setup.config.mode), setup.families, time.time)
+        history = History(time.time)
         self._observers: list[Observer] = [
             self._note_first_syncs,
             self.health.observe,
             self._health_checks.observe,
-            self.metrics.observe,
+            proxy.observe,
             history.observe,
         ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
-        self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
-        show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
+        started = start_time()
+        self.registry = registry_of(setup.config, setup.gates, self._dataplanes, started)
+        self.registry.add(
+            *proxy.families(), *setup.metrics, *health_families(self.health.answered)
+        )
+        self.traffic = count_traffic(setup.config, self._dataplanes, self.registry)
         self._handler = EventHandler(
             self._cluster, tuple(self.syncs.values()), self._node.changed, self._notify
         )
-        show_status(self.metrics, self._live(history, facts.started))
+        live = self._live(history, started)
+        self.routes = routes(live, self.registry, setup.gates, setup.flags)
 
     def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
@@ -161,6 +165,7 @@ class Daemon:
             started=started,
             cluster=self._cluster,
             syncs=self.syncs,
+            dataplanes=self._dataplanes,
             health=self.health,
             history=history,
             eligible=self._is_eligible,
@@ -171,7 +176,7 @@ class Daemon:
         )
 
     def _ignored(self) -> list[Problem]:
-        """What of the cluster nobody understands, of both families."""
+        """The parts of objects that are not valid, of both families."""
         unfit = (problem for sync in self.syncs.values() for problem in sync.problems)
         return [*self._handler.problems, *dict.fromkeys(unfit)]
 
@@ -186,8 +191,8 @@ class Daemon:
                 if setup.config_file:
                     tasks.create_task(self._watch_config(), name="config file")
                 if setup.serves and not setup.init_only and setup.config.status_socket:
-                    # From the start: who waits for an API server can be asked why.
-                    answering = serve_socket(self.metrics, setup.config.status_socket)
+                    # From the start: it says why the proxy waits for an API server.
+                    answering = serve_socket(self.routes, setup.config.status_socket)
                     tasks.create_task(answering, name="status socket")
                 changes = watch_addresses(self._addresses_changed, self._besides)
                 tasks.create_task(changes, name="addresses")
@@ -198,7 +203,8 @@ class Daemon:
                 tasks.create_task(setup.recorder.run(), name="events")
                 if setup.serves:
                     self._serve_health(tasks)
-                    serving = self._or_report(self.metrics.serve(), metrics_server_failed)
+                    metrics = serve_metrics(self.routes, setup.config)
+                    serving = self._or_report(metrics, metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
@@ -214,6 +220,7 @@ class Daemon:
         except* KubeProxyError as group:
             raise _first(group) from None
         finally:
+            self.registry.close()
             for dataplane in self._dataplanes.values():
                 await dataplane.close()
 
@@ -225,9 +232,7 @@ class Daemon:
     def _serve_health(self, tasks: asyncio.TaskGroup) -> None:
         config = self._setup.config
         if config.healthz_bind_address:
-            serving = serve_health(
-                self.health, config.healthz_bind_address, hard_fail=config.bind_address_hard_fail
-            )
+            serving = serve_health(self.routes, config)
             tasks.create_task(self._or_report(serving, health_server_failed), name="health")
         tasks.create_task(self._health_checks.run(), name="health-check ports")
 

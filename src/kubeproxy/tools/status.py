@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.config.flagset import HELP, parse, refuse_positionals, usage
-from kubeproxy.serve.status.figures import count, elapsed, since, size, span
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.wire import FamilyStatus, Status, Sync
+from kubeproxy.serve.status.words import count, elapsed, since, size, span
 from kubeproxy.tools import client
 from kubeproxy.tools.terminal import (
     OUTPUT,

@@ -3,10 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.engine.observer import Observation
@@ -14,6 +17,9 @@ from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet, Setting
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
+from kubeproxy.serve.http.answer import Page
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.routes import Listener, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.traffic.traffic import Traffic
@@ -57,12 +63,14 @@ class Rig:
         mode: Mode = Mode.NFTABLES,
         families: Sequence[Family] = tuple(Family),
         counts: bool = True,
+        eligible: bool = True,
+        kernel: type[Counter] = Counter,
     ) -> None:
         self.seconds = START
         self.cluster = cluster_of(*documents)
-        self.kernels = {family: Counter() for family in families}
+        self.kernels = {family: kernel() for family in families}
         self.history = History(lambda: self.seconds)
-        self.health = Health(60.0, lambda: True, lambda: Instant(self.seconds, 0))
+        self.health = Health(60.0, lambda: eligible, lambda: Instant(self.seconds, 0))
         self.syncs = {family: self._sync(family, mode) for family in families}
         clock = itertools.count()
         self.traffic = Traffic(self.kernels, lambda: float(next(clock))) if counts else None
@@ -74,9 +82,10 @@ class Rig:
             started=START,
             cluster=self.cluster,
             syncs=self.syncs,
+            dataplanes=self.kernels,
             health=self.health,
             history=self.history,
-            eligible=lambda: True,
+            eligible=lambda: eligible,
             gaps=tuple,
             ignored=tuple,
             remains=tuple,
@@ -87,12 +96,12 @@ class Rig:
         return FamilySync(
             self.cluster,
             family,
-            Outlet(self.kernels[family], notify=self._tell),
+            Outlet(self.kernels[family], notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
             lambda: Setting(node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
         )
 
-    def _tell(self, observation: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         self.history.observe(observation)
         self.health.observe(observation)
 
@@ -104,6 +113,11 @@ class Rig:
             for family, key in touched.services:
                 if family in self.syncs:
                     self.syncs[family].touch([key])
+
+    def page(self, listener: Listener = Listener.METRICS, **settings: str) -> Page:
+        """What answers on a listener of a daemon with these settings."""
+        live = replace(self.live, config=replace(self.live.config, **settings))
+        return router(routes(live, Registry(), resolve({})[0], {}), listener)
 
     async def sync(self) -> None:
         """A sync of each family."""

@@ -13,10 +13,10 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.access import SOCKET_PEER, Access
+from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.live import AT_ONCE
-from kubeproxy.serve.status.pages import status
 from kubeproxy.serve.status.tablewire import read_table
 from kubeproxy.table import limits
 from kubeproxy.table.entries import ServicePortName
@@ -57,7 +57,9 @@ async def answered(
         pairs=pairs,
         trusted=True,
     )
-    answer = await status(request, rig.live, access)
+    answer = rig.page(status_page=access.value)(request)
+    if not isinstance(answer, Answer):
+        answer = await answer
     if isinstance(answer.body, bytes):
         return answer.status, answer.body
     return answer.status, b"".join([piece async for piece in answer.body])
@@ -104,7 +106,8 @@ async def test_a_path_that_there_is_not(path: str) -> None:
     assert code == 404
     assert body.decode() == (
         "there is no such page, but these: /status, /status/services, /status/rates,"
-        " /status/explain, /status/table, /status/services/NAMESPACE/NAME\n"
+        " /status/explain, /status/table, /status/services/NAMESPACE/NAME,"
+        " /status/services/NAME\n"
     )
 
 

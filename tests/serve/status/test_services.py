@@ -1,22 +1,38 @@
-"""Services in a list: which are meant, and what is said of each."""
+"""Services in a list: which are meant, what is said of each, and their connections."""
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.base.steps import finish
+from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.serve.status.services import (
+    Connections,
+    Search,
     Service,
     Troubles,
     Wanted,
+    first_of,
     list_pieces,
     losers,
+    rates,
+    service_list,
     summary,
+    together,
     wanted,
 )
 from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
 from kubeproxy.serve.traffic.totals import Look, Tally, Totals
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.entries import FrontendKey, ServiceName, ServicePortName
+from kubeproxy.table.entries import (
+    Frontend,
+    FrontendKey,
+    FrontendKind,
+    ServiceName,
+    ServicePortName,
+)
+from serve.status.living import Rig
 from world import (
     CART,
     CLUSTER_IP,
@@ -184,3 +200,72 @@ def test_the_list_as_json(count: int) -> None:
     text = b"".join(list_pieces(expected))
     assert expected == msgspec.json.decode(text, type=ServiceList)
     assert msgspec.json.encode(expected) == text
+
+
+# --- connections ------------------------------------------------------------------------------
+
+DNS = ServicePortName("shop", "cart", "dns", Protocol.UDP)
+CIP = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
+VIP = Frontend(FrontendKind.LOAD_BALANCER, "203.0.113.7", 80)
+IDLE = Tally({CIP: 7})
+
+
+def look(before: dict[ServicePortName, Tally] | None, now: dict[ServicePortName, Tally]) -> Look:
+    earlier = None if before is None else Totals(100.0, 1, before)
+    return Look(Totals(102.0, 1, now), earlier)
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        pytest.param({}, Connections(None, None), id="the-mode-does-not-count"),
+        pytest.param(
+            {V4: look(None, {NAME: Tally({CIP: 5, VIP: 1}), DNS: Tally({CIP: 2})})},
+            Connections(8, None),
+            id="somebody-looks-for-the-first-time",
+        ),
+        pytest.param(
+            {V4: look({NAME: Tally({CIP: 1, VIP: 1})}, {NAME: Tally({CIP: 5, VIP: 1})})},
+            Connections(6, 2.0),
+            id="four-more-in-two-seconds",
+        ),
+        pytest.param(
+            {V4: look({NAME: IDLE}, {NAME: IDLE}), V6: look({}, {NAME: Tally({CIP: 1})})},
+            Connections(8, 0.0),
+            id="an-idle-one-and-one-that-was-not-there",
+        ),
+        pytest.param({V4: look({}, {})}, Connections(0, 0.0), id="not-read-yet"),
+    ],
+)
+def test_all_ports_together(looks: dict[Family, Look], expected: Connections) -> None:
+    assert expected == together(looks, [(V4, NAME), (V4, DNS), (V6, NAME)])
+
+
+async def test_the_busy_ones() -> None:
+    state = Rig().live.state()
+    now = {NAME: Tally({CIP: 5}), DNS: IDLE}
+    for before, expected in (({NAME: Tally({CIP: 2}), DNS: IDLE}, {"shop/cart": 1.5}), (None, {})):
+        four = replace(state.families[V4], look=look(before, now))
+        found = finish(rates(replace(state, families={V4: four})))
+        assert expected == found.services
+        assert found.seconds == (2.0 if expected else 0.0)
+
+
+async def test_a_service_that_goes_while_the_list_is_made_is_left_out() -> None:
+    rig = Rig(service(), service({"clusterIP": "10.112.0.30"}, name="books"), families=(V4,))
+    await rig.sync()
+    steps = service_list(rig.live.state(), Search())
+    for _ in range(5):  # two Services are found, sorted and merged
+        next(steps)
+    rig.syncs[V4].touch(key for _, key in rig.cluster.delete(Kind.SERVICE, CART).services)
+    await rig.sync()
+    found = finish(steps)
+    assert (found.total, [each.service for each in found.services]) == (2, ["books"])
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 2000])
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_the_first_in_order(size: int, count: int) -> None:
+    items = [number * 7919 % 2003 for number in range(size)]
+    expected = sorted(items, key=lambda number: -number)[: count or None]
+    assert expected == finish(first_of(items, lambda number: -number, count))

@@ -31,7 +31,7 @@ DNS = service(
 
 
 def travelled(live: Live, family: Family = Family.IPV4) -> Desired:
-    return read_table(b"".join(table_pieces(live, family)))
+    return read_table(b"".join(table_pieces(live.state(), family)))
 
 
 async def test_the_table_arrives_as_it_left() -> None:
@@ -86,7 +86,7 @@ async def test_the_configuration_comes_along() -> None:
 async def test_it_is_all_of_one_moment_whatever_comes_between() -> None:
     rig = await programmed(*CART, DNS)
     before = travelled(rig.live).table
-    pieces = table_pieces(rig.live, Family.IPV4)
+    pieces = table_pieces(rig.live.state(), Family.IPV4)
     begun = next(pieces)
     rig.put(service({"clusterIP": "10.112.0.99"}, name="late"), endpoint_slice("R1"))
     await rig.sync()
@@ -102,12 +102,12 @@ async def test_who_reads_knows_that_a_sync_is_under_way() -> None:
 
 def test_before_the_first_sync_there_is_nothing() -> None:
     rig = Rig(*CART)
-    assert b"".join(table_pieces(rig.live, Family.IPV4)) == b""
+    assert b"".join(table_pieces(rig.live.state(), Family.IPV4)) == b""
 
 
 async def test_what_is_no_table_or_only_a_part() -> None:
     rig = await programmed(*CART, DNS)
-    whole = b"".join(table_pieces(rig.live, Family.IPV4))
+    whole = b"".join(table_pieces(rig.live.state(), Family.IPV4))
     broken = whole[: whole.rindex(b"\n", 0, -1) + 1]
     with pytest.raises(UnreadableTable, match="broke off after 1 of 2 service ports"):
         read_table(broken)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, in_turn, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.figures import UNKNOWN
 from kubeproxy.serve.status.wire import EndpointDetail, PortDetail, ServiceDetail, ServiceList
+from kubeproxy.serve.status.words import UNKNOWN
 from kubeproxy.tools import client
 from kubeproxy.tools.services.view import detail, listing
 from kubeproxy.tools.terminal import Line, Look, painted

@@ -1,6 +1,6 @@
 """An answer as a value -> bytes, with the headers that Go's server would send. No I/O."""
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -39,17 +39,8 @@ def text(body: str, status: int = 200) -> Answer:
 
 
 def not_found(_: Request) -> Answer:
-    """What Go's server says of a path that nobody answers."""
+    """What Go's server answers for an unknown path."""
     return text("404 page not found\n", 404)
-
-
-def by_path(pages: Mapping[str, Page]) -> Page:
-    """The page of a request's exact path."""
-
-    def page(request: Request) -> Answer | Awaitable[Answer]:
-        return pages.get(request.path, not_found)(request)
-
-    return page
 
 
 def encode_head(answer: Answer, head: Head, now: float) -> bytes:

@@ -56,6 +56,11 @@ class Request(msgspec.Struct, frozen=True):
     ends: Ends | None = None
     trusted: bool = False
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the path; `//` and a slash at the end make no difference."""
+        return tuple(part for part in self.path.split("/") if part)
+
     def values(self, name: str) -> list[str]:
         """All values of a name in the query, in their order."""
         return [value for each, value in self.pairs if each == name]

@@ -5,8 +5,12 @@ Every connection is a task of the group that the port was opened in. Where many 
 """
 
 import asyncio
+import contextlib
+import os
 import socket
-from collections.abc import Callable, Iterable
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from kubeproxy.base import klog
 from kubeproxy.base.bursts import Bursts
@@ -16,12 +20,13 @@ from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
 from kubeproxy.serve.http.caller import Caller, caller_of
 from kubeproxy.serve.http.connection import Conversation
-from kubeproxy.serve.http.listening import ListenError, listen
-from kubeproxy.serve.http.room import Room, Task
+from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
+from kubeproxy.serve.http.room import Limits, Room, Task
 
 RETRY_SECONDS = 5.0
 _ACCEPTS_AT_ONCE = 8
 _REST_SECONDS = 1.0
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 def everybody(_: socket.socket) -> bool:
@@ -128,8 +133,8 @@ async def serve(
 ) -> None:
     """Answer on `host:port` until cancelled.
 
-    Each time that the port cannot be had, `refused` hears why; unless it raises, the next try is
-    5 s later.
+    Each time that the port cannot be opened, `refused` is called with the reason; unless it
+    raises, the next try is 5 s later.
     """
     host, _, port = address.rpartition(":")
     ip = parse_address(host.strip("[]")) or host
@@ -141,9 +146,57 @@ async def serve(
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
+    await _serve(listening, page, room or Room(), everybody)
+
+
+async def _serve(
+    listening: socket.socket, page: Page, room: Room, admits: Callable[[socket.socket], bool]
+) -> None:
     async with asyncio.TaskGroup() as tasks:
-        opened = Port((listening,), page, room or Room(), tasks)
+        opened = Port((listening,), page, room, tasks, admits)
         try:
             await asyncio.Event().wait()
         finally:
             opened.close()
+
+
+async def serve_unix(path: str, page: Page) -> None:
+    """Answer root and our own user at the path until cancelled; the file goes with us.
+
+    Where that is not possible, because another process listens there or the directory is not
+    ours, it is logged once: no traffic depends on it.
+    """
+    try:
+        listening = listen_unix(path)
+    except ListenError as error:
+        klog.warning("The status socket cannot be opened, going on without", err=error)
+        return
+    klog.info("Serving status", v=3, socket=path)
+    with _file_of(path):
+        await _serve(listening, page, Room(Limits(connections=64)), is_admitted)
+
+
+def is_admitted(client: socket.socket) -> bool:
+    """Whether the client is root or our own user: the file's permissions may have been changed."""
+    raw = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(raw)[1] in {0, os.geteuid()}
+
+
+@contextlib.contextmanager
+def _file_of(path: str) -> Iterator[None]:
+    """Remove the file at the end, unless it is another one by then."""
+    own = _identity(path)
+    try:
+        yield
+    finally:
+        if _identity(path) == own:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

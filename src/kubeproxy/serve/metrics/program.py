@@ -9,6 +9,7 @@ from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.gates import GATES, Gates, Stage
 from kubeproxy.serve.metrics.families import About, Kind, Reading
 from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.zpages import python_version
 
 _Series = Iterator[tuple[tuple[str, ...], float]]
 _STAGE = {
@@ -74,11 +75,6 @@ def program_families(registry: Registry, gates: Gates) -> list[Reading]:
         _none("hidden_metrics_total", "[BETA] Families that are hidden"),
         _none("disabled_metrics_total", "[BETA] Families that are disabled"),
     ]
-
-
-def python_version() -> str:
-    """The interpreter's version, where upstream tells Go's."""
-    return ".".join(map(str, sys.version_info[:3]))
 
 
 def _build() -> tuple[str, ...]:

@@ -1,13 +1,11 @@
-"""One service port with all that is known of it: frontends, endpoints, and why some are not used.
-
-Functions on values only.
-"""
+"""A Service with all its ports: frontends, endpoints, and why some of those are not used."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from kubeproxy.base.inet import Family, pack
+from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Endpoint, Slice
 from kubeproxy.cluster.model.merge import endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort
@@ -18,13 +16,18 @@ from kubeproxy.cluster.model.topology import (
     usable_endpoints,
     why_left_out,
 )
+from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.explain.answers import why_not
 from kubeproxy.serve.status import wire
+from kubeproxy.serve.status.report import conflict
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.serve.status.words import policy, ranges
 from kubeproxy.serve.traffic.series import KIND
 from kubeproxy.serve.traffic.totals import NOTHING, Look, Rates, Tally
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.compile import frontends
+from kubeproxy.table.compile import frontends, service_port_name
 from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName
+from kubeproxy.table.node import Mode
 
 WAITS = "it waits for the next sync"
 
@@ -66,7 +69,6 @@ class Port(msgspec.Struct, frozen=True):
 def port_detail(port: Port, endpoints: Sequence[wire.EndpointDetail]) -> wire.PortDetail:
     """The service port with its endpoints."""
     about = port.port
-    ranges = about.source_ranges
     external = any(frontend.kind.external for frontend in port.frontends)
     return wire.PortDetail(
         name=about.name,
@@ -74,24 +76,15 @@ def port_detail(port: Port, endpoints: Sequence[wire.EndpointDetail]) -> wire.Po
         ip_family=port.family.value,
         frontends=tuple(_frontends(port)),
         endpoints=tuple(endpoints),
-        internal_traffic_policy=_policy(local=about.internal_local),
-        external_traffic_policy=_policy(local=about.external_local) if external else "",
+        internal_traffic_policy=policy(local=about.internal_local),
+        external_traffic_policy=policy(local=about.external_local) if external else "",
         affinity_seconds=about.affinity_seconds,
-        source_ranges=None if ranges is None else tuple(map(str, ranges)),
+        source_ranges=ranges(about.source_ranges),
         balance=port.balance,
         health_check_port=about.health_check_port,
         not_programmed=port.failed or ("" if port.entry else WAITS),
         conflicts=tuple(map(conflict, port.conflicts)),
     )
-
-
-def conflict(found: Conflict) -> wire.Conflict:
-    """An address that two claim, in words."""
-    return wire.Conflict(str(found.key), str(found.winner), str(found.loser))
-
-
-def _policy(*, local: bool) -> str:
-    return "Local" if local else "Cluster"
 
 
 def _frontends(port: Port) -> Iterator[wire.FrontendDetail]:
@@ -143,3 +136,69 @@ def endpoint_details(port: Port) -> Iterator[wire.EndpointDetail]:
 
 def _why(endpoint: Endpoint, why: LeftOut | None, hints: HintMode, place: Place) -> str:
     return "" if why is None else why_not(endpoint, why, hints, place)
+
+
+# --- a Service --------------------------------------------------------------------------------
+
+
+def service_detail(state: State, namespace: str, name: str) -> Steps[wire.ServiceDetail | None]:
+    """All that is known of a Service; None when it is not proxied."""
+    service = ObjectKey(namespace, name)
+    ports = []
+    for family in state.families.values():
+        for port in _ports(state, family, service):
+            endpoints = []
+            for each in endpoint_details(port):
+                endpoints.append(each)
+                yield
+            ports.append(port_detail(port, endpoints))
+    if not ports:
+        return None
+    return wire.ServiceDetail(
+        mode=state.config.mode,
+        node=state.cluster.node_name,
+        namespace=namespace,
+        service=name,
+        counts_connections=state.counts_connections,
+        ports=tuple(ports),
+    )
+
+
+def _ports(state: State, family: FamilyState, service: ObjectKey) -> list[Port]:
+    cluster, builder = state.cluster, family.builder
+    balances = state.mode is Mode.NFTABLES
+    conflicts = builder.conflicts()
+    ports = []
+    for about in cluster.service_ports(family.family, service):
+        name = service_port_name(service, about)
+        entry = builder.table.entries.get(name)
+        left_out = "" if entry else builder.excess.get(service, "")
+        ports.append(
+            Port(
+                name=name,
+                family=family.family,
+                port=about,
+                slices={} if left_out else cluster.slices(family.family, service),
+                place=cluster.place,
+                entry=entry,
+                failed=family.failed.get(name, left_out),
+                balance=entry.balance.value if balances and entry else "",
+                conflicts=[each for each in conflicts if name in (each.loser, each.winner)],
+                look=family.look,
+            )
+        )
+    return ports
+
+
+def all_services(state: State) -> set[tuple[str, str]]:
+    """Namespace and name of every Service that is proxied."""
+    return {
+        (key.namespace, key.name)
+        for family in state.families
+        for key in state.cluster.services(family)
+    }
+
+
+def namespaces_of(state: State, name: str) -> list[str]:
+    """The namespaces in which a Service of that name is proxied."""
+    return sorted(namespace for namespace, service in all_services(state) if service == name)

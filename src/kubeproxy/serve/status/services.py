@@ -1,15 +1,25 @@
-"""Services in a list: which of them are meant, and a line for each. Functions on values only."""
+"""Services in a list, and their connections: which are meant, in what order, a line for each.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Made in steps. Between the steps only names are kept: thousands of new objects would call the
+garbage collector. What has gone by the next step is left out.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from kubeproxy.base.inet import Family, join, parse_address
+from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
-from kubeproxy.serve.status.connections import Looks, together
-from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.serve.status.report import timestamp
+from kubeproxy.serve.status.state import State
+from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary
+from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import (
     PRECEDENCE,
@@ -19,11 +29,20 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+T = TypeVar("T")
+
+Looks = Mapping[Family, Look]
+"""The connections of each family; empty where the mode does not count."""
 _OF_ADDRESSES: Final = frozenset("0123456789abcdef.:")
+_RUN: Final = 256
+"""So many are sorted in one step."""
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A Service: what the tables have of it, family by family."""
+    """A Service: its entries in the tables of the families."""
 
     name: ServiceName
     ports: list[tuple[Family, Entry]]
@@ -34,14 +53,14 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Troubles(msgspec.Struct, frozen=True):
-    """What went wrong in one family: service ports that are not programmed, and who lost what."""
+    """The problems of one family: service ports that are not programmed, and lost addresses."""
 
     failed: Mapping[ServicePortName, str] = {}
     lost: Mapping[ServicePortName, Sequence[Conflict]] = {}
 
 
 def losers(conflicts: Iterable[Conflict]) -> dict[ServicePortName, list[Conflict]]:
-    """The conflicts of each service port that did not get what it claims."""
+    """The conflicts of each service port that did not get an address."""
     found: dict[ServicePortName, list[Conflict]] = {}
     for conflict in conflicts:
         found.setdefault(conflict.loser, []).append(conflict)
@@ -52,7 +71,7 @@ def losers(conflicts: Iterable[Conflict]) -> dict[ServicePortName, list[Conflict
 
 
 class Sort(Enum):
-    """What comes first: by name, or whoever has the most."""
+    """The order: by name, or the Services with most connections first."""
 
     NAME = "name"
     CONNECTIONS = "connections"
@@ -60,7 +79,7 @@ class Sort(Enum):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What somebody looks for: a part of a name, of an address that is dialled, of an endpoint's.
+    """A search text: part of a name, of a frontend's address, or of an endpoint's.
 
     `endpoint` is what endpoints' addresses are searched for, "" when the text can be part of none.
     """
@@ -69,7 +88,7 @@ class Wanted(msgspec.Struct, frozen=True):
     endpoint: str = ""
 
     def fits(self, service: Service) -> bool:
-        """Whether the name or a frontend of the Service is meant."""
+        """Whether the name or a frontend of the Service matches."""
         if self.text in str(service.name).lower():
             return True
         return any(
@@ -79,7 +98,7 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
     def is_among(self, slices: Iterable[Slice]) -> bool:
-        """Whether an endpoint of the slices, used or not, is meant."""
+        """Whether an endpoint of the slices, used or not, matches."""
         wanted = self.endpoint
         return wanted != "" and any(
             wanted in endpoint.address for each in slices for endpoint in each.endpoints
@@ -87,7 +106,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def wanted(text: str) -> Wanted:
-    """What a text looks for; `ADDRESS:PORT` finds the endpoints of the address."""
+    """The search that a text means; `ADDRESS:PORT` finds the endpoints of the address."""
     text = text.strip().lower()
     host, colon, port = text.rpartition(":")
     address = parse_address(host.strip("[]")) if colon and port.isdigit() else None
@@ -130,11 +149,11 @@ def port_text(entry: Entry) -> str:
 
 
 def _problems(service: Service, troubles: Mapping[Family, Troubles]) -> Iterator[str]:
-    nobody = [each for each in service.ports if not each[1].any]
-    if len(nobody) == len(service.ports):
+    unserved = [each for each in service.ports if not each[1].any]
+    if len(unserved) == len(service.ports):
         yield "no endpoint can serve"
-        nobody = []
-    for family, entry in nobody:
+        unserved = []
+    for family, entry in unserved:
         yield f"{port_text(entry)} {family.value}: no endpoint can serve"
     for family, entry in service.ports:
         trouble = troubles.get(family, _NONE)
@@ -155,3 +174,153 @@ def list_pieces(found: ServiceList) -> Iterator[bytes]:
     for number, each in enumerate(found.services):
         yield (b"," if number else b"") + encode(each)
     yield b"]}"
+
+
+# --- connections ------------------------------------------------------------------------------
+
+
+class Connections(NamedTuple):
+    """All connections, and those of a second; None when that is not known."""
+
+    total: int | None = None
+    per_second: float | None = None
+
+
+def looks_of(state: State) -> Looks:
+    """The connections that were counted, by family."""
+    return {family: each.look for family, each in state.families.items() if each.look}
+
+
+def together(looks: Looks, ports: Iterable[tuple[Family, ServicePortName]]) -> Connections:
+    """The connections of several service ports, added up."""
+    total: int | None = None
+    rate: float | None = None
+    for family, name in ports:
+        look = looks.get(family)
+        if look is None:
+            continue
+        total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
+        if look.before is not None:
+            rate = (rate or 0.0) + _rate(look, name)
+    return Connections(total, rate)
+
+
+def _rate(look: Look, name: ServicePortName) -> float:
+    """Connections per second. Most service ports are idle, and an idle one has the same tally."""
+    if look.before and look.before.tallies.get(name) is look.now.tallies.get(name):
+        return 0.0
+    rates = look.rates(name)
+    return sum(rates.frontends.values()) if rates else 0.0
+
+
+def rates(state: State) -> Steps[Rates]:
+    """Connections per second of the Services that have any."""
+    services: dict[str, float] = {}
+    looks = [look for look in looks_of(state).values() if look.before is not None]
+    for look in looks:
+        for name in tuple(look.now.tallies):
+            rate = _rate(look, name)
+            if rate:
+                service = f"{name.namespace}/{name.service}"
+                services[service] = services.get(service, 0.0) + rate
+            yield
+    seconds = max((look.seconds for look in looks), default=0.0)
+    return Rates(timestamp(state.now), round(seconds, 3), services)
+
+
+# --- the list ---------------------------------------------------------------------------------
+
+
+class Search(msgspec.Struct, frozen=True):
+    """Which Services, in what order, and how many at most; 0 is all."""
+
+    text: str = ""
+    sort: Sort = Sort.NAME
+    limit: int = 500
+
+
+def service_list(state: State, search: Search) -> Steps[ServiceList]:
+    """The Services that match a search."""
+    looks = looks_of(state)
+    services = yield from _services(state)
+    matching = yield from _matching(state, services, search.text)
+    shown = yield from _sorted(state, matching, looks, search)
+    troubles = {
+        family: Troubles(dict(each.failed), losers(each.builder.conflicts()))
+        for family, each in state.families.items()
+    }
+    lines = []
+    for key in shown:
+        service = _service(state, key)
+        if service.ports:
+            lines.append(summary(service, looks, troubles))
+        yield
+    return ServiceList(
+        mode=state.config.mode,
+        total=len(services),
+        matching=len(matching),
+        counts_connections=state.counts_connections,
+        services=tuple(lines),
+    )
+
+
+def _services(state: State) -> Steps[list[ObjectKey]]:
+    """All Services that are programmed."""
+    found: dict[ObjectKey, None] = {}
+    for each in state.families.values():
+        for key in tuple(each.builder.services()):
+            found[key] = None
+            yield
+    return list(found)
+
+
+def _service(state: State, key: ObjectKey) -> Service:
+    """A Service with its entries of now."""
+    ports = [
+        (family, entry)
+        for family, each in state.families.items()
+        for entry in each.builder.entries_of(key)
+    ]
+    return Service(ServiceName(key.namespace, key.name), ports)
+
+
+def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[ObjectKey]]:
+    if not text.strip():
+        return services
+    asked, slices = wanted(text), state.cluster.slices
+    found = []
+    for key in services:
+        if asked.fits(_service(state, key)) or any(
+            asked.is_among(slices(family, key).values()) for family in state.families
+        ):
+            found.append(key)
+        yield
+    return found
+
+
+def _sorted(
+    state: State, services: list[ObjectKey], looks: Looks, search: Search
+) -> Steps[list[ObjectKey]]:
+    if search.sort is Sort.NAME:
+        return (yield from first_of(services, lambda key: key, search.limit))
+    which = 0 if search.sort is Sort.CONNECTIONS else 1
+    most: dict[ObjectKey, float] = {}
+    for key in services:
+        most[key] = together(looks, _service(state, key).names())[which] or 0
+        yield
+    return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
+
+
+def first_of(
+    items: Sequence[T], key: "Callable[[T], SupportsRichComparison]", count: int = 0
+) -> Steps[list[T]]:
+    """The first `count` of the items in the order of their keys; all of them when it is 0."""
+    runs = []
+    for start in range(0, len(items), _RUN):
+        runs.append(sorted(items[start : start + _RUN], key=key))
+        yield
+    found = []
+    for item in islice(heapq.merge(*runs, key=key), count or None):
+        found.append(item)
+        yield
+    return found

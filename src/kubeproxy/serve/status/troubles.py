@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.figures import plural, span
 from kubeproxy.serve.status.wire import FamilyStatus, Gap, Status
+from kubeproxy.serve.status.words import plural, span
 
 PATIENCE: Final = 15.0
 """Seconds that a change may wait for its sync before that is worth a word."""

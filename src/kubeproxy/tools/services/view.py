@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.base.inet import join
-from kubeproxy.serve.status.figures import connections, plural, rate
-from kubeproxy.serve.status.policies import settings
 from kubeproxy.serve.status.wire import (
     EndpointDetail,
     FrontendDetail,
@@ -14,6 +12,7 @@ from kubeproxy.serve.status.wire import (
     ServiceList,
     ServiceSummary,
 )
+from kubeproxy.serve.status.words import connections, plural, rate, settings
 from kubeproxy.tools.terminal import Column, Line, Span, Style, line, prose, table
 
 _INDENT: Final = "  "

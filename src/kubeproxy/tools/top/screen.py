@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import clock, connections, count, plural, rate
 from kubeproxy.serve.status.wire import ServiceSummary, Status
+from kubeproxy.serve.status.words import clock, connections, count, plural, rate
 from kubeproxy.tools.services.view import usable
 from kubeproxy.tools.terminal import Column, Line, Span, Style, cut, line, table
 from kubeproxy.tools.top.state import News, State

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.base.inet import join
-from kubeproxy.serve.status.figures import connections, count, plural, rate
-from kubeproxy.serve.status.policies import settings
 from kubeproxy.serve.status.web.asking import form
 from kubeproxy.serve.status.web.document import document, heading
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
@@ -13,6 +11,7 @@ from kubeproxy.serve.status.web.overview import traffic
 from kubeproxy.serve.status.web.pieces import badge
 from kubeproxy.serve.status.web.tables import Column, row, table
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+from kubeproxy.serve.status.words import connections, count, plural, rate, settings
 
 _ROWS: Final = 200
 _COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.figures import span
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
 from kubeproxy.serve.status.web.pieces import fact
 from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.words import span
 
 _ICON: Final = trusted(
     "<link rel=icon href=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'"

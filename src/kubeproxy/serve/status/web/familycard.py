@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kubeproxy.serve.status.figures import count, elapsed, plural, since, span
 from kubeproxy.serve.status.web.charts import legend, sync_chart
 from kubeproxy.serve.status.web.markup import Markup, element
 from kubeproxy.serve.status.web.pieces import LEVELS, badge, fact
 from kubeproxy.serve.status.wire import FamilyStatus, Sync
+from kubeproxy.serve.status.words import count, elapsed, plural, since, span
 
 _WORDS: Final = {"ok": "programmed", "partly": "partly programmed", "failed": "sync failed"}
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import count, rate, size, span
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.web.familycard import family_card
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, element, together, trusted
 from kubeproxy.serve.status.web.pieces import badge
 from kubeproxy.serve.status.wire import Rates, Status
+from kubeproxy.serve.status.words import count, rate, size, span
 
 _CASES: Final = 5
 """Of one trouble, so that the others are in sight; more of them unfold."""

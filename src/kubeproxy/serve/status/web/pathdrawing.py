@@ -8,10 +8,10 @@ from typing import Final
 
 from kubeproxy.base.inet import join
 from kubeproxy.explain.words import Candidate, Explanation, Matched, NotChosen
-from kubeproxy.serve.status.figures import count
 from kubeproxy.serve.status.web.charts import fan, share
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, element, together
 from kubeproxy.serve.status.web.servicetable import service_link
+from kubeproxy.serve.status.words import count
 
 _ROWS: Final = 12
 """Endpoints that are drawn: with more, the steps before them would be out of sight."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import connections, count, plural, rate
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
 from kubeproxy.serve.status.web.tables import Column, row, table
 from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from kubeproxy.serve.status.words import connections, count, plural, rate
 
 _SHOWN: Final = 2
 _SORTS: Final = {"name": "ascending", "connections": "descending", "rate": "descending"}

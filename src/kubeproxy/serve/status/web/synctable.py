@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kubeproxy.serve.status.figures import clock, count, elapsed, plural
 from kubeproxy.serve.status.web.charts import sync_kind
 from kubeproxy.serve.status.web.markup import Markup, element, trusted
 from kubeproxy.serve.status.web.pieces import LEVELS, badge
 from kubeproxy.serve.status.web.tables import Column, row, table
 from kubeproxy.serve.status.wire import Status, Sync
+from kubeproxy.serve.status.words import clock, count, elapsed, plural
 
 _SYNCS: Final = 12
 _OLDER: Final = 48

@@ -1,0 +1,211 @@
+"""Every path that the daemon serves: which listeners show it, who may read it, what answers."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import Flag, auto
+from functools import partial
+from importlib import import_module
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.config.gates import Gates
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.linux.socketuser import socket_user
+from kubeproxy.serve.http.access import SOCKET_PEER, Access, is_loopback, refusal
+from kubeproxy.serve.http.answer import Answer, Page, not_found, text
+from kubeproxy.serve.http.listening import ListenError
+from kubeproxy.serve.http.request import Request
+from kubeproxy.serve.http.server import serve, serve_unix
+from kubeproxy.serve.metrics.liveness import Liveness
+from kubeproxy.serve.metrics.page import metrics
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.zpages import configz, flagz, statusz
+
+_STATUS_PAGES = "kubeproxy.serve.status.pages"
+
+
+class Listener(Flag):
+    """Where the daemon listens: two ports, and the Unix socket of the terminal commands."""
+
+    HEALTH = auto()
+    METRICS = auto()
+    SOCKET = auto()
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """Who may read a page, as the configuration says; `what` is its name in refusals."""
+
+    access: Access
+    what: str
+    setting: str
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One path. Parts in capitals stand for any text, and a slash at the end for all below.
+
+    A path with a guard is matched part by part, others exactly, as upstream does.
+    """
+
+    path: str
+    page: Page
+    listeners: Listener
+    guard: Guard | None = None
+
+    def matches(self, request: Request) -> bool:
+        """Whether the path of the request is this one."""
+        if self.path.endswith("/"):
+            return request.path.startswith(self.path)
+        if self.guard is None:
+            return request.path == self.path
+        wanted, parts = self.path.split("/")[1:], request.parts
+        return len(wanted) == len(parts) and all(
+            part == name or name.isupper() for name, part in zip(wanted, parts, strict=True)
+        )
+
+
+def routes(
+    live: Live, registry: Registry, gates: Gates, flags: Mapping[str, str]
+) -> tuple[Route, ...]:
+    """The table of all paths; `flags` are those of the command line as text."""
+    config, health, started = live.config, live.health, live.started
+    liveness = Liveness(started)
+    table = [
+        Route("/healthz", health.healthz, Listener.HEALTH),
+        Route("/livez", health.livez, Listener.HEALTH),
+        Route("/metrics", partial(metrics, registry, started), Listener.METRICS),
+        Route("/metrics/slis", liveness.slis, Listener.METRICS),
+        Route("/healthz", liveness.healthz, Listener.METRICS),
+        Route("/healthz/ping", liveness.ping, Listener.METRICS),
+        Route("/proxyMode", lambda _: text(config.mode), Listener.METRICS),
+        Route("/configz", lambda _: configz(config), Listener.METRICS),
+        *_status_routes(live),
+    ]
+    if config.enable_profiling:
+        table.append(Route("/debug/", _debug, Listener.METRICS))
+    if gates.enabled("ComponentFlagz"):
+        table.append(Route("/flagz", partial(flagz, flags), Listener.METRICS))
+    if gates.enabled("ComponentStatusz"):
+        paths = {each.path for each in table if Listener.METRICS in each.listeners}
+        table.append(
+            Route(
+                "/statusz",
+                lambda request: statusz(paths, started, time.time(), request),
+                Listener.METRICS,
+            )
+        )
+    return tuple(table)
+
+
+def _status_routes(live: Live) -> list[Route]:
+    """The pages of the status, in the order in which they are listed."""
+    config, both = live.config, Listener.METRICS | Listener.SOCKET
+    rules = Guard(Access(config.rules_page), "the table of rules", "rulesPage")
+    status = Guard(Access(config.status_page), "the status", "statusPage")
+    pages = {
+        "/rules": ("show_rules", rules),
+        "/rules/": ("show_rules", rules),
+        "/status": ("show_daemon", status),
+        "/status/services": ("show_services", status),
+        "/status/rates": ("show_rates", status),
+        "/status/explain": ("show_explanations", status),
+        "/status/table": ("show_table", status),
+        "/status/services/NAMESPACE/NAME": ("show_service", status),
+        "/status/services/NAME": ("show_service", status),
+    }
+    paths = ", ".join(path for path in pages if path.startswith("/status"))
+    missing = text(f"there is no such page, but these: {paths}\n", 404)
+    return [
+        *(
+            Route(path, _loaded_later(name, live), both, guard)
+            for path, (name, guard) in pages.items()
+        ),
+        Route("/status/", lambda _: missing, both, status),
+    ]
+
+
+def _loaded_later(name: str, live: Live) -> Page:
+    """A page whose code is loaded for its first request, in a thread: syncs must not wait for it.
+
+    Clients of ports are answered a few at a time, because answers take memory; those of the Unix
+    socket need not wait for them.
+    """
+    loaded: Callable[[Request, Live], Awaitable[Answer]] | None = None
+
+    async def page(request: Request) -> Answer:
+        nonlocal loaded
+        if loaded is None:
+            loaded = getattr(await asyncio.to_thread(import_module, _STATUS_PAGES), name)
+        if request.peer == SOCKET_PEER:
+            return await loaded(request, live)
+        async with live.a_few:
+            return await loaded(request, live)
+
+    return page
+
+
+def _debug(request: Request) -> Answer | Awaitable[Answer]:
+    from kubeproxy.serve.metrics.debug import debug_page  # noqa: PLC0415  # rarely asked for
+
+    return debug_page(request)
+
+
+def router(table: Iterable[Route], listener: Listener) -> Page:
+    """What answers on a listener."""
+    shown = [route for route in table if listener in route.listeners]
+
+    def page(request: Request) -> Answer | Awaitable[Answer]:
+        route = next((each for each in shown if each.matches(request)), None)
+        if route is None:
+            return not_found(request)
+        if route.guard is None:
+            return route.page(request)
+        request = _identified(request)
+        guard = route.guard
+        refused = refusal(request, guard.access, guard.what, guard.setting)
+        return route.page(request) if refused is None else refused
+
+    return page
+
+
+def _identified(request: Request) -> Request:
+    """The request, with whether its client on this machine is root or our own user."""
+    if request.ends is None or not is_loopback(request.peer):
+        return request
+    trusted = socket_user(*request.ends) in {0, os.geteuid()}
+    return msgspec.structs.replace(request, trusted=trusted)
+
+
+# --- the listeners ----------------------------------------------------------------------------
+
+
+async def serve_metrics(table: Iterable[Route], config: KubeProxyConfiguration) -> None:
+    """Answer on the metrics port until cancelled; a port in use is tried again, or an error."""
+
+    def refused(error: ListenError) -> None:
+        klog.error("starting metrics server failed", err=error, logger="UnhandledError")
+        if config.bind_address_hard_fail:
+            raise error
+
+    await serve(config.metrics_bind_address, router(table, Listener.METRICS), refused)
+
+
+async def serve_health(table: Iterable[Route], config: KubeProxyConfiguration) -> None:
+    """Answer on the health port until cancelled; a port in use is tried again, or an error."""
+    address = config.healthz_bind_address
+
+    def refused(error: ListenError) -> None:
+        reason = f"failed to start proxy healthz on {address}: {error}"
+        klog.error("Healthz server failed", err=reason)
+        if config.bind_address_hard_fail:
+            raise ListenError(f"healthz server failed: {reason}")
+
+    await serve(address, router(table, Listener.HEALTH), refused)
+
+
+async def serve_socket(table: Iterable[Route], path: str) -> None:
+    """Answer the terminal commands on the Unix socket until cancelled."""
+    await serve_unix(path, router(table, Listener.SOCKET))
