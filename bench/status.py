@@ -25,9 +25,10 @@ from kubeproxy.serve.http.listening import listen
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.routes import Listener, router, routes
+from kubeproxy.serve.routes import Facts, Listener, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.traffic.traffic import Traffic
 
 PATHS = (
@@ -62,21 +63,38 @@ class Observed(Rig):
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
-        self.live = Live(
-            config=KubeProxyConfiguration(mode="nftables"),
+        self._config = KubeProxyConfiguration(mode="nftables")
+        traffic = Traffic({Family.IPV4: self.dataplane})
+        facts = Facts(self._config, resolve({})[0], {}, 0.0)
+        live = Live(self._state, traffic)
+        self.page = router(routes(facts, Registry(), self._health, live), Listener.METRICS)
+
+    def _state(self) -> State:
+        family = FamilyState(
+            family=Family.IPV4,
+            builder=self.sync.builder,
+            node=self.sync.node,
+            failed=self.sync.failed,
+            failure=self.sync.failure,
+            healthy=True,
+            waiting=self._health.waiting(Family.IPV4),
+            history=self._history.of(Family.IPV4),
+            dataplane=self.dataplane,
+        )
+        return State(
+            config=self._config,
             config_file="",
             source="the bench",
             started=0.0,
+            now=time.time(),
             cluster=self.cluster,
-            syncs={Family.IPV4: self.sync},
-            dataplanes={Family.IPV4: self.dataplane},
-            health=self._health,
-            history=self._history,
-            eligible=lambda: True,
-            gaps=tuple,
-            ignored=tuple,
-            remains=tuple,
-            traffic=Traffic({Family.IPV4: self.dataplane}),
+            families={Family.IPV4: family},
+            counts_connections=True,
+            healthy=True,
+            eligible=True,
+            gaps=(),
+            ignored=(),
+            remains=(),
         )
 
     def _observe(self, observation: Observation) -> None:
@@ -97,11 +115,10 @@ async def main(size: Size, only: str) -> None:
     await rig.fill()
     first = next(iter(rig.cluster.services(Family.IPV4)))
 
-    page = router(routes(rig.live, Registry(), resolve({})[0], {}), Listener.METRICS)
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
-        port = Port((listening,), page, Room(), tasks)
+        port = Port((listening,), rig.page, Room(), tasks)
         for path in PATHS:
             if only in path:
                 target = path.format(namespace=first.namespace, name=first.name)

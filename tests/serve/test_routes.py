@@ -20,6 +20,7 @@ from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.metrics.families import Gauge
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.routes import (
+    Facts,
     Listener,
     Route,
     router,
@@ -38,9 +39,9 @@ FLAGS = {"bind-address": "0.0.0.0", "v": "2"}
 def make(*, profiling: bool = False, **gates: bool) -> tuple[Route, ...]:
     registry = Registry()
     registry.add(Gauge("a", "x"), Gauge("b", "y"))
-    config = replace(LOADED.config, enable_profiling=profiling)
-    live = replace(Rig().live, config=config, started=STARTED)
-    return routes(live, registry, resolve(gates)[0], FLAGS)
+    config, rig = replace(LOADED.config, enable_profiling=profiling), Rig()
+    facts = Facts(config, resolve(gates)[0], FLAGS, STARTED)
+    return routes(facts, registry, rig.health, rig.live)
 
 
 @pytest.fixture

@@ -51,9 +51,10 @@ from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.metrics.families import Family as Metric
 from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
-from kubeproxy.serve.routes import routes, serve_health, serve_metrics, serve_socket
+from kubeproxy.serve.routes import Facts, routes, serve_health, serve_metrics, serve_socket
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, ServiceName
 from kubeproxy.table.node import Mode, Node
@@ -129,19 +130,19 @@ class Daemon:
             self._is_healthy, self._check_addresses, self._health_check_refused
         )
         proxy = ProxyMetrics(Mode(setup.config.mode), setup.families, time.time)
-        history = History(time.time)
+        self._history = History(time.time)
         self._observers: list[Observer] = [
             self._note_first_syncs,
             self.health.observe,
             self._health_checks.observe,
             proxy.observe,
-            history.observe,
+            self._history.observe,
         ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
-        started = start_time()
-        self.registry = registry_of(setup.config, setup.gates, self._dataplanes, started)
+        self._started = start_time()
+        self.registry = registry_of(setup.config, setup.gates, self._dataplanes, self._started)
         self.registry.add(
             *proxy.families(), *setup.metrics, *health_families(self.health.answered)
         )
@@ -149,30 +150,45 @@ class Daemon:
         self._handler = EventHandler(
             self._cluster, tuple(self.syncs.values()), self._node.changed, self._notify
         )
-        live = self._live(history, started)
-        self.routes = routes(live, self.registry, setup.gates, setup.flags)
+        facts = Facts(setup.config, setup.gates, setup.flags, self._started)
+        live = Live(self._state, self.traffic)
+        self.routes = routes(facts, self.registry, self.health, live)
 
     def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
             observer(observation)
 
-    def _live(self, history: History, started: float) -> Live:
+    def _state(self) -> State:
+        """The daemon now, for its status."""
         setup = self._setup
-        return Live(
+        return State(
             config=setup.config,
             config_file=setup.config_file,
             source=setup.source_name,
-            started=started,
+            started=self._started,
+            now=time.time(),
             cluster=self._cluster,
-            syncs=self.syncs,
-            dataplanes=self._dataplanes,
-            health=self.health,
-            history=history,
-            eligible=self._is_eligible,
-            gaps=setup.source.gaps,
-            ignored=self._ignored,
-            remains=lambda: self._remains,
-            traffic=self.traffic,
+            families={family: self._family_state(family) for family in self.syncs},
+            counts_connections=self.traffic is not None,
+            healthy=self.health.healthy,
+            eligible=self._is_eligible(),
+            gaps=setup.source.gaps(),
+            ignored=self._ignored(),
+            remains=self._remains,
+        )
+
+    def _family_state(self, family: Family) -> FamilyState:
+        sync = self.syncs[family]
+        return FamilyState(
+            family=family,
+            builder=sync.builder,
+            node=sync.node,
+            failed=sync.failed,
+            failure=sync.failure,
+            healthy=self.health.keeps_up(family),
+            waiting=self.health.waiting(family),
+            history=self._history.of(family),
+            dataplane=self._dataplanes[family],
         )
 
     def _ignored(self) -> list[Problem]:

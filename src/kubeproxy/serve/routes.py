@@ -14,6 +14,7 @@ from kubeproxy.base import klog
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.linux.socketuser import socket_user
+from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.access import SOCKET_PEER, Access, is_loopback, refusal
 from kubeproxy.serve.http.answer import Answer, Page, not_found, text
 from kubeproxy.serve.http.listening import ListenError
@@ -67,11 +68,18 @@ class Route(msgspec.Struct, frozen=True):
         )
 
 
-def routes(
-    live: Live, registry: Registry, gates: Gates, flags: Mapping[str, str]
-) -> tuple[Route, ...]:
-    """The table of all paths; `flags` are those of the command line as text."""
-    config, health, started = live.config, live.health, live.started
+class Facts(msgspec.Struct, frozen=True):
+    """What the pages say of this run: its configuration, its flags as text, and its start."""
+
+    config: KubeProxyConfiguration
+    gates: Gates
+    flags: Mapping[str, str]
+    started: float
+
+
+def routes(facts: Facts, registry: Registry, health: Health, live: Live) -> tuple[Route, ...]:
+    """The table of all paths."""
+    config, gates, started = facts.config, facts.gates, facts.started
     liveness = Liveness(started)
     table = [
         Route("/healthz", health.healthz, Listener.HEALTH),
@@ -82,12 +90,12 @@ def routes(
         Route("/healthz/ping", liveness.ping, Listener.METRICS),
         Route("/proxyMode", lambda _: text(config.mode), Listener.METRICS),
         Route("/configz", lambda _: configz(config), Listener.METRICS),
-        *_status_routes(live),
+        *_status_routes(config, live),
     ]
     if config.enable_profiling:
         table.append(Route("/debug/", _debug, Listener.METRICS))
     if gates.enabled("ComponentFlagz"):
-        table.append(Route("/flagz", partial(flagz, flags), Listener.METRICS))
+        table.append(Route("/flagz", partial(flagz, facts.flags), Listener.METRICS))
     if gates.enabled("ComponentStatusz"):
         paths = {each.path for each in table if Listener.METRICS in each.listeners}
         table.append(
@@ -100,9 +108,9 @@ def routes(
     return tuple(table)
 
 
-def _status_routes(live: Live) -> list[Route]:
+def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[Route]:
     """The pages of the status, in the order in which they are listed."""
-    config, both = live.config, Listener.METRICS | Listener.SOCKET
+    both = Listener.METRICS | Listener.SOCKET
     rules = Guard(Access(config.rules_page), "the table of rules", "rulesPage")
     status = Guard(Access(config.status_page), "the status", "statusPage")
     pages = {

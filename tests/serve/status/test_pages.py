@@ -161,13 +161,10 @@ async def test_what_is_wrong_with_it() -> None:
     assert (four.failure, six.failure) == ("", "no buffer space")
 
 
-async def test_what_its_source_has_not_told_or_has_told_wrongly() -> None:
+async def test_what_its_source_cannot_read_and_what_is_not_valid() -> None:
     rig = await programmed(*SHOP)
-    rig.live = msgspec.structs.replace(
-        rig.live,
-        gaps=lambda: [Gap("everything", "connection refused", 3.0)],
-        ignored=lambda: [Problem(Kind.SERVICE, ObjectKey("shop", "till"), "no such address")],
-    )
+    rig.gaps = [Gap("everything", "connection refused", 3.0)]
+    rig.ignored = [Problem(Kind.SERVICE, ObjectKey("shop", "till"), "no such address")]
     found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.Status)
     assert found.gaps == (wire.Gap("everything", "connection refused", 3.0),)
     assert found.ignored == (wire.Ignored("Service shop/till", "no such address"),)

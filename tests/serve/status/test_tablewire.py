@@ -74,13 +74,13 @@ async def test_however_pods_are_told_from_others(
 
 async def test_the_configuration_comes_along() -> None:
     rig = await programmed(*CART, mode=Mode.IPVS)
-    config = KubeProxyConfiguration(
+    rig.config = KubeProxyConfiguration(
         mode="ipvs",
         feature_gates={"AllAlpha": True},
         ipvs=IPVS(scheduler="wrr", exclude_cidrs=("10.0.0.0/8",), sync_period=of_seconds(5)),
     )
-    found = travelled(replace(rig.live, config=config))
-    assert (found.config, found.mode) == (config, Mode.IPVS)
+    found = travelled(rig.live)
+    assert (found.config, found.mode) == (rig.config, Mode.IPVS)
 
 
 async def test_it_is_all_of_one_moment_whatever_comes_between() -> None:

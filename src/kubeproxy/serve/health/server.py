@@ -24,10 +24,7 @@ class Health:
     """
 
     def __init__(
-        self,
-        timeout: float,
-        eligible: Callable[[], bool],
-        clock: Callable[[], Instant] = now,
+        self, timeout: float, eligible: Callable[[], bool], clock: Callable[[], Instant] = now
     ) -> None:
         paths = ("/healthz", "/livez")
         self.answered = Counter({(path, code): 0 for path in paths for code in (200, 503)})

@@ -8,10 +8,7 @@ import msgspec
 
 from kubeproxy.serve.http.request import BadRequest, Head, Request
 
-PLAIN_TEXT = (
-    ("Content-Type", "text/plain; charset=utf-8"),
-    ("X-Content-Type-Options", "nosniff"),
-)
+PLAIN_TEXT = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

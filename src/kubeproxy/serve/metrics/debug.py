@@ -24,10 +24,7 @@ from kubeproxy.serve.http.answer import Answer, not_found, text
 from kubeproxy.serve.http.request import Request
 
 _PROFILES = "/debug/pprof/"
-_HTML = (
-    ("Content-Type", "text/html; charset=utf-8"),
-    ("X-Content-Type-Options", "nosniff"),
-)
+_HTML = (("Content-Type", "text/html; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 _FLAG = (("Content-Type", "text/plain"), ("X-Content-Type-Options", "nosniff"))
 _INTERVAL = 0.01
 _LONGEST = 300.0

@@ -12,12 +12,7 @@ from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.zpages import python_version
 
 _Series = Iterator[tuple[tuple[str, ...], float]]
-_STAGE = {
-    Stage.ALPHA: "ALPHA",
-    Stage.BETA: "BETA",
-    Stage.GA: "",
-    Stage.DEPRECATED: "DEPRECATED",
-}
+_STAGE = {Stage.ALPHA: "ALPHA", Stage.BETA: "BETA", Stage.GA: "", Stage.DEPRECATED: "DEPRECATED"}
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}
 # What stands empty is what Go's toolchain knows of a build.
 _BUILD = (

@@ -27,12 +27,7 @@ from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
 
 EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
-PROGRAMMING = (
-    *(0, 0.25, 0.5),
-    *range(1, 60),
-    *range(60, 120, 5),
-    *range(120, 301, 30),
-)
+PROGRAMMING = (*(0, 0.25, 0.5), *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
 
 _FAMILY = ("ip_family",)
 _ALPHA = "[ALPHA] "
@@ -85,9 +80,7 @@ class ProxyMetrics:
             _FAMILY,
         )
         self._rules = Gauge(
-            f"{_PREFIX}iptables_total",
-            _ALPHA + "Rules that are ours",
-            ("table", *_FAMILY),
+            f"{_PREFIX}iptables_total", _ALPHA + "Rules that are ours", ("table", *_FAMILY)
         )
         self._written = Gauge(
             f"{_PREFIX}iptables_last",

@@ -15,6 +15,7 @@ from kubeproxy.serve.http.pace import paced, run
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, unanswered
+from kubeproxy.serve.status.pages import own_usage
 from kubeproxy.serve.status.ports import all_services, namespaces_of, service_detail
 from kubeproxy.serve.status.report import report
 from kubeproxy.serve.status.services import Search, Sort, rates, service_list
@@ -41,7 +42,7 @@ async def page(request: Request, live: Live) -> Answer:
     if part == "services":
         found = await run(service_list(state, search))
         return _html(service_table(found, search.text, search.sort.value))
-    status, now = await run(report(state, live.process())), await run(rates(state))
+    status, now = await run(report(state, own_usage())), await run(rates(state))
     if part == "state":
         return _html(state_parts(status, now))
     shown = Home(
@@ -66,7 +67,7 @@ async def _service(request: Request, live: Live, part: str) -> Answer:
     detail = await run(service_detail(state, *wanted))
     if detail is None:
         said = unknown("service ports", wanted, all_services(state), "/status")
-        return _html(not_found(live.cluster.node_name, said), 404)
+        return _html(not_found(state.cluster.node_name, said), 404)
     return _html(ports(detail) if part == "service" else service_page(detail))
 
 

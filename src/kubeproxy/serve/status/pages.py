@@ -1,6 +1,7 @@
 """`/status`, `/rules` and below: what each page answers. `serve.routes` has their paths."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -11,10 +12,11 @@ from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
 from kubeproxy.serve.http.pace import paced, run
 from kubeproxy.serve.http.request import Request, wants_json
+from kubeproxy.serve.metrics.process import usage
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, unanswered
 from kubeproxy.serve.status.ports import all_services, namespaces_of, service_detail
-from kubeproxy.serve.status.report import report
+from kubeproxy.serve.status.report import Usage, report
 from kubeproxy.serve.status.rules import json_pieces, select, text_pieces
 from kubeproxy.serve.status.services import Search, Sort, list_pieces, rates, service_list
 from kubeproxy.serve.status.tablewire import table_pieces
@@ -35,7 +37,13 @@ async def show_daemon(request: Request, live: Live) -> Answer:
     """`/status`."""
     if not wants_json(request):
         return await _in_browser(request, live)
-    return _json(await run(report(live.state(), live.process())))
+    return _json(await run(report(live.state(), own_usage())))
+
+
+def own_usage() -> Usage:
+    """What this process uses now."""
+    now = usage()
+    return Usage(os.getpid(), now.cpu, now.resident)
 
 
 async def _in_browser(request: Request, live: Live) -> Answer:
@@ -124,12 +132,11 @@ async def show_explanations(request: Request, live: Live) -> Answer:
 
 async def show_table(request: Request, live: Live) -> Answer:
     """`/status/table`."""
-    asked = request.query.get("family", "")
-    family = next((each for each in live.syncs if each.value.lower() == asked.lower()), None)
+    state, asked = live.state(), request.query.get("family", "")
+    family = next((each for each in state.families if each.value.lower() == asked.lower()), None)
     if family is None:
-        known = " or ".join(each.value for each in live.syncs)
+        known = " or ".join(each.value for each in state.families)
         return text(f"family={printable(asked)}: must be {known}\n", 400)
-    state = live.state()
     if state.families[family].node is None:
         return text(f"{family.value}: {NOT_YET}\n", 503)
     return Answer(headers=_LINES, body=paced(table_pieces(state, family)))

@@ -1,16 +1,25 @@
 """The daemon as a whole -> `wire.Status`."""
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from kubeproxy.base.steps import Steps
 from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.history import Past
-from kubeproxy.serve.status.state import FamilyState, Process, State
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.table.claims import Conflict
 
 
-def report(state: State, process: Process) -> Steps[wire.Status]:
+class Usage(NamedTuple):
+    """What this process uses: seconds of CPU time, and bytes of memory."""
+
+    pid: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+def report(state: State, usage: Usage) -> Steps[wire.Status]:
     """The daemon as a whole."""
     families: tuple[wire.FamilyStatus, ...] = ()
     for family in state.families.values():
@@ -19,24 +28,24 @@ def report(state: State, process: Process) -> Steps[wire.Status]:
         version=KUBERNETES_VERSION,
         node=state.cluster.node_name,
         mode=state.config.mode,
-        pid=process.pid,
-        started=timestamp(process.started),
+        pid=usage.pid,
+        started=timestamp(state.started),
         now=timestamp(state.now),
-        uptime_seconds=round(state.now - process.started, 3),
-        cpu_seconds=process.cpu_seconds,
-        memory_bytes=process.memory_bytes,
-        source=process.source,
-        config_file=process.config_file,
+        uptime_seconds=round(state.now - state.started, 3),
+        cpu_seconds=usage.cpu_seconds,
+        memory_bytes=usage.memory_bytes,
+        source=state.source,
+        config_file=state.config_file,
         health_address=state.config.healthz_bind_address,
         metrics_address=state.config.metrics_bind_address,
-        healthy=process.healthy,
-        node_eligible=process.eligible,
+        healthy=state.healthy,
+        node_eligible=state.eligible,
         counts_connections=state.counts_connections,
-        gaps=tuple(wire.Gap(gap.what, gap.reason, gap.seconds) for gap in process.gaps),
+        gaps=tuple(wire.Gap(gap.what, gap.reason, gap.seconds) for gap in state.gaps),
         ignored=tuple(
-            wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in process.ignored
+            wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in state.ignored
         ),
-        remains=tuple(process.remains),
+        remains=tuple(state.remains),
         families=families,
     )
 
@@ -74,14 +83,14 @@ def _family(state: FamilyState) -> Steps[wire.FamilyStatus]:
 
 def _sync(past: Past) -> wire.Sync:
     return wire.Sync(
-        ended=timestamp(past.at),
-        seconds=round(past.seconds, 6),
-        full=past.full,
-        outcome=past.outcome.value,
-        added=past.added,
-        changed=past.changed,
-        removed=past.removed,
-        written=past.written,
+        timestamp(past.at),
+        round(past.seconds, 6),
+        past.full,
+        past.outcome.value,
+        past.added,
+        past.changed,
+        past.removed,
+        past.written,
     )
 
 

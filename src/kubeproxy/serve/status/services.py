@@ -21,13 +21,7 @@ from kubeproxy.serve.status.state import State
 from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary
 from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.entries import (
-    PRECEDENCE,
-    Entry,
-    FrontendKind,
-    ServiceName,
-    ServicePortName,
-)
+from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServiceName, ServicePortName
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison

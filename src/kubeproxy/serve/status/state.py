@@ -40,36 +40,27 @@ class State(msgspec.Struct, frozen=True):
     """The daemon. Builders and the cluster change with the next sync or event.
 
     A view that is made in steps may see such a change; it leaves out what has gone meanwhile.
+
+    `eligible` says whether load balancers should use this node. `gaps` are what the source cannot
+    read now, `ignored` the parts of objects that are not valid, `remains` why rules of other modes
+    are still in the kernel. `started` and `now` are seconds of the wall clock.
     """
 
     config: KubeProxyConfiguration
+    config_file: str
+    source: str
+    started: float
     now: float
     cluster: Cluster
     families: Mapping[Family, FamilyState]
     counts_connections: bool
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of the proxy."""
-        return Mode(self.config.mode)
-
-
-class Process(msgspec.Struct, frozen=True):
-    """What only the report about the whole daemon shows.
-
-    `eligible` says whether load balancers should use this node. `gaps` are what the source cannot
-    read now, `ignored` the parts of objects that are not valid, `remains` why rules of other modes
-    are still in the kernel. `started` is seconds of the wall clock.
-    """
-
-    pid: int
-    started: float
-    cpu_seconds: float
-    memory_bytes: int
-    source: str
-    config_file: str
     healthy: bool
     eligible: bool
     gaps: Sequence[Gap]
     ignored: Sequence[Problem]
     remains: Sequence[str]
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the proxy."""
+        return Mode(self.config.mode)

@@ -17,15 +17,7 @@ from kubeproxy.serve.metrics.text import label_text
 from kubeproxy.serve.traffic.totals import Tally, Totals
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServiceName, ServicePortName
 
-FRONTEND_LABELS = (
-    "namespace",
-    "service",
-    "port",
-    "protocol",
-    "ip_family",
-    "frontend",
-    "address",
-)
+FRONTEND_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "frontend", "address")
 ENDPOINT_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "endpoint")
 KIND = {
     FrontendKind.CLUSTER_IP: "cluster-ip",

@@ -38,11 +38,7 @@ def screen(state: State, columns: int) -> list[Line]:
     """Everything: as many lines as the window has rows, in so many columns."""
     rows = state.rows
     shown = state.services[state.offset : state.offset + state.page]
-    lines = [
-        _head(state),
-        _doing(state),
-        *_services(shown, state, columns),
-    ]
+    lines = [_head(state), _doing(state), *_services(shown, state, columns)]
     lines += [line()] * (rows - 1 - len(lines))
     return [cut(each, columns) for each in (*lines[: rows - 1], _foot(state, len(shown)))]
 

@@ -98,14 +98,7 @@ def sized(state: State, rows: int) -> State:
 
 # --- keys -------------------------------------------------------------------------------------
 
-_STEPS: Final = {
-    "j": 1,
-    "down": 1,
-    "k": -1,
-    "up": -1,
-    "home": -MOST,
-    "end": MOST,
-}
+_STEPS: Final = {"j": 1, "down": 1, "k": -1, "up": -1, "home": -MOST, "end": MOST}
 _PAGES: Final = {"page-down": 1, "page-up": -1}
 
 

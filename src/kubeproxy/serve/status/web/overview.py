@@ -39,10 +39,7 @@ def _facts(status: Status) -> Markup:
         size(status.memory_bytes),
     )
     return element(
-        "p",
-        badge(word, level),
-        *(element("span", fact) for fact in facts),
-        class_="facts",
+        "p", badge(word, level), *(element("span", fact) for fact in facts), class_="facts"
     )
 
 
