@@ -1,6 +1,6 @@
 """The metrics of one run, put together."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kubeproxy.base.inet import Family
@@ -8,10 +8,14 @@ from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.counts import Counts
-from kubeproxy.serve.metrics.families import About, Kind, Reading
+from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
 from kubeproxy.serve.metrics.planes import figure_families, packet_families
-from kubeproxy.serve.metrics.process import process_families, python_families, start_family
-from kubeproxy.serve.metrics.program import program_families
+from kubeproxy.serve.metrics.process import (
+    process_families,
+    program_families,
+    python_families,
+    start_family,
+)
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.table.node import Mode
 
@@ -61,19 +65,12 @@ def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:
     """How the health port answered, from its count by path and status code."""
 
     def of(path: str) -> Reading:
-        about = About(
-            f"kubeproxy_proxy_{path}_total",
-            Kind.COUNTER,
-            f"[ALPHA] Answers of /{path}, by status code",
-            ("code",),
-        )
-        return Reading(
-            about,
-            lambda: (
-                ((str(code),), count)
-                for (asked, code), count in sorted(answered.items())
-                if asked == f"/{path}"
-            ),
-        )
+        def read() -> Iterator[Series]:
+            for (asked, code), count in sorted(answered.items()):
+                if asked == f"/{path}":
+                    yield (str(code),), count
+
+        help_ = f"[ALPHA] Answers of /{path}, by status code"
+        return reading(f"kubeproxy_proxy_{path}_total", Kind.COUNTER, help_, read, "code")
 
     return [of("healthz"), of("livez")]

@@ -16,7 +16,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a client gets: a body that is there, or one that comes in pieces.
+    """What a client gets: a complete body, or one that is made in pieces.
 
     Date, length and framing are added on the way out; `headers` are sent in their order.
     """
@@ -27,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Page = Callable[[Request], Answer | Awaitable[Answer]]
-"""What answers: at once, or after a while. It is called in the event loop, so it is quick."""
+"""What answers a request, at once or later. It is called in the event loop, so it is quick."""
 
 
 def text(body: str, status: int = 200) -> Answer:
@@ -58,7 +58,7 @@ def encode_head(answer: Answer, head: Head, now: float) -> bytes:
 
 
 def is_chunked(answer: Answer, head: Head) -> bool:
-    """Whether the body is sent in chunks; HTTP/1.0 knows none and is told the end by the end."""
+    """Whether the body is sent in chunks; with HTTP/1.0 it ends with the connection."""
     return head.http11 and not isinstance(answer.body, bytes)
 
 
@@ -73,7 +73,7 @@ def chunk(piece: bytes) -> bytes:
 
 
 def refusal(error: BadRequest) -> bytes:
-    """All that a client gets for what is no request; the connection ends with it."""
+    """The answer to what is not a valid request; the connection ends with it."""
     line = f"{error.status} {HTTPStatus(error.status).phrase}"
     body = f"{line}: {error}" if str(error) else line
     head = f"HTTP/1.1 {line}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"

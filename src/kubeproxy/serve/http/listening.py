@@ -19,7 +19,7 @@ _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
 class Network(Enum):
-    """Go's name for what may be heard on a socket: both families, or one."""
+    """Go's name for the families of a socket: both, or one."""
 
     TCP = "tcp"
     TCP4 = "tcp4"
@@ -27,14 +27,14 @@ class Network(Enum):
 
 
 class ListenError(OperatorError):
-    """A port cannot be listened on: somebody else has it, or the address is not ours."""
+    """A port cannot be listened on: another process has it, or the address is not ours."""
 
 
 def listen(address: str, port: int, network: Network = Network.TCP) -> socket.socket:
     """A socket that listens, on one address or on all.
 
-    An unspecified address of the network `tcp` hears both families, whichever one spells it;
-    where there is no IPv6, it hears IPv4.
+    An unspecified address of the network `tcp` stands for both families, however it is written;
+    where there is no IPv6, for IPv4.
     """
     with _errors_of_port(network, join(address, port)):
         if network is not Network.TCP or any(pack(address)):

@@ -1,7 +1,7 @@
-"""Ports that answer: opening, accepting and closing.
+"""Listening ports: opening, accepting and closing.
 
-Every connection is a task of the group that the port was opened in. Where many ports share a
-`Room`, they share its limits.
+Every connection is a task of the group that the port was opened in. Ports that share a `Room`
+share its limits.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from kubeproxy.base.inet import join, parse_address
 from kubeproxy.linux.descriptors import leave_the_last
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
-from kubeproxy.serve.http.caller import Caller, caller_of
-from kubeproxy.serve.http.connection import Conversation
+from kubeproxy.serve.http.connection import Connection
 from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
+from kubeproxy.serve.http.places import Caller, caller_of
 from kubeproxy.serve.http.room import Limits, Room, Task
 
 RETRY_SECONDS = 5.0
@@ -29,15 +29,15 @@ _REST_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
-def everybody(_: socket.socket) -> bool:
-    """Admits whoever comes."""
+def every_client(_: socket.socket) -> bool:
+    """Admits all."""
     return True
 
 
 class Port:
     """Listening sockets that answer with one page, from their opening until they are closed.
 
-    Clients that `admits` does not want are hung up on.
+    Connections of clients that `admits` rejects are closed at once.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Port:
         page: Page,
         room: Room,
         tasks: asyncio.TaskGroup,
-        admits: Callable[[socket.socket], bool] = everybody,
+        admits: Callable[[socket.socket], bool] = every_client,
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page
@@ -88,7 +88,7 @@ class Port:
                 client.close()
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
-        """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
+        """Out of descriptors or memory: clients wait in the queue, a retry at once would spin."""
         if self._bursts.begins(self._loop.time()):
             klog.error("Cannot accept a connection", err=error, address=_name(listening))
         self._loop.remove_reader(listening)
@@ -102,8 +102,8 @@ class Port:
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        talk = Conversation(client, caller, self._page, self._room)
-        task = self._tasks.create_task(talk.run(), name="http connection")
+        connection = Connection(client, caller, self._page, self._room)
+        task = self._tasks.create_task(connection.run(), name="http connection")
         self._room.enter(task, caller)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
@@ -117,13 +117,13 @@ def _caller(client: socket.socket) -> Caller:
     local, port = client.getsockname()[:2]
     try:
         peer = client.getpeername()[0]
-    except OSError:  # it is gone already
+    except OSError:  # the client is gone
         peer = ""
     return caller_of(port, peer, local)
 
 
 def _name(listening: socket.socket) -> str:
-    """What people call the address of a socket."""
+    """The address of a socket as text."""
     address = listening.getsockname()
     return address if isinstance(address, str) else join(*address[:2])
 
@@ -146,7 +146,7 @@ async def serve(
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
-    await _serve(listening, page, room or Room(), everybody)
+    await _serve(listening, page, room or Room(), every_client)
 
 
 async def _serve(

@@ -7,8 +7,7 @@ from itertools import islice
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.serve.metrics.families import Family, Sample
-from kubeproxy.serve.metrics.text import header, number
+from kubeproxy.serve.metrics.families import Family, Sample, header, number
 
 PIECE = 500
 """So many lines are made before others get their turn on the event loop: about a millisecond."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from kubeproxy.serve.metrics.families import About, Kind, Sample
-from kubeproxy.serve.metrics.text import label_text
+from kubeproxy.serve.metrics.families import About, Kind, Sample, label_text
 from kubeproxy.serve.traffic.series import (
     ENDPOINT_LABELS,
     FRONTEND_LABELS,

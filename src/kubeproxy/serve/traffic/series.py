@@ -12,8 +12,7 @@ from heapq import nlargest
 import msgspec
 
 from kubeproxy.base.inet import Family, join
-from kubeproxy.serve.metrics.families import Sample
-from kubeproxy.serve.metrics.text import label_text
+from kubeproxy.serve.metrics.families import Sample, label_text
 from kubeproxy.serve.traffic.totals import Tally, Totals
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServiceName, ServicePortName
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from kubeproxy.serve.status.web.overview import state
-from kubeproxy.serve.status.wire import NotProgrammed, Rates, Status
+from kubeproxy.serve.status.web.overview import family_health, state
+from kubeproxy.serve.status.wire import FamilyStatus, NotProgrammed, Rates, Status
 from serve.status.web.parsed import Parsed
-from serve.status.web.samples import CLAIMED, IPV4, IPV6, NOW, RATES, REFUSED, STATUS
+from serve.status.web.samples import CLAIMED, IPV4, IPV6, NOW, RATES, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
 
@@ -76,3 +76,31 @@ def test_rates_that_nobody_has_looked_at_yet() -> None:
 
 def test_a_mode_that_counts_no_connections() -> None:
     assert "connections" not in shown(replace(STATUS, counts_connections=False)).text
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        pytest.param(IPV4, ("programmed", "good"), id="well"),
+        pytest.param(IPV6, ("waiting for the cluster", "warn"), id="not-yet"),
+        pytest.param(replace(IPV4, healthy=False), ("not healthy", "bad"), id="behind"),
+        pytest.param(
+            replace(IPV4, not_programmed=(REFUSED,)), ("partly programmed", "warn"), id="refused"
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="partly")),
+            ("partly programmed", "warn"),
+            id="partly",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="failed")),
+            ("sync failed", "bad"),
+            id="failed",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="new")), ("new", "warn"), id="unknown"
+        ),
+    ],
+)
+def test_the_health_of_a_family(family: FamilyStatus, expected: tuple[str, str]) -> None:
+    assert expected == family_health(family)

@@ -6,21 +6,30 @@ from typing import Final
 from kubeproxy.base.inet import join
 from kubeproxy.serve.status.web.asking import form
 from kubeproxy.serve.status.web.document import document, heading
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
+from kubeproxy.serve.status.web.markup import (
+    NOTHING,
+    Markup,
+    TableColumn,
+    address,
+    badge,
+    element,
+    row,
+    table,
+    together,
+    trusted,
+)
 from kubeproxy.serve.status.web.overview import traffic
-from kubeproxy.serve.status.web.pieces import badge
-from kubeproxy.serve.status.web.tables import Column, row, table
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
 from kubeproxy.serve.status.words import connections, count, plural, rate, settings
 
 _ROWS: Final = 200
-_COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))
-_FRONTENDS: Final = (Column("Frontend"), Column("Address", "address"), *_COUNTS)
+_COUNTS: Final = (TableColumn("Connections", "number"), TableColumn("Per second", "number"))
+_FRONTENDS: Final = (TableColumn("Frontend"), TableColumn("Address", "address"), *_COUNTS)
 _ENDPOINTS: Final = (
-    Column("Endpoint", "address"),
-    Column("Node"),
-    Column("Condition"),
-    Column("Used"),
+    TableColumn("Endpoint", "address"),
+    TableColumn("Node"),
+    TableColumn("Condition"),
+    TableColumn("Used"),
     *_COUNTS,
 )
 
@@ -82,7 +91,7 @@ def _total(detail: ServiceDetail) -> float | None:
     return sum(rates) if rates else None
 
 
-def _kept(columns: Sequence[Column], *, counted: bool) -> Sequence[Column]:
+def _kept(columns: Sequence[TableColumn], *, counted: bool) -> Sequence[TableColumn]:
     """The columns without those of connections, where none are counted."""
     return columns if counted else columns[: -len(_COUNTS)]
 

@@ -14,8 +14,15 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
-from kubeproxy.serve.status.web.pieces import fact
+from kubeproxy.serve.status.web.markup import (
+    NOTHING,
+    Markup,
+    address,
+    element,
+    fact,
+    together,
+    trusted,
+)
 from kubeproxy.serve.status.wire import Status
 from kubeproxy.serve.status.words import span
 
