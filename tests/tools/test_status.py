@@ -131,7 +131,7 @@ def test_what_is_wrong_comes_first(
 
 def test_a_node_that_load_balancers_should_not_use() -> None:
     lines = head(replace(told.status(), node_eligible=False))
-    assert "  Load balancers are told to leave out node kestrel" in lines
+    assert "  Node kestrel fails the health check of load balancers" in lines
 
 
 def test_of_very_many_troubles_the_first_are_shown() -> None:
@@ -147,7 +147,7 @@ def test_sentences_are_wrapped_and_not_cut() -> None:
     assert max(map(len, lines)) <= 60
     assert not any("…" in line for line in lines[1:])
     advice = " ".join(line.strip() for line in lines)
-    assert "Load balancers are told to leave this node out." in advice
+    assert "so that load balancers leave this node out." in advice
 
 
 def test_a_sync_that_is_both_and_one_that_changed_nothing() -> None:

@@ -1,7 +1,7 @@
 """The daemon: builds the parts, wires them, and runs the task tree. Knows all other modules.
 
-It ends only by being told to (a signal cancels it) or with an exception that says why: a failing
-sync or an API server that is gone are no reason.
+It ends when it is cancelled (by a signal) or with an exception that says why: a failing sync or an
+API server that is gone are no reason.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class _Initialised(Exception):
 class Setup(msgspec.Struct, frozen=True):
     """All that a run depends on.
 
-    `waits_for_node` is False where nobody will make our Node while we wait, as with manifests.
+    `waits_for_node` is False where no Node will be added while we wait, as with manifests.
     `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
     a thread, before the first sync; `remove_other_modes` when every family is programmed: it says
     why something of them remains.
@@ -255,7 +255,7 @@ class Daemon:
     async def _or_report(
         self, serving: Awaitable[None], failed: Callable[[str, ListenError], Event]
     ) -> None:
-        """Serve; where a port in use is the end, the cluster hears of it first."""
+        """Serve; when a port in use ends the process, an event says so first."""
         try:
             await serving
         except ListenError as error:
@@ -267,7 +267,7 @@ class Daemon:
         return node is not None and node.eligible
 
     def _is_healthy(self) -> bool:
-        """What health-check ports say of us; where nobody asks for our health, all is well."""
+        """What health-check ports say of this proxy; without a health port, it is healthy."""
         return not self._setup.config.healthz_bind_address or self.health.healthy
 
     def _check_addresses(self, family: Family) -> tuple[str, ...]:
@@ -350,8 +350,8 @@ class Daemon:
         notices = start_notices(setup.config, setup.gates, setup.families, self._cluster.node)
         for notice in notices:
             log_notice(notice)
-        # Without the service ranges the first sync would take them away; but older API servers
-        # have none to tell of.
+        # Without the service ranges the first sync would remove them; but older API servers have
+        # none.
         ranges_known = partial(self._cluster.synced, Kind.SERVICE_CIDR)
         if not await self._node.wait_until(ranges_known, SERVICE_CIDR_WAIT):
             klog.info("ServiceCIDRs are not known yet, going on without", v=2)

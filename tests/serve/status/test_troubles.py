@@ -108,7 +108,8 @@ def test_cases_are_named_with_their_reasons() -> None:
 def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
     [found] = troubles(replace(STATUS, gaps=(gap,)))
     assert found.what == (
-        "What is programmed may be old: API server https://192.0.2.1:6443 does not tell all"
+        "What is programmed may be stale: parts of API server https://192.0.2.1:6443 cannot be"
+        " read"
     )
     assert found.cases == (case,)
     assert found.severe == severe
@@ -130,7 +131,7 @@ def test_what_stops_traffic_comes_first() -> None:
     found = troubles(status)
     assert [trouble.severe for trouble in found] == [True, True, False, False]
     assert "its source" in found[0].advice
-    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].what == "Node kestrel fails the health check of load balancers"
 
 
 @pytest.mark.parametrize(
@@ -142,5 +143,5 @@ def test_what_stops_traffic_comes_first() -> None:
 )
 def test_why_load_balancers_leave_the_node_out(family: FamilyStatus, advice: str) -> None:
     found = troubles(replace(STATUS, families=(family,), node_eligible=False))
-    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].what == "Node kestrel fails the health check of load balancers"
     assert found[-1].advice.startswith(advice)

@@ -267,7 +267,7 @@ def test_what_is_wrong_with_a_port() -> None:
 
 def test_no_endpoints() -> None:
     port = replace(told.port(), endpoints=())
-    assert one(port)[-1] == "  no endpoints: nobody answers here"
+    assert one(port)[-1] == "  no endpoints: connections fail"
 
 
 def test_no_endpoint_that_is_used() -> None:
@@ -275,7 +275,7 @@ def test_no_endpoint_that_is_used() -> None:
     port = replace(told.port(), endpoints=(unready,))
     assert one(port)[-2:] == [
         "    not used: it is not ready",
-        "  no endpoint is used: nobody answers here",
+        "  no endpoint is used: connections fail",
     ]
 
 

@@ -1,4 +1,4 @@
-"""An occurrence -> the request that tells the API server of it."""
+"""An occurrence -> the request that creates or patches its event."""
 
 from datetime import UTC, datetime
 

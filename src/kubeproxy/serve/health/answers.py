@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(families: Families, now: Instant, timeout: float) -> Verdict:
-    """How the families are at the moment."""
+    """The health of the families at the moment."""
     return Verdict(
         families,
         {family: each.is_healthy(now.seconds, timeout) for family, each in families.items()},
@@ -51,7 +51,7 @@ def healthz(verdict: Verdict, clock: Clock, *, eligible: bool) -> Answer:
     """Whether load balancers should send traffic to this node.
 
     `healthy` in the body is about the syncs alone, as upstream has it: a node that is about to
-    go answers 503 and `"healthy":true`.
+    be removed answers 503 and `"healthy":true`.
     """
     return _answer(verdict, clock, verdict.healthy and eligible, {"nodeEligible": eligible})
 
@@ -92,7 +92,7 @@ def _time(clock: Clock, wall_ns: int | None) -> str:
 
 
 def service_health(service: ServiceName, local_endpoints: int, *, healthy: bool) -> Answer:
-    """What a load balancer learns on a service's health-check port of this node."""
+    """What a service's health-check port of this node answers a load balancer."""
     headers = (*JSON, ("X-Load-Balancing-Endpoint-Weight", str(local_endpoints)))
     body = {
         "service": {"namespace": service.namespace, "name": service.service},

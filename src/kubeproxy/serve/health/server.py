@@ -34,7 +34,7 @@ class Health:
         self._families: Families = {}
 
     def observe(self, observation: Observation) -> None:
-        """Take note of what happened."""
+        """Update the state with an observation."""
         self._families = observe(self._families, observation, self._clock())
 
     @property
@@ -43,7 +43,7 @@ class Health:
         return self._judge(self._clock()).healthy
 
     def waiting(self, family: Family) -> float | None:
-        """How many seconds something has been waiting for the family's sync; None if nothing."""
+        """For how many seconds a change has been waiting for its sync; None if none is."""
         health = self._families.get(family)
         return health.waiting(self._clock().seconds) if health else None
 

@@ -12,7 +12,7 @@ _OF_REQUEST = ("verb", "host")
 
 
 class ClientMetrics:
-    """Keeps the families of one API client; `take` observes it."""
+    """Keeps the families of one API client; `take` is its observer."""
 
     def __init__(self) -> None:
         self._requests = Counter(
@@ -22,25 +22,25 @@ class ClientMetrics:
         )
         self._seconds = Histogram(
             "rest_client_request_duration_seconds",
-            "[ALPHA] Seconds from a request to the end of its answer",
+            "[ALPHA] Seconds from a request to the end of its response",
             SECONDS,
             _OF_REQUEST,
         )
         self._waited = Histogram(
             "rest_client_rate_limiter_duration_seconds",
-            "[ALPHA] Seconds that requests waited for the limit of this client",
+            "[ALPHA] Seconds that requests waited for the rate limit of this client",
             SECONDS,
             _OF_REQUEST,
         )
         self._sent = Histogram(
             "rest_client_request_size_bytes",
-            "[ALPHA] Bytes that requests carried",
+            "[ALPHA] Bytes of request bodies",
             BYTES,
             _OF_REQUEST,
         )
         self._received = Histogram(
             "rest_client_response_size_bytes",
-            "[ALPHA] Bytes that answers carried, unpacked",
+            "[ALPHA] Bytes of response bodies, uncompressed",
             BYTES,
             _OF_REQUEST,
         )
@@ -62,7 +62,7 @@ class ClientMetrics:
         ]
 
     def take(self, seen: Attempt | Exchange) -> None:
-        """Take note of what the client did."""
+        """Count what the client did."""
         if isinstance(seen, Attempt):
             self._requests.add(seen.code, seen.method, seen.host)
             if seen.retry_of:

@@ -1,7 +1,7 @@
 """The kubeproxy_* families: names, labels and buckets are upstream's, which dashboards know.
 
-A listener of happenings. Which families there are depends on the mode; docs/metrics.md has the
-list, and tells where a figure means something else than upstream's.
+An observer keeps them. Which there are depends on the mode; docs/metrics.md has the list, and says
+where a figure means something else than upstream's.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,9 +39,9 @@ def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -
 
 
 class ProxyMetrics:
-    """Keeps the families of one run; `take` is the listener.
+    """Keeps the families of one run.
 
-    `clock` tells Unix time, and what it tells now is when the process started.
+    `clock` is Unix time; the process starts now.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class ProxyMetrics:
             _FAMILY,
         )
         for family in families:
-            # Upstream's is not there yet, and alerts hear nothing of a node that never synced.
+            # Upstream has no series yet, so that alerts do not see a node that never synced.
             self._ended.set(0.0, family.value)
         self._queued = Gauge(
             f"{_PREFIX}last_queued_timestamp_seconds",
-            _ALPHA + "When a sync was last asked for",
+            _ALPHA + "When a sync was last requested",
             _FAMILY,
         )
         self._changes = _ChangeMetrics(families)
@@ -76,15 +76,15 @@ class ProxyMetrics:
         self._unserved = _Unserved(families)
         self._failed = Gauge(
             "kubeproxy_service_ports_failed",
-            "Service ports that the kernel refused and that are tried again",
+            "Service ports that could not be programmed and are tried again",
             _FAMILY,
         )
         self._rules = Gauge(
-            f"{_PREFIX}iptables_total", _ALPHA + "Rules that are ours", ("table", *_FAMILY)
+            f"{_PREFIX}iptables_total", _ALPHA + "Rules of kube-proxy", ("table", *_FAMILY)
         )
         self._written = Gauge(
             f"{_PREFIX}iptables_last",
-            _ALPHA + "Rules that the last sync that wrote any has written",
+            _ALPHA + "Rules written by the last sync that wrote any",
             ("table", *_FAMILY),
         )
         self._flows_seconds = _histogram(
@@ -117,7 +117,7 @@ class ProxyMetrics:
         return found
 
     def observe(self, observation: Observation) -> None:
-        """Take note of a observation."""
+        """Update the families with an observation."""
         match observation:
             case ObjectReceived():
                 if observation.kind is Kind.ENDPOINT_SLICE:
@@ -157,7 +157,7 @@ class ProxyMetrics:
 
 
 class _ChangeMetrics:
-    """What was told since the start, and what of it waits for a sync."""
+    """Events received since the start, and those that wait for a sync."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._slices = Counter(
@@ -200,7 +200,7 @@ class _ChangeMetrics:
 
 
 class _Programming:
-    """How long it took from a change of a slice until the kernel knew.
+    """How long it took from a change of a slice until it was programmed.
 
     A change that a failed sync took up waits for the next one that succeeds, so that the time of
     the failure counts.
@@ -209,7 +209,7 @@ class _Programming:
     def __init__(self, families: Iterable[Family], since: float) -> None:
         self.latency = _histogram(
             "kubeproxy_network_programming_duration_seconds",
-            "Seconds from a change of endpoints until it is in force here",
+            "Seconds from a change of endpoints until it is programmed on this node",
             PROGRAMMING,
         )
         self._since = since
@@ -227,7 +227,7 @@ class _Programming:
         if moment is None or moment < self._since:
             return
         for family in received.families:
-            if family in self._received:  # on a node of one family, objects may speak of both
+            if family in self._received:  # on a node of one family, objects may have both
                 self._received[family].setdefault(received.key, []).append(moment)
 
     def began(self, family: Family) -> None:

@@ -1,4 +1,4 @@
-"""All families, and the text of them: sorted by name, made in pieces that hold nobody up."""
+"""All families and their text: sorted by name, made in short pieces."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
@@ -10,7 +10,7 @@ from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.serve.metrics.families import Family, Sample, header, number
 
 PIECE = 500
-"""So many lines are made before others get their turn on the event loop: about a millisecond."""
+"""Lines that are made before other tasks run on the event loop: about a millisecond."""
 PATIENCE = 5.0
 """Seconds that one family which is read in a thread may take."""
 
@@ -24,14 +24,14 @@ class Registry:
         self._thread: ThreadPoolExecutor | None = None
 
     def add(self, *families: Family, in_thread: bool = False) -> None:
-        """Show these too; `in_thread` those whose `samples` waits for the kernel or reads much.
+        """Add families; `in_thread` those whose `samples` waits for the kernel or reads much.
 
-        One thread reads all of these, one after the other, and it is nobody else's.
+        One thread reads all of these, one after the other; nothing else uses it.
         """
         for family in families:
             name = family.about.name
             if name in self._families:
-                raise ValueError(f"{name}: there is such a family already")
+                raise ValueError(f"{name}: there is a family of this name already")
             self._families[name] = family
             if in_thread:
                 self._threaded.add(name)
@@ -73,13 +73,13 @@ class Registry:
         try:
             return await asyncio.wait_for(reading, PATIENCE)
         except TimeoutError:
-            klog.error("A metric is left out, reading it took too long", metric=name)
+            klog.error("Metric skipped, reading it took too long", metric=name)
         except KubeProxyError as error:
-            klog.error("A metric is left out, it cannot be read", err=error, metric=name)
+            klog.error("Metric skipped, it cannot be read", err=error, metric=name)
         return ()
 
     def close(self) -> None:
-        """Give the thread back."""
+        """End the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 

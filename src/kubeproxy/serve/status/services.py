@@ -1,4 +1,4 @@
-"""Services in a list, and their connections: which are meant, in what order, a line for each.
+"""Services in a list, and their connections: which match, in what order, a line for each.
 
 Made in steps. Between the steps only names are kept: thousands of new objects would call the
 garbage collector. What has gone by the next step is left out.

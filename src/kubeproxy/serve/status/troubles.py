@@ -1,4 +1,4 @@
-"""What is wrong with a daemon, the worst first, and what somebody can do about it."""
+"""What is wrong with a daemon, the worst first, and what to do about it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ from kubeproxy.serve.status.wire import FamilyStatus, Gap, Status
 from kubeproxy.serve.status.words import plural, span
 
 PATIENCE: Final = 15.0
-"""Seconds that a change may wait for its sync before that is worth a word."""
+"""Seconds that a change may wait for its sync before that is a problem."""
 _LOG: Final = "The daemon's log says why, and it is tried again by itself."
 
 
@@ -47,7 +47,7 @@ def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
     if not family.healthy:
         yield Trouble(
             f"{name}: not healthy",
-            "Its syncs do not keep up. Load balancers are told to leave this node out. " + _LOG,
+            f"Its syncs do not keep up, so that load balancers leave this node out. {_LOG}",
         )
     if family.waiting_seconds is not None and family.waiting_seconds > PATIENCE:
         yield Trouble(
@@ -86,15 +86,16 @@ def _of_other_modes(status: Status) -> Iterator[Trouble]:
         yield Trouble(
             "Rules of another mode remain in the kernel",
             "Packets may follow them to endpoints that are gone. Do what the reason says and start"
-            " kube-proxy anew, or restart the node.",
+            " kube-proxy again, or restart the node.",
             tuple(("reason", reason) for reason in status.remains),
         )
 
 
 def _of_source(status: Status) -> Iterator[Trouble]:
+    source = status.source or "the source"
     if status.gaps:
         yield Trouble(
-            f"What is programmed may be old: {status.source or 'the source'} does not tell all",
+            f"What is programmed may be stale: parts of {source} cannot be read",
             "It is asked again by itself; until it answers, what was known of it stays.",
             tuple((_gap(gap), gap.reason) for gap in status.gaps),
             severe=any((gap.seconds or 0.0) > PATIENCE for gap in status.gaps),
@@ -102,7 +103,7 @@ def _of_source(status: Status) -> Iterator[Trouble]:
     if status.ignored:
         yield Trouble(
             plural(len(status.ignored), "part of an object is ignored", "parts are ignored"),
-            "The rest of each object is served. Correct the object where it is not meant so.",
+            "The rest of each object is served. Correct the object unless that is intended.",
             tuple((each.object, each.reason) for each in status.ignored),
             severe=False,
         )
@@ -118,8 +119,9 @@ def _of_node(status: Status) -> Iterator[Trouble]:
     if any(family.last_sync for family in status.families):
         advice = (
             "There is no Node of that name (--hostname-override names it), or it is being deleted,"
-            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is wanted."
+            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is intended."
         )
     else:
         advice = "Its Node is not known yet."
-    yield Trouble(f"Load balancers are told to leave out node {status.node}", advice, severe=False)
+    what = f"Node {status.node} fails the health check of load balancers"
+    yield Trouble(what, advice, severe=False)

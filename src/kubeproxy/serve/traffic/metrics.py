@@ -44,12 +44,12 @@ class Connections:
         self._samples = samples
 
     def samples(self) -> Iterator[Sample]:
-        """Its samples now, made without haste."""
+        """Its samples now, made with pauses."""
         return gently(self._samples())
 
 
 def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Connections]:
-    """The families to show; `endpoints` where those count too. None when nothing is wanted."""
+    """The families to show; `endpoints` where those count too. [] when none are wanted."""
     if limits.detail is Detail.NONE:
         return []
 

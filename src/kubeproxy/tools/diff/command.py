@@ -73,7 +73,7 @@ def _diff(parsed: Parsed) -> int:
     if as_json:
         show_json(Diff(found))
     else:
-        look = replace(look_of(sys.stdout, os.environ), width=None)  # what is cut off is not told
+        look = replace(look_of(sys.stdout, os.environ), width=None)  # nothing is cut off
         show(lines(found, limit), look)
     return 0 if all(family.equal for family in found) else DIFFERENT
 

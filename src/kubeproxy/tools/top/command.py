@@ -26,11 +26,11 @@ from kubeproxy.tools.top.state import (
     News,
     State,
     beginning,
-    heard,
     pressed,
     question,
     sized,
-    unheard,
+    unanswered,
+    updated,
 )
 
 _LONG: Final = 60.0
@@ -58,7 +58,7 @@ def usage_text() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the busiest services until somebody has seen enough."""
+    """Show the busiest services until the user quits."""
     parsed = parse(_FLAGS, arguments)
     if parsed.value("help", bool):
         print(usage_text(), end="")  # noqa: T201  # what was asked for
@@ -160,7 +160,7 @@ def _beat(news: News) -> Beat:
 
 
 class _Asker:
-    """Asks in a thread of its own, so that keys are heard while the daemon thinks."""
+    """Asks in a thread of its own, so that keys work while the daemon computes."""
 
     def __init__(self, daemon: client.Client, wake: Callable[[], None]) -> None:
         self.is_busy = False
@@ -189,7 +189,7 @@ class _Asker:
             query, rates = self._queries.get()
             try:
                 self._answers.put(look(self._daemon, query, rates=rates))
-            except Exception as error:  # noqa: BLE001  # raised again where it is heard
+            except Exception as error:  # noqa: BLE001  # raised again by the main thread
                 self._answers.put(error)
             self._wake()
 
@@ -197,7 +197,7 @@ class _Asker:
 def _watch(daemon: client.Client, interval: float) -> None:
     state = beginning(interval)
     asked = question(state)
-    state = heard(state, look(daemon, asked))
+    state = updated(state, look(daemon, asked))
     due = time.monotonic() + client.MOMENT
     with Fullscreen() as terminal:
         asker = _Asker(daemon, terminal.wake)
@@ -221,9 +221,9 @@ def _after(state: State, answer: News | Exception | None) -> State:
         case None:
             return state
         case News():
-            return heard(state, answer)
+            return updated(state, answer)
         case KubeProxyError() as error:
             heading, _, reasons = str(error).partition("\n")
-            return unheard(state, " ".join((reasons or heading).split()))
+            return unanswered(state, " ".join((reasons or heading).split()))
         case error:
             raise error

@@ -69,7 +69,7 @@ def question(state: State) -> dict[str, str]:
 # --- news -------------------------------------------------------------------------------------
 
 
-def heard(state: State, news: News) -> State:
+def updated(state: State, news: News) -> State:
     """The daemon has answered."""
     known = _scrolled(replace(state, news=news, silence=""), 0)
     if news.rates is None or not news.rates.seconds:
@@ -86,7 +86,7 @@ def heard(state: State, news: News) -> State:
     )
 
 
-def unheard(state: State, why: str) -> State:
+def unanswered(state: State, why: str) -> State:
     """The daemon does not answer: what was shown stays."""
     return replace(state, silence=why)
 

@@ -46,7 +46,7 @@ def service_page(detail: ServiceDetail) -> Iterator[Markup]:
 
 
 def ports(detail: ServiceDetail) -> Iterator[Markup]:
-    """The service ports, for which the script asks again."""
+    """The service ports, which the script refreshes."""
     yield trusted('<section id="service" data-refresh="service">')
     for port in detail.ports:
         yield from _port(port, counted=detail.counts_connections)
@@ -54,7 +54,7 @@ def ports(detail: ServiceDetail) -> Iterator[Markup]:
 
 
 def _about(detail: ServiceDetail) -> Markup:
-    """What stands still above the ports: the name, the chart, a question."""
+    """What is above the ports and not refreshed: the name, the chart, the explain form."""
     name = f"{detail.namespace}/{detail.service}"
     rules = address("rules", detail.namespace, detail.service)
     words = "On this node, over the last two minutes."

@@ -49,7 +49,7 @@ def asset(name: str) -> Asset:
 
 
 def headers() -> tuple[tuple[str, str], ...]:
-    """What the browser is told beside the page: to show it, and to trust nothing else."""
+    """The headers of the page: the browser shows it, and trusts nothing else."""
     policy = (
         "default-src 'none'",
         f"script-src {asset('page.js').source}",

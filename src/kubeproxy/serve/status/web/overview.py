@@ -109,7 +109,7 @@ def traffic(service: str, per_second: float | None, words: str) -> Markup:
             " new connections per second",
         ),
         element("svg", class_="chart", viewBox="0 0 330 90", data_chart=service, role="img"),
-        element("noscript", element("p", "Rates are those since somebody looked last: reload.")),
+        element("noscript", element("p", "Rates are counted between two requests: reload.")),
         element("p", words, class_="faint"),
         class_="card",
     )

@@ -30,7 +30,7 @@ def services(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
 
 
 def service_table(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
-    """The table alone, for which the script asks again while somebody types."""
+    """The table alone, which the script loads again while the user types."""
     yield trusted('<div id="found" data-refresh="services">')
     yield element("p", _tally(found, words), role="status")
     columns = _columns(words, sort, counted=found.counts_connections)
