@@ -111,6 +111,11 @@ def test_colours(traced: Traced, start: str) -> None:
         ),
         pytest.param(UNKNOWN, {"node": "", "onThisNode": None}, id="an-unknown-endpoint"),
         pytest.param(
+            traced("[fd40::50]:40000", "[2001:db8:aa::10]:31080", "[fd40::11]:8080", frontend=3),
+            {"ipFamily": "IPv6", "frontend": "node-port", "node": "kestrel"},
+            id="a-node-port-that-both-families-have",
+        ),
+        pytest.param(
             UNTOUCHED, {"endpoint": None, "node": "", "onThisNode": None}, id="not-translated"
         ),
     ],

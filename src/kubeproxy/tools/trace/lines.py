@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from kubeproxy.base.inet import family_of
 from kubeproxy.base.printable import printable
 from kubeproxy.tools.trace.connections import Traced
 from kubeproxy.tools.trace.stream import NOT_TRANSLATED
@@ -41,11 +42,11 @@ class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
 
 def json_line(traced: Traced, at: datetime) -> str:
     """The connection as a JSON object; times are UTC."""
-    port, detail = traced.watched.port, traced.detail
+    detail = traced.detail
     line = TracedLine(
         time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        ip_family=port.ip_family,
-        protocol=port.protocol,
+        ip_family=family_of(traced.destination.address).value,
+        protocol=traced.watched.port.protocol,
         service_port=traced.watched.name,
         client=str(traced.client),
         frontend=traced.frontend.kind,
