@@ -7,10 +7,8 @@ from kubeproxy.serve.traffic.series import (
     Detail,
     Limits,
     Shares,
-    endpoint_samples,
-    endpoint_shares,
-    service_samples,
-    service_shares,
+    endpoint_series,
+    service_series,
 )
 from kubeproxy.serve.traffic.totals import Tally, Totals
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServicePortName
@@ -42,11 +40,11 @@ TOTALS = {
 
 
 def lines(limits: Limits) -> list[str]:
-    return [f"{sample.labels} {sample.value}" for sample in service_samples(TOTALS, limits)]
+    return [f"{sample.labels} {sample.value}" for sample in service_series(TOTALS, limits)[1]]
 
 
 def endpoint_lines(limits: Limits) -> list[str]:
-    return [f"{sample.labels} {sample.value}" for sample in endpoint_samples(TOTALS, limits)]
+    return [f"{sample.labels} {sample.value}" for sample in endpoint_series(TOTALS, limits)[1]]
 
 
 OF_CART = 'namespace="shop",port="http",protocol="TCP",service="cart"}'
@@ -87,7 +85,7 @@ SERVICES = ['{namespace="shop",service="cart"} 15', '{namespace="kube-system",se
 )
 def test_services(limits: Limits, expected: list[str], shares: Shares) -> None:
     assert expected == lines(limits)
-    assert shares == service_shares(TOTALS, limits)
+    assert shares == service_series(TOTALS, limits)[0]
 
 
 ENDPOINTS = [
@@ -112,18 +110,18 @@ ENDPOINTS = [
 )
 def test_endpoints(limits: Limits, expected: list[str], shares: Shares) -> None:
     assert expected == endpoint_lines(limits)
-    assert shares == endpoint_shares(TOTALS, limits)
+    assert shares == endpoint_series(TOTALS, limits)[0]
 
 
 def test_hostile_names_stay_inside_their_label() -> None:
     name = ServicePortName("a", 'x"} 1\nevil{y="', "", Protocol.TCP)
     totals = {Family.IPV4: Totals(0.0, 1, {name: Tally({cluster_ip(1): 1})})}
-    (sample,) = service_samples(totals, Limits())
+    (sample,) = service_series(totals, Limits())[1]
     assert sample.labels.endswith('service="x\\"} 1\\nevil{y=\\""}')
 
 
 def test_there_are_as_many_samples_as_shares_say() -> None:
     for series in range(8):
         limits = Limits(series=series)
-        assert service_shares(TOTALS, limits).shown == len(lines(limits))
-        assert endpoint_shares(TOTALS, limits).shown == len(endpoint_lines(limits))
+        assert service_series(TOTALS, limits)[0].shown == len(lines(limits))
+        assert endpoint_series(TOTALS, limits)[0].shown == len(endpoint_lines(limits))

@@ -122,9 +122,7 @@ class Recorder:
     async def _send(self, sink: Write, occurrence: Occurrence) -> Status | None:
         """Create the event, or patch the existing one; create it again when it is gone."""
         if occurrence.count > 1:
-            update = wire.update(occurrence)
-            status = await sink(update.method, update.path, update.body, update.content_type)
+            status = await sink(*wire.update(occurrence))
             if status is None or status.code != HTTPStatus.NOT_FOUND:
                 return status
-        create = wire.create(occurrence, self._host)
-        return await sink(create.method, create.path, create.body, create.content_type)
+        return await sink(*wire.create(occurrence, self._host))

@@ -17,48 +17,24 @@ from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.serve.status.report import timestamp
-from kubeproxy.serve.status.state import State
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary
 from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServiceName, ServicePortName
+from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
 
 if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
 
 T = TypeVar("T")
 
-Looks = Mapping[Family, Look]
-"""The connections of each family; empty where the mode does not count."""
+Ports = Sequence[tuple[FamilyState, Entry]]
+"""The service ports of a Service, family by family."""
+Lost = Mapping[tuple[Family, ServicePortName], Sequence[Conflict]]
+"""The addresses that a service port did not get."""
 _OF_ADDRESSES: Final = frozenset("0123456789abcdef.:")
 _RUN: Final = 256
 """So many are sorted in one step."""
-
-
-class Service(msgspec.Struct, frozen=True):
-    """A Service: its entries in the tables of the families."""
-
-    name: ServiceName
-    ports: list[tuple[Family, Entry]]
-
-    def names(self) -> Iterator[tuple[Family, ServicePortName]]:
-        """Its service ports."""
-        return ((family, entry.name) for family, entry in self.ports)
-
-
-class Troubles(msgspec.Struct, frozen=True):
-    """The problems of one family: service ports that are not programmed, and lost addresses."""
-
-    failed: Mapping[ServicePortName, str] = {}
-    lost: Mapping[ServicePortName, Sequence[Conflict]] = {}
-
-
-def losers(conflicts: Iterable[Conflict]) -> dict[ServicePortName, list[Conflict]]:
-    """The conflicts of each service port that did not get an address."""
-    found: dict[ServicePortName, list[Conflict]] = {}
-    for conflict in conflicts:
-        found.setdefault(conflict.loser, []).append(conflict)
-    return found
 
 
 # --- which ------------------------------------------------------------------------------------
@@ -72,7 +48,7 @@ class Sort(Enum):
     RATE = "rate"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SearchText(msgspec.Struct, frozen=True):
     """A search text: part of a name, of a frontend's address, or of an endpoint's.
 
     `endpoint` is what endpoints' addresses are searched for, "" when the text can be part of none.
@@ -81,13 +57,11 @@ class Wanted(msgspec.Struct, frozen=True):
     text: str = ""
     endpoint: str = ""
 
-    def fits(self, service: Service) -> bool:
+    def fits(self, service: ObjectKey, ports: Ports) -> bool:
         """Whether the name or a frontend of the Service matches."""
-        if self.text in str(service.name).lower():
-            return True
-        return any(
+        return self.text in str(service).lower() or any(
             self.text in join(frontend.address, frontend.port)
-            for _, entry in service.ports
+            for _, entry in ports
             for frontend in entry.frontends
         )
 
@@ -99,39 +73,39 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-def wanted(text: str) -> Wanted:
+def search_text(text: str) -> SearchText:
     """The search that a text means; `ADDRESS:PORT` finds the endpoints of the address."""
     text = text.strip().lower()
     host, colon, port = text.rpartition(":")
     address = parse_address(host.strip("[]")) if colon and port.isdigit() else None
     if address is not None and parse_address(text) is None:
-        return Wanted(text, address)
+        return SearchText(text, address)
     bare = text.strip("[]")
     address = parse_address(bare)
-    return Wanted(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
+    return SearchText(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
 
 
 # --- a line for each --------------------------------------------------------------------------
 
 
-def summary(service: Service, looks: Looks, troubles: Mapping[Family, Troubles]) -> ServiceSummary:
+def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
     """A Service in one line."""
-    counted = together(looks, service.names())
-    frontends = [frontend for _, entry in service.ports for frontend in entry.frontends]
+    counted = together((family.look, entry.name) for family, entry in ports)
+    frontends = [frontend for _, entry in ports for frontend in entry.frontends]
     frontends.sort(key=lambda frontend: PRECEDENCE[frontend.kind])
     return ServiceSummary(
-        namespace=service.name.namespace,
-        service=service.name.service,
+        namespace=service.namespace,
+        service=service.name,
         addresses=tuple(dict.fromkeys(f.address for f in frontends if f.address)),
-        ports=tuple(dict.fromkeys(port_text(entry) for _, entry in service.ports)),
+        ports=tuple(dict.fromkeys(port_text(entry) for _, entry in ports)),
         node_ports=tuple(
             dict.fromkeys(f.port for f in frontends if f.kind is FrontendKind.NODE_PORT)
         ),
-        endpoints=sum(entry.endpoints for _, entry in service.ports),
-        endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in service.ports),
+        endpoints=sum(entry.endpoints for _, entry in ports),
+        endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in ports),
         connections=counted.total,
         per_second=counted.per_second,
-        problems=tuple(_problems(service, troubles)),
+        problems=tuple(_problems(ports, lost)),
     )
 
 
@@ -142,23 +116,28 @@ def port_text(entry: Entry) -> str:
     return f"{':'.join(part for part in parts if part)}/{entry.protocol.name}"
 
 
-def _problems(service: Service, troubles: Mapping[Family, Troubles]) -> Iterator[str]:
-    unserved = [each for each in service.ports if not each[1].any]
-    if len(unserved) == len(service.ports):
+def _problems(ports: Ports, lost: Lost) -> Iterator[str]:
+    unserved = [each for each in ports if not each[1].any]
+    if len(unserved) == len(ports):
         yield "no endpoint can serve"
         unserved = []
-    for family, entry in unserved:
-        yield f"{port_text(entry)} {family.value}: no endpoint can serve"
-    for family, entry in service.ports:
-        trouble = troubles.get(family, _NONE)
-        reason = trouble.failed.get(entry.name)
+    for state, entry in unserved:
+        yield f"{port_text(entry)} {state.family.value}: no endpoint can serve"
+    for state, entry in ports:
+        reason = state.failed.get(entry.name)
         if reason is not None:
-            yield f"{port_text(entry)} {family.value}: not programmed: {reason}"
-        for conflict in trouble.lost.get(entry.name, ()):
+            yield f"{port_text(entry)} {state.family.value}: not programmed: {reason}"
+        for conflict in lost.get((state.family, entry.name), ()):
             yield f"{conflict.key} is served by {conflict.winner}"
 
 
-_NONE: Final = Troubles()
+def losers(state: State) -> Lost:
+    """The conflicts of each service port that did not get an address."""
+    found: dict[tuple[Family, ServicePortName], list[Conflict]] = {}
+    for family, each in state.families.items():
+        for conflict in each.builder.conflicts():
+            found.setdefault((family, conflict.loser), []).append(conflict)
+    return found
 
 
 def list_pieces(found: ServiceList) -> Iterator[bytes]:
@@ -180,17 +159,11 @@ class Connections(NamedTuple):
     per_second: float | None = None
 
 
-def looks_of(state: State) -> Looks:
-    """The connections that were counted, by family."""
-    return {family: each.look for family, each in state.families.items() if each.look}
-
-
-def together(looks: Looks, ports: Iterable[tuple[Family, ServicePortName]]) -> Connections:
+def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Connections:
     """The connections of several service ports, added up."""
     total: int | None = None
     rate: float | None = None
-    for family, name in ports:
-        look = looks.get(family)
+    for look, name in ports:
         if look is None:
             continue
         total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
@@ -210,7 +183,8 @@ def _rate(look: Look, name: ServicePortName) -> float:
 def rates(state: State) -> Steps[Rates]:
     """Connections per second of the Services that have any."""
     services: dict[str, float] = {}
-    looks = [look for look in looks_of(state).values() if look.before is not None]
+    every = (each.look for each in state.families.values())
+    looks = [look for look in every if look is not None and look.before is not None]
     for look in looks:
         for name in tuple(look.now.tallies):
             rate = _rate(look, name)
@@ -235,19 +209,14 @@ class Search(msgspec.Struct, frozen=True):
 
 def service_list(state: State, search: Search) -> Steps[ServiceList]:
     """The Services that match a search."""
-    looks = looks_of(state)
     services = yield from _services(state)
     matching = yield from _matching(state, services, search.text)
-    shown = yield from _sorted(state, matching, looks, search)
-    troubles = {
-        family: Troubles(dict(each.failed), losers(each.builder.conflicts()))
-        for family, each in state.families.items()
-    }
-    lines = []
+    shown = yield from _sorted(state, matching, search)
+    lost, lines = losers(state), []
     for key in shown:
-        service = _service(state, key)
-        if service.ports:
-            lines.append(summary(service, looks, troubles))
+        ports = _ports(state, key)
+        if ports:
+            lines.append(summary(key, ports, lost))
         yield
     return ServiceList(
         mode=state.config.mode,
@@ -268,23 +237,19 @@ def _services(state: State) -> Steps[list[ObjectKey]]:
     return list(found)
 
 
-def _service(state: State, key: ObjectKey) -> Service:
-    """A Service with its entries of now."""
-    ports = [
-        (family, entry)
-        for family, each in state.families.items()
-        for entry in each.builder.entries_of(key)
-    ]
-    return Service(ServiceName(key.namespace, key.name), ports)
+def _ports(state: State, key: ObjectKey) -> Ports:
+    """The service ports of a Service as they are now."""
+    families = state.families.values()
+    return [(each, entry) for each in families for entry in each.builder.entries_of(key)]
 
 
 def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[ObjectKey]]:
     if not text.strip():
         return services
-    asked, slices = wanted(text), state.cluster.slices
+    asked, slices = search_text(text), state.cluster.slices
     found = []
     for key in services:
-        if asked.fits(_service(state, key)) or any(
+        if asked.fits(key, _ports(state, key)) or any(
             asked.is_among(slices(family, key).values()) for family in state.families
         ):
             found.append(key)
@@ -292,15 +257,14 @@ def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[
     return found
 
 
-def _sorted(
-    state: State, services: list[ObjectKey], looks: Looks, search: Search
-) -> Steps[list[ObjectKey]]:
+def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[list[ObjectKey]]:
     if search.sort is Sort.NAME:
         return (yield from first_of(services, lambda key: key, search.limit))
     which = 0 if search.sort is Sort.CONNECTIONS else 1
     most: dict[ObjectKey, float] = {}
     for key in services:
-        most[key] = together(looks, _service(state, key).names())[which] or 0
+        counted = together((family.look, entry.name) for family, entry in _ports(state, key))
+        most[key] = counted[which] or 0
         yield
     return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
 

@@ -9,10 +9,8 @@ from kubeproxy.serve.traffic.series import (
     Detail,
     Limits,
     Shares,
-    endpoint_samples,
-    endpoint_shares,
-    service_samples,
-    service_shares,
+    endpoint_series,
+    service_series,
 )
 from kubeproxy.serve.traffic.traffic import Traffic, gently
 
@@ -55,16 +53,16 @@ def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Conne
 
     def shares() -> Iterator[Sample]:
         totals = traffic.totals()
-        yield from _shares("service", service_shares(totals, limits))
+        yield from _shares("service", service_series(totals, limits)[0])
         if endpoints:
-            yield from _shares("endpoint", endpoint_shares(totals, limits))
+            yield from _shares("endpoint", endpoint_series(totals, limits)[0])
 
     found = [
-        Connections(SERVICE, lambda: service_samples(traffic.totals(), limits)),
+        Connections(SERVICE, lambda: service_series(traffic.totals(), limits)[1]),
         Connections(SERIES, shares),
     ]
     if endpoints:
-        found.append(Connections(ENDPOINT, lambda: endpoint_samples(traffic.totals(), limits)))
+        found.append(Connections(ENDPOINT, lambda: endpoint_series(traffic.totals(), limits)[1]))
     return found
 
 
