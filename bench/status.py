@@ -25,7 +25,7 @@ from kubeproxy.serve.http.listening import listen
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.routes import Facts, Listener, router, routes
+from kubeproxy.serve.routes import Listeners, RunFacts, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
@@ -65,9 +65,9 @@ class Observed(Rig):
         )
         self._config = KubeProxyConfiguration(mode="nftables")
         traffic = Traffic({Family.IPV4: self.dataplane})
-        facts = Facts(self._config, resolve({})[0], {}, 0.0)
+        facts = RunFacts(self._config, resolve({})[0], {}, 0.0)
         live = Live(self._state, traffic)
-        self.page = router(routes(facts, Registry(), self._health, live), Listener.METRICS)
+        self.page = router(routes(facts, Registry(), self._health, live), Listeners.METRICS)
 
     def _state(self) -> State:
         family = FamilyState(

@@ -36,7 +36,7 @@ from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.status.rules import Selected, text_pieces
 from kubeproxy.serve.status.state import FamilyState
 from kubeproxy.serve.traffic.metrics import families
-from kubeproxy.serve.traffic.series import Limits
+from kubeproxy.serve.traffic.series import SeriesLimits
 from kubeproxy.serve.traffic.traffic import FRESH, Traffic
 from kubeproxy.table.node import Mode
 
@@ -164,7 +164,7 @@ async def compare(rig: Rig, what: str, path: str, port: int, pause: float) -> No
     )
 
 
-def scrape_page(traffic: Traffic, limits: Limits) -> Page:
+def scrape_page(traffic: Traffic, limits: SeriesLimits) -> Page:
     registry = Registry()
     registry.add(*families(traffic, limits, endpoints=False), in_thread=True)
 
@@ -204,8 +204,8 @@ async def main(size: Size) -> None:
     )
     shown = [Selected(family, THIS_NODE, Mode.NFTABLES, names)]
     pages: dict[str, Page] = {
-        "/metrics": scrape_page(traffic, Limits()),
-        "/all": scrape_page(traffic, Limits(series=0)),
+        "/metrics": scrape_page(traffic, SeriesLimits()),
+        "/all": scrape_page(traffic, SeriesLimits(series=0)),
         "/rules": lambda _: Answer(body=paced(text_pieces(shown, written=False))),
     }
     async with asyncio.TaskGroup() as tasks:

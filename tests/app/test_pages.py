@@ -20,7 +20,7 @@ from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.serve import routes
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Ends, Request
-from kubeproxy.serve.routes import Listener, router, serve_socket
+from kubeproxy.serve.routes import Listeners, router, serve_socket
 from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName, Table
 from waiting import until
 
@@ -85,7 +85,7 @@ async def test_endpoints_are_a_family_where_they_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/rules", "/rules/", "/rules/shop", "/rules/shop/cart"])
 async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = router(running.routes, Listener.METRICS)
+    page = router(running.routes, Listeners.METRICS)
     answer = page(Request("GET", path, peer="192.0.2.1"))
     assert isinstance(answer, Answer)
     assert answer.status == 403
@@ -110,7 +110,7 @@ async def test_on_this_machine_it_is_for_root_and_our_own_user(
     path: str, user: int | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "socket_user", lambda *ends: {ENDS: user}[ends])
-    page = router(daemon(Counting, tmp_path).routes, Listener.METRICS)
+    page = router(daemon(Counting, tmp_path).routes, Listeners.METRICS)
     found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     answer = found if isinstance(found, Answer) else await found
     assert status == answer.status
@@ -119,7 +119,7 @@ async def test_on_this_machine_it_is_for_root_and_our_own_user(
 @pytest.mark.usefixtures("_asked_by_root")
 async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = router(running.routes, Listener.METRICS)
+    page = router(running.routes, Listeners.METRICS)
     found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert not isinstance(found, Answer)
     answer = await found
@@ -133,7 +133,7 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
     (sync,) = running.syncs.values()
     assert (sync.node, sync.failed) == (None, {})
     await sync.sync()
-    page = router(running.routes, Listener.METRICS)
+    page = router(running.routes, Listeners.METRICS)
     found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert not isinstance(found, Answer)
     answer = await found
@@ -146,7 +146,7 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/status", "/status/", "/status/services/shop/cart"])
 async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none")
-    page = router(running.routes, Listener.METRICS)
+    page = router(running.routes, Listeners.METRICS)
     answer = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)

@@ -12,7 +12,7 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
-from kubeproxy.serve.routes import Listener
+from kubeproxy.serve.routes import Listeners
 from serve.status.living import Rig
 
 MOUNTED = "/var/lib/kube-proxy"
@@ -47,7 +47,7 @@ def test_ports_are_those_of_the_configuration(folder: str) -> None:
 
 
 def test_probes_ask_for_pages_that_there_are() -> None:
-    page = Rig().page(Listener.HEALTH)
+    page = Rig().page(Listeners.HEALTH)
     proxy = proxy_of("nftables")
     assert len(proxy.probes) == 3
     for probe in proxy.probes:
@@ -57,7 +57,7 @@ def test_probes_ask_for_pages_that_there_are() -> None:
 
 
 def test_a_node_that_is_about_to_go_does_not_fail_a_probe() -> None:
-    page = Rig(eligible=False).page(Listener.HEALTH)
+    page = Rig(eligible=False).page(Listeners.HEALTH)
     for probe in proxy_of("nftables").probes:
         answer = page(Request("GET", probe.http_get.path))
         assert isinstance(answer, Answer)

@@ -20,9 +20,9 @@ from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.metrics.families import Gauge
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.routes import (
-    Facts,
-    Listener,
-    Route,
+    HttpRoute,
+    Listeners,
+    RunFacts,
     router,
     routes,
     serve_health,
@@ -36,21 +36,21 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 FLAGS = {"bind-address": "0.0.0.0", "v": "2"}
 
 
-def make(*, profiling: bool = False, **gates: bool) -> tuple[Route, ...]:
+def make(*, profiling: bool = False, **gates: bool) -> tuple[HttpRoute, ...]:
     registry = Registry()
     registry.add(Gauge("a", "x"), Gauge("b", "y"))
     config, rig = replace(LOADED.config, enable_profiling=profiling), Rig()
-    facts = Facts(config, resolve(gates)[0], FLAGS, STARTED)
+    facts = RunFacts(config, resolve(gates)[0], FLAGS, STARTED)
     return routes(facts, registry, rig.health, rig.live)
 
 
 @pytest.fixture
-def table() -> tuple[Route, ...]:
+def table() -> tuple[HttpRoute, ...]:
     return make()
 
 
 async def ask(
-    table: tuple[Route, ...],
+    table: tuple[HttpRoute, ...],
     path: str,
     query: Mapping[str, str] | None = None,
     *,
@@ -59,14 +59,14 @@ async def ask(
 ) -> tuple[Answer, bytes]:
     headers = {"accept-encoding": accept} if accept == "gzip" else {"accept": accept}
     request = Request(method, path, query or {}, headers)
-    answer = router(table, Listener.METRICS)(request)
+    answer = router(table, Listeners.METRICS)(request)
     assert isinstance(answer, Answer)
     if isinstance(answer.body, bytes):
         return answer, answer.body
     return answer, b"".join([piece async for piece in answer.body])
 
 
-async def test_metrics(table: tuple[Route, ...]) -> None:
+async def test_metrics(table: tuple[HttpRoute, ...]) -> None:
     answer, body = await ask(table, "/metrics")
     assert answer.headers == (
         ("Content-Type", FORMAT),
@@ -77,18 +77,18 @@ async def test_metrics(table: tuple[Route, ...]) -> None:
     assert body == b"# HELP b y\n# TYPE b gauge\nb 0\n"
 
 
-async def test_metrics_are_packed_for_those_who_can_unpack(table: tuple[Route, ...]) -> None:
+async def test_metrics_are_packed_for_those_who_can_unpack(table: tuple[HttpRoute, ...]) -> None:
     answer, packed = await ask(table, "/metrics", accept="gzip")
     assert answer.headers[0] == ("Content-Encoding", "gzip")
     assert gzip.decompress(packed) == (await ask(table, "/metrics"))[1]
 
 
-async def slis(table: tuple[Route, ...]) -> list[str]:
+async def slis(table: tuple[HttpRoute, ...]) -> list[str]:
     _, body = await ask(table, "/metrics/slis")
     return [line for line in body.decode().splitlines() if line[0] != "#"]
 
 
-async def test_slis_count_what_the_checks_said(table: tuple[Route, ...]) -> None:
+async def test_slis_count_what_the_checks_said(table: tuple[HttpRoute, ...]) -> None:
     start = "process_start_time_seconds 1.79482147977e+09"
     assert await slis(table) == [start]
     for query in ({}, {"verbose": ""}, {"exclude": "ping"}):
@@ -129,14 +129,14 @@ async def test_slis_count_what_the_checks_said(table: tuple[Route, ...]) -> None
     ],
 )
 async def test_texts(
-    table: tuple[Route, ...], path: str, query: dict[str, str], expected: str
+    table: tuple[HttpRoute, ...], path: str, query: dict[str, str], expected: str
 ) -> None:
     answer, body = await ask(table, path, query)
     assert (answer.status, body) == (200, expected.encode())
     assert ("Content-Type", "text/plain; charset=utf-8") in answer.headers
 
 
-async def test_configz(table: tuple[Route, ...]) -> None:
+async def test_configz(table: tuple[HttpRoute, ...]) -> None:
     answer, body = await ask(table, "/configz")
     assert answer.headers == (
         ("Content-Type", "application/json"),
@@ -147,7 +147,7 @@ async def test_configz(table: tuple[Route, ...]) -> None:
     assert json.loads(body)["kubeproxy.config.k8s.io"]["mode"] == "nftables"
 
 
-async def test_flagz(table: tuple[Route, ...]) -> None:
+async def test_flagz(table: tuple[HttpRoute, ...]) -> None:
     _, body = await ask(table, "/flagz")
     first, title, warning, *flags = body.decode().splitlines()
     assert (first, title, flags) == ("", "kube-proxy flagz", ["bind-address=0.0.0.0", "v=2"])
@@ -157,7 +157,7 @@ async def test_flagz(table: tuple[Route, ...]) -> None:
     assert json.loads(body)["flags"] == FLAGS
 
 
-async def test_statusz(table: tuple[Route, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statusz(table: tuple[HttpRoute, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeproxy.serve.routes.time.time", lambda: STARTED + 3723.5)
     _, body = await ask(table, "/statusz")
     lines = body.decode().splitlines()
@@ -180,7 +180,7 @@ async def test_pages_behind_a_gate(path: str, gate: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/livez", "/metrics/", "/debug/pprof/", "/debug/flags/v"])
-async def test_what_is_not_there(table: tuple[Route, ...], path: str) -> None:
+async def test_what_is_not_there(table: tuple[HttpRoute, ...], path: str) -> None:
     answer, body = await ask(table, path)
     assert (answer.status, body) == (404, b"404 page not found\n")
 
@@ -193,7 +193,7 @@ async def test_profiling_is_behind_its_flag() -> None:
 @pytest.mark.parametrize("path", ["/", "/healthz/", "/livez/", "/readyz", "/metrics", "/status"])
 def test_the_health_port_has_no_other_paths_and_does_not_count_them(path: str) -> None:
     rig = Rig()
-    answer = rig.page(Listener.HEALTH)(Request("GET", path))
+    answer = rig.page(Listeners.HEALTH)(Request("GET", path))
     assert isinstance(answer, Answer)
     assert answer.status == 404
     assert rig.health.answered.total() == 0
@@ -202,14 +202,14 @@ def test_the_health_port_has_no_other_paths_and_does_not_count_them(path: str) -
 @pytest.mark.parametrize("path", ["/healthz", "/livez"])
 def test_the_health_port(path: str) -> None:
     rig = Rig()
-    answer = rig.page(Listener.HEALTH)(Request("GET", path))
+    answer = rig.page(Listeners.HEALTH)(Request("GET", path))
     assert isinstance(answer, Answer)
     assert (answer.status, rig.health.answered[path, 200]) == (200, 1)
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/healthz", "/configz", "/debug/pprof/cmdline"])
 def test_the_socket_shows_the_status_only(path: str) -> None:
-    answer = router(make(profiling=True), Listener.SOCKET)(Request("GET", path))
+    answer = router(make(profiling=True), Listeners.SOCKET)(Request("GET", path))
     assert isinstance(answer, Answer)
     assert answer.status == 404
 
@@ -221,7 +221,7 @@ async def taken() -> AsyncIterator[str]:
 
 
 async def test_a_port_in_use_ends_the_process_only_if_asked_to(
-    table: tuple[Route, ...], taken: str, capsys: pytest.CaptureFixture[str]
+    table: tuple[HttpRoute, ...], taken: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--metrics-bind-address", taken]
     soft = load(parse_flags(flags)).config

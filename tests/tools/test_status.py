@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.wire import FamilyStatus, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus
 from kubeproxy.tools.status import screen
 from kubeproxy.tools.terminal import Look, painted
 from tools import told
@@ -53,16 +53,16 @@ def test_all_is_well(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", daemon.socket, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert (told.status(), "") == (msgspec.json.decode(out, type=Status), err)
+    assert (told.status(), "") == (msgspec.json.decode(out, type=DaemonStatus), err)
     assert out.startswith('{\n  "version": "v1.38.0",\n')
     assert "ipFamily" in json.loads(out)["families"][0]
 
 
-def shown(status: Status, width: int | None = None) -> list[str]:
+def shown(status: DaemonStatus, width: int | None = None) -> list[str]:
     return [painted(each, Look(width)).rstrip() for each in screen(status, width)]
 
 
-def head(status: Status, width: int | None = None) -> list[str]:
+def head(status: DaemonStatus, width: int | None = None) -> list[str]:
     lines = shown(status, width)
     return lines[: lines.index("")]
 

@@ -48,10 +48,10 @@ from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.health.ports import HealthChecks, check_addresses
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.listening import ListenError
-from kubeproxy.serve.metrics.families import Family as Metric
+from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
-from kubeproxy.serve.routes import Facts, routes, serve_health, serve_metrics, serve_socket
+from kubeproxy.serve.routes import RunFacts, routes, serve_health, serve_metrics, serve_socket
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
@@ -91,7 +91,7 @@ class Setup(msgspec.Struct, frozen=True):
     init_only: bool = False
     serves: bool = True
     flags: Mapping[str, str] = {}
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[MetricFamily, ...] = ()
     source_name: str = ""
     prepare: Callable[[Mapping[Family, Node]], None] | None = None
     remove_other_modes: Callable[[], tuple[str, ...]] | None = None
@@ -150,7 +150,7 @@ class Daemon:
         self._handler = EventHandler(
             self._cluster, tuple(self.syncs.values()), self._node.changed, self._notify
         )
-        facts = Facts(setup.config, setup.gates, setup.flags, self._started)
+        facts = RunFacts(setup.config, setup.gates, setup.flags, self._started)
         live = Live(self._state, self.traffic)
         self.routes = routes(facts, self.registry, self.health, live)
 

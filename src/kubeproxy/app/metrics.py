@@ -51,11 +51,11 @@ def count_traffic(
     if not counts:
         return None
     from kubeproxy.serve.traffic.metrics import families  # noqa: PLC0415  # not of every mode
-    from kubeproxy.serve.traffic.series import Detail, Limits  # noqa: PLC0415
+    from kubeproxy.serve.traffic.series import Detail, SeriesLimits  # noqa: PLC0415
     from kubeproxy.serve.traffic.traffic import Traffic  # noqa: PLC0415
 
     traffic = Traffic(counts)
-    limits = Limits(Detail(config.traffic.metrics), config.traffic.series_limit)
+    limits = SeriesLimits(Detail(config.traffic.metrics), config.traffic.series_limit)
     endpoints = config.mode == Mode.NFTABLES.value and config.nftables.endpoint_counters
     registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
     return traffic

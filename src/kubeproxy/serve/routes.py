@@ -15,7 +15,7 @@ from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.linux.socketuser import socket_user
 from kubeproxy.serve.health.server import Health
-from kubeproxy.serve.http.access import SOCKET_PEER, Access, is_loopback, refusal
+from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess, is_loopback, refusal
 from kubeproxy.serve.http.answer import Answer, Page, not_found, text
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.http.request import Request
@@ -29,7 +29,7 @@ from kubeproxy.serve.zpages import configz, flagz, statusz
 _STATUS_PAGES = "kubeproxy.serve.status.pages"
 
 
-class Listener(Flag):
+class Listeners(Flag):
     """Where the daemon listens: two ports, and the Unix socket of the terminal commands."""
 
     HEALTH = auto()
@@ -37,15 +37,15 @@ class Listener(Flag):
     SOCKET = auto()
 
 
-class Guard(msgspec.Struct, frozen=True):
+class PageGuard(msgspec.Struct, frozen=True):
     """Who may read a page, as the configuration says; `what` is its name in refusals."""
 
-    access: Access
+    access: PageAccess
     what: str
     setting: str
 
 
-class Route(msgspec.Struct, frozen=True):
+class HttpRoute(msgspec.Struct, frozen=True):
     """One path. Parts in capitals stand for any text, and a slash at the end for all below.
 
     A path with a guard is matched part by part, others exactly, as upstream does.
@@ -53,8 +53,8 @@ class Route(msgspec.Struct, frozen=True):
 
     path: str
     page: Page
-    listeners: Listener
-    guard: Guard | None = None
+    listeners: Listeners
+    guard: PageGuard | None = None
 
     def matches(self, request: Request) -> bool:
         """Whether the path of the request is this one."""
@@ -68,7 +68,7 @@ class Route(msgspec.Struct, frozen=True):
         )
 
 
-class Facts(msgspec.Struct, frozen=True):
+class RunFacts(msgspec.Struct, frozen=True):
     """What the pages say of this run: its configuration, its flags as text, and its start."""
 
     config: KubeProxyConfiguration
@@ -77,42 +77,44 @@ class Facts(msgspec.Struct, frozen=True):
     started: float
 
 
-def routes(facts: Facts, registry: Registry, health: Health, live: Live) -> tuple[Route, ...]:
+def routes(
+    facts: RunFacts, registry: Registry, health: Health, live: Live
+) -> tuple[HttpRoute, ...]:
     """The table of all paths."""
     config, gates, started = facts.config, facts.gates, facts.started
     liveness = Liveness(started)
     table = [
-        Route("/healthz", health.healthz, Listener.HEALTH),
-        Route("/livez", health.livez, Listener.HEALTH),
-        Route("/metrics", partial(metrics, registry, started), Listener.METRICS),
-        Route("/metrics/slis", liveness.slis, Listener.METRICS),
-        Route("/healthz", liveness.healthz, Listener.METRICS),
-        Route("/healthz/ping", liveness.ping, Listener.METRICS),
-        Route("/proxyMode", lambda _: text(config.mode), Listener.METRICS),
-        Route("/configz", lambda _: configz(config), Listener.METRICS),
+        HttpRoute("/healthz", health.healthz, Listeners.HEALTH),
+        HttpRoute("/livez", health.livez, Listeners.HEALTH),
+        HttpRoute("/metrics", partial(metrics, registry, started), Listeners.METRICS),
+        HttpRoute("/metrics/slis", liveness.slis, Listeners.METRICS),
+        HttpRoute("/healthz", liveness.healthz, Listeners.METRICS),
+        HttpRoute("/healthz/ping", liveness.ping, Listeners.METRICS),
+        HttpRoute("/proxyMode", lambda _: text(config.mode), Listeners.METRICS),
+        HttpRoute("/configz", lambda _: configz(config), Listeners.METRICS),
         *_status_routes(config, live),
     ]
     if config.enable_profiling:
-        table.append(Route("/debug/", _debug, Listener.METRICS))
+        table.append(HttpRoute("/debug/", _debug, Listeners.METRICS))
     if gates.enabled("ComponentFlagz"):
-        table.append(Route("/flagz", partial(flagz, facts.flags), Listener.METRICS))
+        table.append(HttpRoute("/flagz", partial(flagz, facts.flags), Listeners.METRICS))
     if gates.enabled("ComponentStatusz"):
-        paths = {each.path for each in table if Listener.METRICS in each.listeners}
+        paths = {each.path for each in table if Listeners.METRICS in each.listeners}
         table.append(
-            Route(
+            HttpRoute(
                 "/statusz",
                 lambda request: statusz(paths, started, time.time(), request),
-                Listener.METRICS,
+                Listeners.METRICS,
             )
         )
     return tuple(table)
 
 
-def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[Route]:
+def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute]:
     """The pages of the status, in the order in which they are listed."""
-    both = Listener.METRICS | Listener.SOCKET
-    rules = Guard(Access(config.rules_page), "the table of rules", "rulesPage")
-    status = Guard(Access(config.status_page), "the status", "statusPage")
+    both = Listeners.METRICS | Listeners.SOCKET
+    rules = PageGuard(PageAccess(config.rules_page), "the table of rules", "rulesPage")
+    status = PageGuard(PageAccess(config.status_page), "the status", "statusPage")
     pages = {
         "/rules": ("show_rules", rules),
         "/rules/": ("show_rules", rules),
@@ -128,10 +130,10 @@ def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[Route]:
     missing = text(f"there is no such page, but these: {paths}\n", 404)
     return [
         *(
-            Route(path, _loaded_later(name, live), both, guard)
+            HttpRoute(path, _loaded_later(name, live), both, guard)
             for path, (name, guard) in pages.items()
         ),
-        Route("/status/", lambda _: missing, both, status),
+        HttpRoute("/status/", lambda _: missing, both, status),
     ]
 
 
@@ -161,7 +163,7 @@ def _debug(request: Request) -> Answer | Awaitable[Answer]:
     return debug_page(request)
 
 
-def router(table: Iterable[Route], listener: Listener) -> Page:
+def router(table: Iterable[HttpRoute], listener: Listeners) -> Page:
     """What answers on a listener."""
     shown = [route for route in table if listener in route.listeners]
 
@@ -190,7 +192,7 @@ def _identified(request: Request) -> Request:
 # --- the listeners ----------------------------------------------------------------------------
 
 
-async def serve_metrics(table: Iterable[Route], config: KubeProxyConfiguration) -> None:
+async def serve_metrics(table: Iterable[HttpRoute], config: KubeProxyConfiguration) -> None:
     """Answer on the metrics port until cancelled; a port in use is tried again, or an error."""
 
     def refused(error: ListenError) -> None:
@@ -198,10 +200,10 @@ async def serve_metrics(table: Iterable[Route], config: KubeProxyConfiguration) 
         if config.bind_address_hard_fail:
             raise error
 
-    await serve(config.metrics_bind_address, router(table, Listener.METRICS), refused)
+    await serve(config.metrics_bind_address, router(table, Listeners.METRICS), refused)
 
 
-async def serve_health(table: Iterable[Route], config: KubeProxyConfiguration) -> None:
+async def serve_health(table: Iterable[HttpRoute], config: KubeProxyConfiguration) -> None:
     """Answer on the health port until cancelled; a port in use is tried again, or an error."""
     address = config.healthz_bind_address
 
@@ -211,9 +213,9 @@ async def serve_health(table: Iterable[Route], config: KubeProxyConfiguration) -
         if config.bind_address_hard_fail:
             raise ListenError(f"healthz server failed: {reason}")
 
-    await serve(address, router(table, Listener.HEALTH), refused)
+    await serve(address, router(table, Listeners.HEALTH), refused)
 
 
-async def serve_socket(table: Iterable[Route], path: str) -> None:
+async def serve_socket(table: Iterable[HttpRoute], path: str) -> None:
     """Answer the terminal commands on the Unix socket until cancelled."""
-    await serve_unix(path, router(table, Listener.SOCKET))
+    await serve_unix(path, router(table, Listeners.SOCKET))

@@ -1,10 +1,10 @@
 import pytest
 
-from kubeproxy.serve.http.places import Caller, Places, Stage, caller_of
+from kubeproxy.serve.http.places import Caller, ConnectionStage, Places, caller_of
 
 A, B = 30001, 30002
 """Two ports."""
-STAGES = {"!": Stage.FIRST, "+": Stage.AGAIN}
+STAGES = {"!": ConnectionStage.FIRST, "+": ConnectionStage.AGAIN}
 
 
 def filled(taken: str) -> Places[str]:
@@ -17,7 +17,7 @@ def filled(taken: str) -> Places[str]:
     for number, word in enumerate(words):
         member = f"{word}{number}"
         places.enter(member, caller(word.rstrip("!+")))
-        places.note(member, STAGES.get(word[-1], Stage.WAITING))
+        places.note(member, STAGES.get(word[-1], ConnectionStage.WAITING))
     return places
 
 
@@ -57,11 +57,11 @@ def test_who_makes_way(taken: str, newcomer: str, giver: str | None) -> None:
 
 def test_progress_moves_a_connection_to_the_end() -> None:
     places = filled("A:x A:x A:y A:z")
-    places.note("A:x0", Stage.FIRST)
-    places.note("A:x0", Stage.WAITING)
+    places.note("A:x0", ConnectionStage.FIRST)
+    places.note("A:x0", ConnectionStage.WAITING)
     assert places.giver(caller("A:w")) == "A:x1"
     places = filled("A:x A:y")
-    places.note("A:x0", Stage.WAITING)
+    places.note("A:x0", ConnectionStage.WAITING)
     assert places.giver(caller("A:w")) == "A:y1"
 
 
@@ -70,7 +70,7 @@ def test_who_leaves_makes_room_and_may_leave_twice() -> None:
     for _ in range(2):
         places.leave("A:x0")
         places.leave("B:y2")
-    places.note("B:y2", Stage.WAITING)
+    places.note("B:y2", ConnectionStage.WAITING)
     assert not places.full
     assert len(places) == 1
     assert places.caller("A:x1") == caller("A:x")
@@ -89,7 +89,7 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
             places.leave(giver)
         member = next(members)
         places.enter(member, caller(who))
-        places.note(member, Stage.FIRST)
+        places.note(member, ConnectionStage.FIRST)
         return True
 
     others = [f"A:other{n}" for n in range(10)]

@@ -22,7 +22,7 @@ from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.http.answer import Page
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.routes import Facts, Listener, router, routes
+from kubeproxy.serve.routes import Listeners, RunFacts, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
@@ -140,9 +140,9 @@ class Rig:
                 if family in self.syncs:
                     self.syncs[family].touch([key])
 
-    def page(self, listener: Listener = Listener.METRICS, **settings: str) -> Page:
+    def page(self, listener: Listeners = Listeners.METRICS, **settings: str) -> Page:
         """What answers on a listener of a daemon with these settings."""
-        facts = Facts(replace(self.config, **settings), resolve({})[0], {}, START)
+        facts = RunFacts(replace(self.config, **settings), resolve({})[0], {}, START)
         return router(routes(facts, Registry(), self.health, self.live), listener)
 
     async def sync(self) -> None:

@@ -178,5 +178,5 @@ async def test_conflicts_and_refusals_are_named() -> None:
     found = await detail(service(name="art"), service(), refuse="cart")
     assert found.not_programmed == "the kernel does not want it"
     assert found.conflicts == (
-        wire.Conflict("10.112.0.21:80/TCP", "shop/art:http", "shop/cart:http"),
+        wire.AddressConflict("10.112.0.21:80/TCP", "shop/art:http", "shop/cart:http"),
     )

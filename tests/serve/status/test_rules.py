@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Sequence
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.serve.http.access import Access
+from kubeproxy.serve.http.access import PageAccess
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.table.entries import ServicePortName, Table
@@ -58,7 +58,7 @@ async def body_of(answer: Answer) -> str:
     return b"".join([piece async for piece in answer.body]).decode()
 
 
-async def answered(rig: Rig, asking: Request, access: Access = Access.LOCAL) -> Answer:
+async def answered(rig: Rig, asking: Request, access: PageAccess = PageAccess.LOCAL) -> Answer:
     answer = rig.page(rules_page=access.value)(asking)
     return answer if isinstance(answer, Answer) else await answer
 
@@ -74,19 +74,28 @@ async def asked(path: str, rig: Rig, **headers: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("access", "peer", "method", "status", "words"),
     [
-        pytest.param(Access.LOCAL, LOCAL, "GET", 200, "shop/cart", id="local-from-here"),
-        pytest.param(Access.LOCAL, LOCAL, "HEAD", 200, "shop/cart", id="head-too"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "GET", 200, "shop/cart", id="local-from-here"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "HEAD", 200, "shop/cart", id="head-too"),
         pytest.param(
-            Access.LOCAL, "192.0.2.50", "GET", 403, "--rules-page=all", id="local-from-elsewhere"
+            PageAccess.LOCAL,
+            "192.0.2.50",
+            "GET",
+            403,
+            "--rules-page=all",
+            id="local-from-elsewhere",
         ),
-        pytest.param(Access.LOCAL, "", "GET", 403, "yours is not known", id="local-from-nowhere"),
-        pytest.param(Access.ALL, "192.0.2.50", "GET", 200, "shop/cart", id="all-from-elsewhere"),
-        pytest.param(Access.NONE, LOCAL, "GET", 404, "rulesPage is none", id="none"),
-        pytest.param(Access.LOCAL, LOCAL, "DELETE", 405, "only be read", id="no-changes"),
+        pytest.param(
+            PageAccess.LOCAL, "", "GET", 403, "yours is not known", id="local-from-nowhere"
+        ),
+        pytest.param(
+            PageAccess.ALL, "192.0.2.50", "GET", 200, "shop/cart", id="all-from-elsewhere"
+        ),
+        pytest.param(PageAccess.NONE, LOCAL, "GET", 404, "rulesPage is none", id="none"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "DELETE", 405, "only be read", id="no-changes"),
     ],
 )
 async def test_who_may_ask(
-    access: Access, peer: str, method: str, status: int, words: str
+    access: PageAccess, peer: str, method: str, status: int, words: str
 ) -> None:
     rig = await programmed(*CART)
     answer = await answered(rig, request("/rules", peer=peer, method=method), access)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kubeproxy.serve.status.troubles import PATIENCE, troubles
-from kubeproxy.serve.status.wire import FamilyStatus, Gap, Ignored, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Ignored, SourceGap
 from serve.status.web.samples import CLAIMED, IPV4, IPV6, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
@@ -74,7 +74,7 @@ def test_a_failed_sync_has_its_reason(failure: str, expected: str) -> None:
         ),
     ],
 )
-def test_nothing_is_wrong(status: Status) -> None:
+def test_nothing_is_wrong(status: DaemonStatus) -> None:
     assert troubles(status) == []
 
 
@@ -89,23 +89,26 @@ def test_cases_are_named_with_their_reasons() -> None:
     ("gap", "case", "severe"),
     [
         pytest.param(
-            Gap("everything", "connection refused", PATIENCE + 45),
+            SourceGap("everything", "connection refused", PATIENCE + 45),
             ("everything, for 1 min 0 s", "connection refused"),
             True,
             id="a-server-that-is-lost",
         ),
         pytest.param(
-            Gap("Services", "forbidden", PATIENCE),
+            SourceGap("Services", "forbidden", PATIENCE),
             ("Services, for 15 s", "forbidden"),
             False,
             id="one-that-may-come-back-in-a-moment",
         ),
         pytest.param(
-            Gap("/srv/a.yaml:1:8", "not YAML"), ("/srv/a.yaml:1:8", "not YAML"), False, id="a-file"
+            SourceGap("/srv/a.yaml:1:8", "not YAML"),
+            ("/srv/a.yaml:1:8", "not YAML"),
+            False,
+            id="a-file",
         ),
     ],
 )
-def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
+def test_what_the_source_cannot_tell(gap: SourceGap, case: tuple[str, str], severe: bool) -> None:
     [found] = troubles(replace(STATUS, gaps=(gap,)))
     assert found.what == (
         "What is programmed may be stale: parts of API server https://192.0.2.1:6443 cannot be"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeproxy.dataplane.counts import Count, Target
-from kubeproxy.serve.traffic.totals import NOTHING, Rates, Tally, accumulate, per_second
+from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, accumulate, per_second
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind
 
 CLUSTER = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
@@ -169,5 +169,5 @@ def test_totals_of_whatever_remains_never_go_back(readings: list[dict[str, int]]
 def test_rates() -> None:
     before = Tally({CLUSTER: 7}, {L1: 2})
     after = Tally({CLUSTER: 17, NODE_PORT: 5}, {L1: 2, R1: 9})
-    expected = Rates({CLUSTER: 5.0, NODE_PORT: 0.0}, {L1: 0.0, R1: 0.0})
+    expected = PortRates({CLUSTER: 5.0, NODE_PORT: 0.0}, {L1: 0.0, R1: 0.0})
     assert expected == per_second(before, after, 2.0)

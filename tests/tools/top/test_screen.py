@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from kubeproxy.serve.status.wire import Rates, ServiceSummary
+from kubeproxy.serve.status.wire import ServiceRates, ServiceSummary
 from kubeproxy.tools.terminal import Look, painted
 from kubeproxy.tools.top.fullscreen import keys
 from kubeproxy.tools.top.screen import screen, spark
 from kubeproxy.tools.top.state import (
     MOST,
     News,
-    State,
+    TopState,
     beginning,
     pressed,
     question,
@@ -27,14 +27,14 @@ def many(count: int) -> tuple[ServiceSummary, ...]:
 
 def news(*services: ServiceSummary, **rates: float) -> News:
     found = {f"shop/{name}": rate for name, rate in rates.items()}
-    return News(told.status(), told.services(*services), Rates(told.NOW, 2.0, found))
+    return News(told.status(), told.services(*services), ServiceRates(told.NOW, 2.0, found))
 
 
-def known(*services: ServiceSummary) -> State:
+def known(*services: ServiceSummary) -> TopState:
     return updated(beginning(2.0), news(*services))
 
 
-def after(state: State, *typed: str) -> State:
+def after(state: TopState, *typed: str) -> TopState:
     for key in typed:
         state = pressed(state, key)
     return state
@@ -150,10 +150,10 @@ def test_who_is_idle_for_a_minute_is_forgotten() -> None:
     "unknown",
     [
         pytest.param(None, id="a-look-between-two-beats"),
-        pytest.param(Rates(told.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
+        pytest.param(ServiceRates(told.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
     ],
 )
-def test_what_says_nothing_of_rates_is_not_remembered(unknown: Rates | None) -> None:
+def test_what_says_nothing_of_rates_is_not_remembered(unknown: ServiceRates | None) -> None:
     state = updated(beginning(2.0), news(cart=1.0))
     again = updated(state, replace(news(told.CART), rates=unknown))
     assert (state.history, state.total) == (again.history, again.total)
@@ -182,7 +182,7 @@ def test_bars(values: tuple[float, ...], width: int, expected: str) -> None:
     assert expected == spark(values, width)
 
 
-def drawn(state: State, columns: int = 80, rows: int = 8) -> list[str]:
+def drawn(state: TopState, columns: int = 80, rows: int = 8) -> list[str]:
     return [painted(each, Look()).rstrip() for each in screen(sized(state, rows), columns)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.observer import Observation
-from kubeproxy.serve.health.answers import Clock, Verdict, healthz, judge, livez
+from kubeproxy.serve.health.answers import Clock, HealthVerdict, healthz, judge, livez
 from kubeproxy.serve.health.state import Families, Instant, observe
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
@@ -66,7 +66,7 @@ class Health:
         self.answered[request.path, answer.status] += 1
         return answer
 
-    def _judge(self, instant: Instant) -> Verdict:
+    def _judge(self, instant: Instant) -> HealthVerdict:
         return judge(self._families, instant, self._timeout)
 
     def _time(self) -> Clock:

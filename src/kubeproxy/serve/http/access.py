@@ -17,7 +17,7 @@ _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
 """What browsers send with requests that no other site's page made; others send nothing."""
 
 
-class Access(Enum):
+class PageAccess(Enum):
     """Who may read; the values are those of the settings. Local are root and our own user."""
 
     LOCAL = "local"
@@ -25,7 +25,7 @@ class Access(Enum):
     NONE = "none"
 
 
-def refusal(request: Request, access: Access, what: str, setting: str) -> Answer | None:
+def refusal(request: Request, access: PageAccess, what: str, setting: str) -> Answer | None:
     """The answer to a client that may not read `what`, with the setting; None when it may.
 
     A client of the Unix socket always may. With LOCAL it must be root or our own user on this
@@ -36,9 +36,9 @@ def refusal(request: Request, access: Access, what: str, setting: str) -> Answer
     if request.method not in {"GET", "HEAD"}:
         said = f"{request.method} is not possible here: {what} can only be read\n"
         return Answer(405, (*PLAIN_TEXT, ("Allow", "GET, HEAD")), said.encode())
-    if request.peer == SOCKET_PEER or access is Access.ALL:
+    if request.peer == SOCKET_PEER or access is PageAccess.ALL:
         return None
-    if access is Access.NONE:
+    if access is PageAccess.NONE:
         return text(f"{what} is not shown here: the setting {setting} is none\n", 404)
     reason = _not_local(request)
     if not reason:

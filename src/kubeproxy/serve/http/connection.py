@@ -26,7 +26,7 @@ from kubeproxy.serve.http.answer import (
     refusal,
     text,
 )
-from kubeproxy.serve.http.places import Caller, Stage
+from kubeproxy.serve.http.places import Caller, ConnectionStage
 from kubeproxy.serve.http.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
 from kubeproxy.serve.http.room import Room
 
@@ -36,7 +36,7 @@ _CLOSING_BYTES = 1 << 18
 _CLOSING_SECONDS = 0.5
 
 
-class Connection:
+class ClientConnection:
     """The requests and answers of one connection; its socket is closed by the port."""
 
     def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
@@ -48,7 +48,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._deadline = asyncio.timeout(None)
         self._read = bytearray()
-        self._stage = Stage.FIRST
+        self._stage = ConnectionStage.FIRST
         self._ends = _ends(client)
         self._peer = _peer(client, self._ends)
 
@@ -73,7 +73,7 @@ class Connection:
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
-        self._note(Stage.WAITING)
+        self._note(ConnectionStage.WAITING)
         try:
             head = await self._receive_head()
             if head is None:
@@ -88,7 +88,7 @@ class Connection:
         await self._wait_turn()
         answer = await self._answer(request)
         await self._write(answer, head)
-        self._stage = Stage.AGAIN
+        self._stage = ConnectionStage.AGAIN
         return keeps_open(answer, head)
 
     async def _receive_head(self) -> Head | None:
@@ -152,7 +152,7 @@ class Connection:
             if piece:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
-                self._stage = Stage.AGAIN
+                self._stage = ConnectionStage.AGAIN
                 self._note(self._stage)
             await self._wait_turn()  # a piece is work, as an answer is
         if in_chunks:
@@ -168,7 +168,7 @@ class Connection:
         view = memoryview(data)
         for start in range(begin, len(data), _PIECE):
             self._allow(self._limits.piece_seconds)
-            self._note(Stage.WAITING)
+            self._note(ConnectionStage.WAITING)
             await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
 
     async def _close_gently(self) -> None:
@@ -180,7 +180,7 @@ class Connection:
             while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
                 left -= len(got)
 
-    def _note(self, stage: Stage) -> None:
+    def _note(self, stage: ConnectionStage) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._room.note(task, self._caller, stage)

@@ -50,7 +50,7 @@ def caller_of(port: int, peer: str, local: str) -> Caller:
 M = TypeVar("M", bound=Hashable)
 
 
-class Stage(Enum):
+class ConnectionStage(Enum):
     """What a connection is doing."""
 
     WAITING = "waits for its client: for a request, or until an answer is read"
@@ -58,19 +58,19 @@ class Stage(Enum):
     FIRST = "waits for its first answer, or gets it"
 
 
-class _Port(Generic[M]):
+class _PortPlaces(Generic[M]):
     """The connections of one port, by client; the latest to make progress is last in each."""
 
     def __init__(self) -> None:
         self.size = 0
         self.sizes: dict[str, int] = {}
-        self._members: dict[str, dict[Stage, dict[M, None]]] = {}
+        self._members: dict[str, dict[ConnectionStage, dict[M, None]]] = {}
 
     def add(self, member: M, client: str) -> None:
         self.size += 1
         self.sizes[client] = self.sizes.get(client, 0) + 1
-        stages = self._members.setdefault(client, {stage: {} for stage in Stage})
-        stages[Stage.WAITING][member] = None
+        stages = self._members.setdefault(client, {stage: {} for stage in ConnectionStage})
+        stages[ConnectionStage.WAITING][member] = None
 
     def remove(self, member: M, client: str) -> None:
         self.size -= 1
@@ -80,7 +80,7 @@ class _Port(Generic[M]):
         if not self.sizes[client]:
             del self.sizes[client], self._members[client]
 
-    def note(self, member: M, client: str, stage: Stage) -> None:
+    def note(self, member: M, client: str, stage: ConnectionStage) -> None:
         stages = self._members[client]
         for members in stages.values():
             members.pop(member, None)
@@ -94,7 +94,7 @@ class _Port(Generic[M]):
         """
         largest = max(self.sizes, key=self.sizes.__getitem__)
         for stage, members in self._members[largest].items():
-            if members and (stage is not Stage.FIRST or self.sizes[largest] > held + 1):
+            if members and (stage is not ConnectionStage.FIRST or self.sizes[largest] > held + 1):
                 return next(iter(members))
         return None
 
@@ -102,14 +102,14 @@ class _Port(Generic[M]):
 class Places(Generic[M]):
     """So many places; `M` stands for a connection.
 
-    Of a client's connections the one goes that comes first in the order of `Stage`, and has been
-    without progress for the longest time.
+    Of a client's connections the one goes that comes first in the order of `ConnectionStage`, and
+    has been without progress for the longest time.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._callers: dict[M, Caller] = {}
-        self._ports: dict[int, _Port[M]] = {}
+        self._ports: dict[int, _PortPlaces[M]] = {}
 
     def __len__(self) -> int:
         return len(self._callers)
@@ -134,9 +134,9 @@ class Places(Generic[M]):
     def enter(self, member: M, caller: Caller) -> None:
         """A connection is there, and waits for its client."""
         self._callers[member] = caller
-        self._ports.setdefault(caller.port, _Port()).add(member, caller.client)
+        self._ports.setdefault(caller.port, _PortPlaces()).add(member, caller.client)
 
-    def note(self, member: M, stage: Stage) -> None:
+    def note(self, member: M, stage: ConnectionStage) -> None:
         """It made progress, to that stage."""
         caller = self._callers.get(member)
         if caller is not None:  # else it was ended
@@ -152,5 +152,5 @@ class Places(Generic[M]):
                 del self._ports[caller.port]
 
 
-def _size(port: _Port[M]) -> int:
+def _size(port: _PortPlaces[M]) -> int:
     return port.size

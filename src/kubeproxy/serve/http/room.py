@@ -9,7 +9,7 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.bursts import Bursts
 from kubeproxy.linux.descriptors import share
-from kubeproxy.serve.http.places import Caller, Places, Stage
+from kubeproxy.serve.http.places import Caller, ConnectionStage, Places
 
 Task = asyncio.Task[None]
 
@@ -112,13 +112,13 @@ class Room:
         places.enter(task, caller)
         task.add_done_callback(places.leave)
 
-    def note(self, task: Task, caller: Caller, stage: Stage) -> None:
+    def note(self, task: Task, caller: Caller, stage: ConnectionStage) -> None:
         """The task made progress, to that stage."""
         self._places(caller).note(task, stage)
 
-    async def wait_turn(self, caller: Caller, stage: Stage) -> None:
+    async def wait_turn(self, caller: Caller, stage: ConnectionStage) -> None:
         """Wait for the turn of the client."""
-        await self._turns[caller.own, stage is Stage.FIRST].wait(caller)
+        await self._turns[caller.own, stage is ConnectionStage.FIRST].wait(caller)
 
     def _places(self, caller: Caller) -> Places[Task]:
         return self._own if caller.own else self._others

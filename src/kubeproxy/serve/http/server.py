@@ -18,7 +18,7 @@ from kubeproxy.base.inet import join, parse_address
 from kubeproxy.linux.descriptors import leave_the_last
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
-from kubeproxy.serve.http.connection import Connection
+from kubeproxy.serve.http.connection import ClientConnection
 from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
 from kubeproxy.serve.http.places import Caller, caller_of
 from kubeproxy.serve.http.room import Limits, Room, Task
@@ -102,7 +102,7 @@ class Port:
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(client, caller, self._page, self._room)
+        connection = ClientConnection(client, caller, self._page, self._room)
         task = self._tasks.create_task(connection.run(), name="http connection")
         self._room.enter(task, caller)
         self._connections.add(task)

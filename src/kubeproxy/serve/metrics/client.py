@@ -4,7 +4,7 @@ Upstream's names, labels and buckets. Watches are counted but not timed, as upst
 """
 
 from kubeproxy.cluster.client.observed import Attempt, Exchange
-from kubeproxy.serve.metrics.families import Counter, Family, Histogram
+from kubeproxy.serve.metrics.families import Counter, Histogram, MetricFamily
 
 SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 BYTES = (64, 256, 512, *(1024 * 4**n for n in range(8)))
@@ -50,7 +50,7 @@ class ClientMetrics:
             ("code", *_OF_REQUEST),
         )
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[MetricFamily]:
         """All of them."""
         return [
             self._requests,

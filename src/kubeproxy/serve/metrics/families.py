@@ -40,7 +40,7 @@ class Sample(NamedTuple):
     suffix: str = ""
 
 
-class Family(Protocol):
+class MetricFamily(Protocol):
     """What the registry shows. `samples` is called for every scrape."""
 
     @property

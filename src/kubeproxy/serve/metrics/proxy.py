@@ -20,8 +20,7 @@ from kubeproxy.engine.observer import (
     SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
-from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram
-from kubeproxy.serve.metrics.families import Family as Metric
+from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, MetricFamily
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
@@ -97,9 +96,9 @@ class ProxyMetrics:
             _FAMILY,
         )
 
-    def families(self) -> list[Metric]:
+    def families(self) -> list[MetricFamily]:
         """Those that the mode has."""
-        found: list[Metric] = [
+        found: list[MetricFamily] = [
             self._durations,
             self._ended,
             self._queued,
@@ -177,7 +176,7 @@ class _ChangeMetrics:
         )
         self._waiting: dict[Family, set[ObjectKey]] = {family: set() for family in families}
 
-    def families(self) -> tuple[Metric, ...]:
+    def families(self) -> tuple[MetricFamily, ...]:
         return (self._slices, self._slices_pending, self._services, self._services_pending)
 
     def slice_received(self, received: ObjectReceived) -> None:

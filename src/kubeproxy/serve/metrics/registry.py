@@ -7,7 +7,7 @@ from itertools import islice
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.serve.metrics.families import Family, Sample, header, number
+from kubeproxy.serve.metrics.families import MetricFamily, Sample, header, number
 
 PIECE = 500
 """Lines that are made before other tasks run on the event loop: about a millisecond."""
@@ -19,11 +19,11 @@ class Registry:
     """The families that a scrape shows."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Family] = {}
+        self._families: dict[str, MetricFamily] = {}
         self._threaded: set[str] = set()
         self._thread: ThreadPoolExecutor | None = None
 
-    def add(self, *families: Family, in_thread: bool = False) -> None:
+    def add(self, *families: MetricFamily, in_thread: bool = False) -> None:
         """Add families; `in_thread` those whose `samples` waits for the kernel or reads much.
 
         One thread reads all of these, one after the other; nothing else uses it.
@@ -36,7 +36,7 @@ class Registry:
             if in_thread:
                 self._threaded.add(name)
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[MetricFamily]:
         """All families, sorted by name."""
         return [self._families[name] for name in sorted(self._families)]
 
@@ -61,7 +61,7 @@ class Registry:
                 await asyncio.sleep(0)
         yield "".join(lines)
 
-    async def _samples(self, family: Family) -> Iterable[Sample]:
+    async def _samples(self, family: MetricFamily) -> Iterable[Sample]:
         name = family.about.name
         if name not in self._threaded:
             return family.samples()

@@ -16,7 +16,7 @@ from kubeproxy.serve.metrics.process import usage
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, unanswered
 from kubeproxy.serve.status.ports import all_services, namespaces_of, service_detail
-from kubeproxy.serve.status.report import Usage, report
+from kubeproxy.serve.status.report import ProcessUsage, report
 from kubeproxy.serve.status.rules import json_pieces, select, text_pieces
 from kubeproxy.serve.status.services import Search, Sort, list_pieces, rates, service_list
 from kubeproxy.serve.status.tablewire import table_pieces
@@ -40,10 +40,10 @@ async def show_daemon(request: Request, live: Live) -> Answer:
     return _json(await run(report(live.state(), own_usage())))
 
 
-def own_usage() -> Usage:
+def own_usage() -> ProcessUsage:
     """What this process uses now."""
     now = usage()
-    return Usage(os.getpid(), now.cpu, now.resident)
+    return ProcessUsage(os.getpid(), now.cpu, now.resident)
 
 
 async def _in_browser(request: Request, live: Live) -> Answer:

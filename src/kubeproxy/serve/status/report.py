@@ -1,4 +1,4 @@
-"""The daemon as a whole -> `wire.Status`."""
+"""The daemon as a whole -> `wire.DaemonStatus`."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.table.claims import Conflict
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """What this process uses: seconds of CPU time, and bytes of memory."""
 
     pid: int
@@ -19,12 +19,12 @@ class Usage(NamedTuple):
     memory_bytes: int
 
 
-def report(state: State, usage: Usage) -> Steps[wire.Status]:
+def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     """The daemon as a whole."""
     families: tuple[wire.FamilyStatus, ...] = ()
     for family in state.families.values():
         families += ((yield from _family(family)),)
-    return wire.Status(
+    return wire.DaemonStatus(
         version=KUBERNETES_VERSION,
         node=state.cluster.node_name,
         mode=state.config.mode,
@@ -41,7 +41,7 @@ def report(state: State, usage: Usage) -> Steps[wire.Status]:
         healthy=state.healthy,
         node_eligible=state.eligible,
         counts_connections=state.counts_connections,
-        gaps=tuple(wire.Gap(gap.what, gap.reason, gap.seconds) for gap in state.gaps),
+        gaps=tuple(wire.SourceGap(gap.what, gap.reason, gap.seconds) for gap in state.gaps),
         ignored=tuple(
             wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in state.ignored
         ),
@@ -94,9 +94,9 @@ def _sync(past: Past) -> wire.Sync:
     )
 
 
-def conflict(found: Conflict) -> wire.Conflict:
+def conflict(found: Conflict) -> wire.AddressConflict:
     """An address that two service ports claim."""
-    return wire.Conflict(str(found.key), str(found.winner), str(found.loser))
+    return wire.AddressConflict(str(found.key), str(found.winner), str(found.loser))
 
 
 def timestamp(seconds: float) -> str:

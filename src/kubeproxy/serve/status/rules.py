@@ -11,7 +11,7 @@ import msgspec
 from kubeproxy.base.printable import printable
 from kubeproxy.dataplane.written import Shows
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, Written
+from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, WrittenRules
 from kubeproxy.serve.status.words import plural, policy, ranges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Mode, Node
@@ -86,14 +86,14 @@ def _listed(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
         yield (b"," if number else b"") + _encode(value)
 
 
-def _written(selected: Sequence[Selected]) -> Iterator[Written]:
+def _written(selected: Sequence[Selected]) -> Iterator[WrittenRules]:
     """What was last written for the service ports, family by family."""
     for each in selected:
         plane = each.family.dataplane
         for start in range(0, len(each.names) or 1, _PORTS_AT_ONCE):
             some = each.names[start : start + _PORTS_AT_ONCE]
             text = plane.written(each.table, some) if isinstance(plane, Shows) else ""
-            yield Written(each.family.family.value, each.mode.value, text)
+            yield WrittenRules(each.family.family.value, each.mode.value, text)
 
 
 def _ports(selected: Sequence[Selected]) -> Iterator[RulePort]:

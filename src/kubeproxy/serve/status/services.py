@@ -18,7 +18,7 @@ from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.serve.status.report import timestamp
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary
+from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary
 from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
@@ -152,14 +152,14 @@ def list_pieces(found: ServiceList) -> Iterator[bytes]:
 # --- connections ------------------------------------------------------------------------------
 
 
-class Connections(NamedTuple):
+class Counted(NamedTuple):
     """All connections, and those of a second; None when that is not known."""
 
     total: int | None = None
     per_second: float | None = None
 
 
-def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Connections:
+def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Counted:
     """The connections of several service ports, added up."""
     total: int | None = None
     rate: float | None = None
@@ -169,7 +169,7 @@ def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Connection
         total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
         if look.before is not None:
             rate = (rate or 0.0) + _rate(look, name)
-    return Connections(total, rate)
+    return Counted(total, rate)
 
 
 def _rate(look: Look, name: ServicePortName) -> float:
@@ -180,7 +180,7 @@ def _rate(look: Look, name: ServicePortName) -> float:
     return sum(rates.frontends.values()) if rates else 0.0
 
 
-def rates(state: State) -> Steps[Rates]:
+def rates(state: State) -> Steps[ServiceRates]:
     """Connections per second of the Services that have any."""
     services: dict[str, float] = {}
     every = (each.look for each in state.families.values())
@@ -193,7 +193,7 @@ def rates(state: State) -> Steps[Rates]:
                 services[service] = services.get(service, 0.0) + rate
             yield
     seconds = max((look.seconds for look in looks), default=0.0)
-    return Rates(timestamp(state.now), round(seconds, 3), services)
+    return ServiceRates(timestamp(state.now), round(seconds, 3), services)
 
 
 # --- the list ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class UnreadableTable(KubeProxyError):
     """The answer is not a table, or only a part of one."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class TableHead(msgspec.Struct, frozen=True):
     """The first line. `entries` is how many lines follow."""
 
     family: Family
@@ -52,7 +52,7 @@ class Desired(msgspec.Struct, frozen=True):
     syncing: bool
 
 
-_HEAD: Final = msgspec.json.Decoder(Head)
+_HEAD: Final = msgspec.json.Decoder(TableHead)
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 
@@ -66,7 +66,7 @@ def table_pieces(state: State, family: Family) -> Iterator[bytes]:
         return
     table, history = sync.builder.table, sync.history
     entries = tuple(table.entries.values())
-    head = Head(
+    head = TableHead(
         family=family,
         mode=state.mode,
         node=sync.node,

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.wire import FamilyStatus, Gap, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, SourceGap
 from kubeproxy.serve.status.words import plural, span
 
 PATIENCE: Final = 15.0
@@ -22,14 +22,14 @@ class Trouble(msgspec.Struct, frozen=True):
     severe: bool = True
 
 
-def troubles(status: Status) -> list[Trouble]:
+def troubles(status: DaemonStatus) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
     found += [*_of_other_modes(status), *_of_source(status), *_of_node(status)]
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
-def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
+def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
     name = family.ip_family
     if family.last_sync is None:
         yield Trouble(
@@ -81,7 +81,7 @@ def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_other_modes(status: Status) -> Iterator[Trouble]:
+def _of_other_modes(status: DaemonStatus) -> Iterator[Trouble]:
     if status.remains:
         yield Trouble(
             "Rules of another mode remain in the kernel",
@@ -91,7 +91,7 @@ def _of_other_modes(status: Status) -> Iterator[Trouble]:
         )
 
 
-def _of_source(status: Status) -> Iterator[Trouble]:
+def _of_source(status: DaemonStatus) -> Iterator[Trouble]:
     source = status.source or "the source"
     if status.gaps:
         yield Trouble(
@@ -109,11 +109,11 @@ def _of_source(status: Status) -> Iterator[Trouble]:
         )
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: SourceGap) -> str:
     return gap.what if gap.seconds is None else f"{gap.what}, for {span(gap.seconds)}"
 
 
-def _of_node(status: Status) -> Iterator[Trouble]:
+def _of_node(status: DaemonStatus) -> Iterator[Trouble]:
     if status.node_eligible:
         return
     if any(family.last_sync for family in status.families):

@@ -40,7 +40,7 @@ class NotProgrammed(_Wire, frozen=True):
     reason: str
 
 
-class Conflict(_Wire, frozen=True):
+class AddressConflict(_Wire, frozen=True):
     """An address that two service ports claim: the second is not served there."""
 
     address: str
@@ -68,12 +68,12 @@ class FamilyStatus(_Wire, frozen=True):
     last_full_sync: Sync | None
     waiting_seconds: float | None
     not_programmed: tuple[NotProgrammed, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[AddressConflict, ...]
     history: tuple[Sync, ...]
     failure: str = ""
 
 
-class Gap(_Wire, frozen=True):
+class SourceGap(_Wire, frozen=True):
     """Something that the source cannot read now, so that what is known of it may be stale.
 
     `seconds` is for how long; None where that is not known.
@@ -94,7 +94,7 @@ class Ignored(_Wire, frozen=True):
     reason: str
 
 
-class Status(_Wire, frozen=True):
+class DaemonStatus(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
     `node_eligible` says whether load balancers should use this node. `source` is where the
@@ -119,7 +119,7 @@ class Status(_Wire, frozen=True):
     node_eligible: bool
     counts_connections: bool
     families: tuple[FamilyStatus, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[SourceGap, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     remains: tuple[str, ...] = ()
 
@@ -207,7 +207,7 @@ class PortDetail(_Wire, frozen=True):
     balance: str = ""
     health_check_port: int = 0
     not_programmed: str = ""
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[AddressConflict, ...] = ()
 
 
 class ServiceDetail(_Wire, frozen=True):
@@ -221,7 +221,7 @@ class ServiceDetail(_Wire, frozen=True):
     ports: tuple[PortDetail, ...]
 
 
-class Rates(_Wire, frozen=True):
+class ServiceRates(_Wire, frozen=True):
     """Connections per second, of those Services that have any. `/status/rates`.
 
     Services are `NAMESPACE/NAME`. `seconds` is the time over which they were counted; 0 when the
@@ -274,7 +274,7 @@ class RulePort(_Wire, frozen=True, omit_defaults=True):
     not_programmed: str = ""
 
 
-class Written(_Wire, frozen=True):
+class WrittenRules(_Wire, frozen=True):
     """What one family's dataplane wrote for some service ports, as the kernel's tools print it."""
 
     ip_family: str

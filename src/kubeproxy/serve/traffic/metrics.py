@@ -7,7 +7,7 @@ from kubeproxy.serve.traffic.series import (
     ENDPOINT_LABELS,
     FRONTEND_LABELS,
     Detail,
-    Limits,
+    SeriesLimits,
     Shares,
     endpoint_series,
     service_series,
@@ -34,7 +34,7 @@ SERIES = About(
 )
 
 
-class Connections:
+class ConnectionFamily:
     """A family whose samples are made of the newest totals."""
 
     def __init__(self, about: About, samples: Callable[[], Iterator[Sample]]) -> None:
@@ -46,7 +46,7 @@ class Connections:
         return gently(self._samples())
 
 
-def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Connections]:
+def families(traffic: Traffic, limits: SeriesLimits, *, endpoints: bool) -> list[ConnectionFamily]:
     """The families to show; `endpoints` where those count too. [] when none are wanted."""
     if limits.detail is Detail.NONE:
         return []
@@ -58,11 +58,13 @@ def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Conne
             yield from _shares("endpoint", endpoint_series(totals, limits)[0])
 
     found = [
-        Connections(SERVICE, lambda: service_series(traffic.totals(), limits)[1]),
-        Connections(SERIES, shares),
+        ConnectionFamily(SERVICE, lambda: service_series(traffic.totals(), limits)[1]),
+        ConnectionFamily(SERIES, shares),
     ]
     if endpoints:
-        found.append(Connections(ENDPOINT, lambda: endpoint_series(traffic.totals(), limits)[1]))
+        found.append(
+            ConnectionFamily(ENDPOINT, lambda: endpoint_series(traffic.totals(), limits)[1])
+        )
     return found
 
 

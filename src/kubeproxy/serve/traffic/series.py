@@ -36,7 +36,7 @@ class Detail(Enum):
     NONE = "none"
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SeriesLimits(msgspec.Struct, frozen=True):
     """How fine, and how many series each of the two metrics may have; 0 is no limit."""
 
     detail: Detail = Detail.FRONTEND
@@ -58,7 +58,7 @@ class Shares(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-def service_series(totals: ByFamily, limits: Limits) -> tuple[Shares, Iterator[Sample]]:
+def service_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:
     """Connections of frontends, or of services where there are too many of those."""
     frontends = sum(len(tally.frontends) for _, _, tally in _tallies(totals))
     if limits.detail is Detail.NONE:
@@ -96,7 +96,7 @@ def _address(frontend: Frontend) -> str:
     return join(frontend.address, frontend.port) if frontend.address else f"*:{frontend.port}"
 
 
-def endpoint_series(totals: ByFamily, limits: Limits) -> tuple[Shares, Iterator[Sample]]:
+def endpoint_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:
     """Connections of endpoints; those with the most where there are too many."""
     count = sum(len(tally.endpoints) for _, _, tally in _tallies(totals))
     shown = count if limits.detail is Detail.FRONTEND else 0

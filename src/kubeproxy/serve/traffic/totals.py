@@ -24,7 +24,7 @@ class Tally(msgspec.Struct, frozen=True):
     seen: dict[Hashable, int] = {}
 
 
-class Rates(msgspec.Struct, frozen=True):
+class PortRates(msgspec.Struct, frozen=True):
     """Connections per second of one service port."""
 
     frontends: dict[Frontend, float] = {}
@@ -53,7 +53,7 @@ class Look(msgspec.Struct, frozen=True):
         """The time between the two; 0 when there is only one."""
         return self.now.time - self.before.time if self.before else 0.0
 
-    def rates(self, name: ServicePortName) -> Rates | None:
+    def rates(self, name: ServicePortName) -> PortRates | None:
         """How fast the totals of a service port grow; None when that is not known."""
         if self.before is None:
             return None
@@ -103,9 +103,9 @@ def _says(tally: Tally, counts: Sequence[Count]) -> bool:
     )
 
 
-def per_second(before: Tally, after: Tally, seconds: float) -> Rates:
+def per_second(before: Tally, after: Tally, seconds: float) -> PortRates:
     """How fast totals grew; one that was not there before says nothing yet."""
-    return Rates(
+    return PortRates(
         {
             frontend: (total - before.frontends.get(frontend, total)) / seconds
             for frontend, total in after.frontends.items()

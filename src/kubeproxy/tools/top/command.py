@@ -16,7 +16,7 @@ from kubeproxy.config import strconv
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import BOOL, INT32, Kind
-from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary, Status
+from kubeproxy.serve.status.wire import DaemonStatus, ServiceList, ServiceRates, ServiceSummary
 from kubeproxy.tools import client
 from kubeproxy.tools.services.view import not_counted
 from kubeproxy.tools.terminal import OUTPUT, look_of, say, show, wants_json
@@ -24,7 +24,7 @@ from kubeproxy.tools.top.fullscreen import Fullscreen
 from kubeproxy.tools.top.screen import printed, screen
 from kubeproxy.tools.top.state import (
     News,
-    State,
+    TopState,
     beginning,
     pressed,
     question,
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     interval = _interval(parsed)
     as_json = wants_json(parsed)
     daemon = client.Client(client.ways(parsed))
-    status = daemon.get("/status", Status)
+    status = daemon.get("/status", DaemonStatus)
     if not status.counts_connections:
         raise OperatorError(
             f"{not_counted(status.mode)}: there is nothing to watch; kube-proxy services shows"
@@ -93,9 +93,9 @@ def _interval(parsed: Parsed) -> float:
 def look(daemon: client.Client, query: Mapping[str, str], *, rates: bool = True) -> News:
     """What the daemon says now."""
     return News(
-        rates=daemon.get("/status/rates", Rates) if rates else None,
+        rates=daemon.get("/status/rates", ServiceRates) if rates else None,
         found=daemon.get("/status/services", ServiceList, query),
-        status=daemon.get("/status", Status),
+        status=daemon.get("/status", DaemonStatus),
     )
 
 
@@ -216,7 +216,7 @@ def _watch(daemon: client.Client, interval: float) -> None:
             state = _after(state, asker.answer())
 
 
-def _after(state: State, answer: News | Exception | None) -> State:
+def _after(state: TopState, answer: News | Exception | None) -> TopState:
     match answer:
         case None:
             return state

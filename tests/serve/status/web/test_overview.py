@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from kubeproxy.serve.status.web.overview import family_health, state
-from kubeproxy.serve.status.wire import FamilyStatus, NotProgrammed, Rates, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, NotProgrammed, ServiceRates
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import CLAIMED, IPV4, IPV6, NOW, RATES, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
 
 
-def shown(status: Status, rates: Rates = RATES) -> Parsed:
+def shown(status: DaemonStatus, rates: ServiceRates = RATES) -> Parsed:
     return Parsed(state(status, rates))
 
 
@@ -71,7 +71,7 @@ def test_what_somebody_unfolds_has_a_name_so_that_it_stays_open() -> None:
 
 
 def test_rates_that_nobody_has_looked_at_yet() -> None:
-    assert "\u2013 new connections per second" in shown(STATUS, Rates(NOW, 0.0, {})).text
+    assert "\u2013 new connections per second" in shown(STATUS, ServiceRates(NOW, 0.0, {})).text
 
 
 def test_a_mode_that_counts_no_connections() -> None:

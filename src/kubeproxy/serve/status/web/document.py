@@ -23,7 +23,7 @@ from kubeproxy.serve.status.web.markup import (
     together,
     trusted,
 )
-from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.wire import DaemonStatus
 from kubeproxy.serve.status.words import span
 
 _ICON: Final = trusted(
@@ -111,7 +111,7 @@ def heading(node: str) -> Markup:
     )
 
 
-def footer(status: Status) -> Markup:
+def footer(status: DaemonStatus) -> Markup:
     """Where everything comes from, and where else to look."""
     facts = (
         ("Source", status.source),

@@ -20,7 +20,7 @@ from kubeproxy.serve.status.web.markup import (
 )
 from kubeproxy.serve.status.web.overview import state
 from kubeproxy.serve.status.web.servicetable import services
-from kubeproxy.serve.status.wire import Rates, ServiceList, Status, Sync
+from kubeproxy.serve.status.wire import DaemonStatus, ServiceList, ServiceRates, Sync
 from kubeproxy.serve.status.words import clock, count, elapsed, plural
 
 _SYNCS: Final = 12
@@ -41,8 +41,8 @@ _COLUMNS: Final = (
 class Home(msgspec.Struct, frozen=True):
     """What the first page shows; `words` were searched for, and `sort` is how."""
 
-    status: Status
-    rates: Rates
+    status: DaemonStatus
+    rates: ServiceRates
     found: ServiceList
     words: str
     sort: str
@@ -62,7 +62,7 @@ def home(shown: Home) -> Iterator[Markup]:
     return document(f"kube-proxy on {status.node}", heading(status.node), main(), footer(status))
 
 
-def state_parts(status: Status, rates: Rates) -> Iterator[Markup]:
+def state_parts(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]:
     """What the script refreshes, beside the services."""
     yield from state(status, rates)
     yield from syncs(status)
@@ -78,7 +78,7 @@ def not_found(node: str, said: str) -> Iterator[Markup]:
     return document(f"not found on {node}", heading(node), main())
 
 
-def syncs(status: Status) -> Iterator[Markup]:
+def syncs(status: DaemonStatus) -> Iterator[Markup]:
     """The latest syncs of all families, the newest first."""
     every = sorted(
         ((sync, family.ip_family) for family in status.families for sync in family.history),

@@ -15,7 +15,7 @@ from kubeproxy.serve.status.web.markup import (
     together,
     trusted,
 )
-from kubeproxy.serve.status.wire import FamilyStatus, Rates, Status, Sync
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, ServiceRates, Sync
 from kubeproxy.serve.status.words import count, elapsed, plural, rate, since, size, span
 
 _WORDS: Final = {"ok": "programmed", "partly": "partly programmed", "failed": "sync failed"}
@@ -24,7 +24,7 @@ _CASES: Final = 5
 _UNFOLDED: Final = 100
 
 
-def state(status: Status, rates: Rates) -> Iterator[Markup]:
+def state(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]:
     """The section at the top, which is refreshed while the page is open."""
     syncs = sum(family.syncs for family in status.families)
     yield trusted(f'<section id="state" data-refresh="state" data-syncs="{syncs:d}">')
@@ -39,7 +39,7 @@ def state(status: Status, rates: Rates) -> Iterator[Markup]:
     yield trusted("</div></section>")
 
 
-def _facts(status: Status) -> Markup:
+def _facts(status: DaemonStatus) -> Markup:
     word, level = ("healthy", "good") if status.healthy else ("not healthy", "bad")
     facts = (
         f"{status.mode} mode",
