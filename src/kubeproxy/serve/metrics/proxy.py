@@ -37,6 +37,10 @@ def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -
     return Histogram(name, _ALPHA + help_, bounds, _FAMILY)
 
 
+def _gauge(name: str, help_: str, *labels: str) -> Gauge:
+    return Gauge(_PREFIX + name, _ALPHA + help_, (*labels, *_FAMILY))
+
+
 class ProxyMetrics:
     """Keeps the families of one run.
 
@@ -57,19 +61,13 @@ class ProxyMetrics:
             "kubeproxy_sync_partial_proxy_rules_duration_seconds",
             "Seconds that a sync of changes took",
         )
-        self._ended = Gauge(
-            f"{_PREFIX}last_timestamp_seconds",
-            _ALPHA + "When a sync last succeeded, 0 before the first",
-            _FAMILY,
+        self._ended = _gauge(
+            "last_timestamp_seconds", "When a sync last succeeded, 0 before the first"
         )
         for family in families:
             # Upstream has no series yet, so that alerts do not see a node that never synced.
             self._ended.set(0.0, family.value)
-        self._queued = Gauge(
-            f"{_PREFIX}last_queued_timestamp_seconds",
-            _ALPHA + "When a sync was last requested",
-            _FAMILY,
-        )
+        self._queued = _gauge("last_queued_timestamp_seconds", "When a sync was last requested")
         self._changes = _ChangeMetrics(families)
         self._programming = _Programming(families, self._started)
         self._unserved = _Unserved(families)
@@ -78,13 +76,9 @@ class ProxyMetrics:
             "Service ports that could not be programmed and are tried again",
             _FAMILY,
         )
-        self._rules = Gauge(
-            f"{_PREFIX}iptables_total", _ALPHA + "Rules of kube-proxy", ("table", *_FAMILY)
-        )
-        self._written = Gauge(
-            f"{_PREFIX}iptables_last",
-            _ALPHA + "Rules written by the last sync that wrote any",
-            ("table", *_FAMILY),
+        self._rules = _gauge("iptables_total", "Rules of kube-proxy", "table")
+        self._written = _gauge(
+            "iptables_last", "Rules written by the last sync that wrote any", "table"
         )
         self._flows_seconds = _histogram(
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
