@@ -23,7 +23,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.engine.observer import LoopStarted
 from kubeproxy.linux.descriptors import allow_many
 from kubeproxy.serve.health.server import Health
-from kubeproxy.serve.http.answer import Answer, by_path
+from kubeproxy.serve.http.answer import Answer, Page
 from kubeproxy.serve.http.listening import listen
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
@@ -43,9 +43,9 @@ async def main(size: Size) -> None:
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
-        page = by_path({"/large": lambda _: LARGE, "/healthz": health.page})
+        pages: dict[str, Page] = {"/large": lambda _: LARGE, "/healthz": health.healthz}
         room = Room()
-        port = Port((listening,), page, room, tasks)
+        port = Port((listening,), lambda request: pages[request.path](request), room, tasks)
         times: dict[bool, list[float]] = {False: [], True: []}
         for turn in range(2 * ROUNDS):
             loud = turn % 2 == 1

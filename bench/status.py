@@ -9,27 +9,26 @@ PYTHONPATH=tests python -m lab.enter -- python -m bench.status 8000 30
 import asyncio
 import gc
 import sys
-from collections.abc import Awaitable
+import time
 
 from bench.clusters import Size
 from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
 from kubeproxy.base.inet import Family
+from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.serve.health.server import Health
-from kubeproxy.serve.http.access import Access
-from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.listening import listen
-from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
-from kubeproxy.serve.metrics.server import find_page
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.routes import Listeners, RunFacts, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.pages import status
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.traffic.traffic import Traffic
 
 PATHS = (
@@ -55,7 +54,7 @@ class Observed(Rig):
 
     def __init__(self, size: Size) -> None:
         super().__init__(size)
-        self._history, self._health = History(), Health(60.0, lambda: True)
+        self._history, self._health = History(time.time), Health(60.0, lambda: True)
         setting = SyncInput(THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
@@ -64,20 +63,38 @@ class Observed(Rig):
             Schedule(0.0, 30.0, 3600.0),
             lambda: setting,
         )
-        self.live = Live(
-            config=KubeProxyConfiguration(mode="nftables"),
+        self._config = KubeProxyConfiguration(mode="nftables")
+        traffic = Traffic({Family.IPV4: self.dataplane})
+        facts = RunFacts(self._config, resolve({})[0], {}, 0.0)
+        live = Live(self._state, traffic)
+        self.page = router(routes(facts, Registry(), self._health, live), Listeners.METRICS)
+
+    def _state(self) -> State:
+        family = FamilyState(
+            family=Family.IPV4,
+            builder=self.sync.builder,
+            node=self.sync.node,
+            failed=self.sync.failed,
+            failure=self.sync.failure,
+            healthy=True,
+            waiting=self._health.waiting(Family.IPV4),
+            history=self._history.of(Family.IPV4),
+            dataplane=self.dataplane,
+        )
+        return State(
+            config=self._config,
             config_file="",
             source="the bench",
             started=0.0,
+            now=time.time(),
             cluster=self.cluster,
-            syncs={Family.IPV4: self.sync},
-            health=self._health,
-            history=self._history,
-            eligible=lambda: True,
-            gaps=tuple,
-            ignored=tuple,
-            remains=tuple,
-            traffic=Traffic({Family.IPV4: self.dataplane}),
+            families={Family.IPV4: family},
+            counts_connections=True,
+            healthy=True,
+            eligible=True,
+            gaps=(),
+            ignored=(),
+            remains=(),
         )
 
     def _observe(self, observation: Observation) -> None:
@@ -98,18 +115,10 @@ async def main(size: Size, only: str) -> None:
     await rig.fill()
     first = next(iter(rig.cluster.services(Family.IPV4)))
 
-    def page(request: Request) -> Awaitable[Answer]:
-        return status(request, rig.live, Access.LOCAL)
-
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
-        port = Port(
-            (listening,),
-            find_page({"/status": page, "/status/": page}, profiling=False),
-            Room(),
-            tasks,
-        )
+        port = Port((listening,), rig.page, Room(), tasks)
         for path in PATHS:
             if only in path:
                 target = path.format(namespace=first.namespace, name=first.name)

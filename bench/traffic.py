@@ -26,16 +26,17 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables, Settings
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.serve.http.access import Access
-from kubeproxy.serve.http.answer import Answer, Page, by_path
+from kubeproxy.serve.http.answer import Answer, Page
 from kubeproxy.serve.http.listening import listen
+from kubeproxy.serve.http.pace import paced
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.rulespage.page import rules
-from kubeproxy.serve.rulespage.view import Programmed
+from kubeproxy.serve.status.history import FamilyHistory
+from kubeproxy.serve.status.rules import Selected, text_pieces
+from kubeproxy.serve.status.state import FamilyState
 from kubeproxy.serve.traffic.metrics import families
-from kubeproxy.serve.traffic.series import Limits
+from kubeproxy.serve.traffic.series import SeriesLimits
 from kubeproxy.serve.traffic.traffic import FRESH, Traffic
 from kubeproxy.table.node import Mode
 
@@ -163,7 +164,7 @@ async def compare(rig: Rig, what: str, path: str, port: int, pause: float) -> No
     )
 
 
-def scrape_page(traffic: Traffic, limits: Limits) -> Page:
+def scrape_page(traffic: Traffic, limits: SeriesLimits) -> Page:
     registry = Registry()
     registry.add(*families(traffic, limits, endpoints=False), in_thread=True)
 
@@ -189,18 +190,28 @@ async def main(size: Size) -> None:
     seconds = await asyncio.to_thread(reading_seconds, rig.dataplane.connections)
     print(f"{size}: the kernel's counters are read in {seconds * 1000:.0f} ms")
     traffic = Traffic({Family.IPV4: rig.dataplane})
-    shown = Programmed(rig.builder.table, THIS_NODE, Mode.NFTABLES, {}, rig.dataplane)
-    pages = by_path(
-        {
-            "/metrics": scrape_page(traffic, Limits()),
-            "/all": scrape_page(traffic, Limits(series=0)),
-            "/rules": lambda request: rules(request, lambda: [shown], Access.LOCAL),
-        }
+    names = list(rig.builder.table.entries)
+    family = FamilyState(
+        family=Family.IPV4,
+        builder=rig.builder,
+        node=THIS_NODE,
+        failed={},
+        failure="",
+        healthy=True,
+        waiting=None,
+        history=FamilyHistory(),
+        dataplane=rig.dataplane,
     )
+    shown = [Selected(family, THIS_NODE, Mode.NFTABLES, names)]
+    pages: dict[str, Page] = {
+        "/metrics": scrape_page(traffic, SeriesLimits()),
+        "/all": scrape_page(traffic, SeriesLimits(series=0)),
+        "/rules": lambda _: Answer(body=paced(text_pieces(shown, written=False))),
+    }
     async with asyncio.TaskGroup() as tasks:
         listening = listen("127.0.0.1", 0)
         number = listening.getsockname()[1]
-        port = Port((listening,), pages, Room(), tasks)
+        port = Port((listening,), lambda request: pages[request.path](request), Room(), tasks)
         await compare(rig, "scrape, by service", "/metrics", number, FRESH)
         await compare(rig, "scrape, every frontend", "/all", number, FRESH)
         await compare(rig, "/rules", "/rules", number, 0.2)

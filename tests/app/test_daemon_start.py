@@ -16,7 +16,7 @@ from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.cluster.watch.apiserver import ApiServer
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.http.listening import ListenError
-from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.wire import DaemonStatus
 from kubeproxy.table.node import Node
 from kubeproxy.tools.client import Client, DaemonAddress
 from waiting import until
@@ -76,11 +76,11 @@ async def test_the_status_socket_says_what_is_waited_for(
     rig = Rig(server, f"--status-socket={tmp_path}/status.sock")
     ask = Client((DaemonAddress(f"{tmp_path}/status.sock"),))
 
-    async def gaps(*expected: str) -> Status:
+    async def gaps(*expected: str) -> DaemonStatus:
         """The status once it has these gaps."""
         async with asyncio.timeout(10):
             while True:
-                status = await asyncio.to_thread(ask.get, "/status", Status)
+                status = await asyncio.to_thread(ask.get, "/status", DaemonStatus)
                 if expected == tuple(gap.what for gap in status.gaps):
                     return status
 

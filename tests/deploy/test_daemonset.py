@@ -10,9 +10,10 @@ from kubeproxy.cluster.client.kubeconfig import SERVICE_ACCOUNT, choose_access
 from kubeproxy.cluster.client.kubeconfigfile import parse_kubeconfig
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
-from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
+from kubeproxy.serve.routes import Listeners
+from serve.status.living import Rig
 
 MOUNTED = "/var/lib/kube-proxy"
 
@@ -46,19 +47,19 @@ def test_ports_are_those_of_the_configuration(folder: str) -> None:
 
 
 def test_probes_ask_for_pages_that_there_are() -> None:
-    health = Health(60.0, lambda: True)
+    page = Rig().page(Listeners.HEALTH)
     proxy = proxy_of("nftables")
     assert len(proxy.probes) == 3
     for probe in proxy.probes:
-        answer = health.page(Request("GET", probe.http_get.path))
+        answer = page(Request("GET", probe.http_get.path))
         assert isinstance(answer, Answer)
         assert (answer.status, probe.http_get.port) == (200, "healthz")
 
 
 def test_a_node_that_is_about_to_go_does_not_fail_a_probe() -> None:
-    health = Health(60.0, lambda: False)
+    page = Rig(eligible=False).page(Listeners.HEALTH)
     for probe in proxy_of("nftables").probes:
-        answer = health.page(Request("GET", probe.http_get.path))
+        answer = page(Request("GET", probe.http_get.path))
         assert isinstance(answer, Answer)
         assert answer.status == 200
 

@@ -72,7 +72,7 @@ def begin(lab: Lab, *documents: Document, flags: tuple[str, ...] = ()) -> None:
 
 def test_the_daemon_and_its_syncs(lab: Lab) -> None:
     begin(lab, *deploy("novel", everywhere(21), "L1 R1", [Port(node_port=31080)]))
-    before = get(lab, "/status", wire.Status)
+    before = get(lab, "/status", wire.DaemonStatus)
     assert (before.node, before.mode, before.healthy) == (NODE_NAME, "nftables", True)
     assert before.source.startswith("manifests in ")
     four, six = before.families
@@ -84,7 +84,7 @@ def test_the_daemon_and_its_syncs(lab: Lab) -> None:
         assert (each.history[-1].outcome, each.history[-1].added) == ("ok", 1)
         assert each.history[-1].written > 0
     lab.put(*deploy("novel", everywhere(21), "R1", [Port(node_port=31080)]))
-    after = get(lab, "/status", wire.Status)
+    after = get(lab, "/status", wire.DaemonStatus)
     assert after.families[0].syncs > four.syncs
     assert after.families[0].history[-1].changed == 2
     assert after.families[0].endpoints == 1
@@ -137,9 +137,9 @@ def test_connections_are_counted_and_become_rates(lab: Lab) -> None:
     busy = eventually(first, lambda each: each.connections == 7)
     assert busy.service == "busy"
 
-    def rates() -> wire.Rates:
+    def rates() -> wire.ServiceRates:
         assert lab.dial("P", cluster_ip(21), 80).who
-        return get(lab, "/status/rates", wire.Rates)
+        return get(lab, "/status/rates", wire.ServiceRates)
 
     found = eventually(rates, lambda each: "mall/busy" in each.services)
     assert found.services.keys() == {"mall/busy"}
@@ -152,9 +152,9 @@ def test_connections_are_counted_and_become_rates(lab: Lab) -> None:
 
 def test_an_address_that_two_claim(lab: Lab) -> None:
     begin(lab, *deploy("first", everywhere(21), "L1"), *deploy("second", Address(21), "R1"))
-    found = get(lab, "/status", wire.Status).families[0].conflicts
+    found = get(lab, "/status", wire.DaemonStatus).families[0].conflicts
     first, second = "mall/first:tcp-80", "mall/second:tcp-80"
-    assert found == (wire.Conflict(f"{cluster_ip(21)}:80/TCP", first, second),)
+    assert found == (wire.AddressConflict(f"{cluster_ip(21)}:80/TCP", first, second),)
     detail = get(lab, "/status/services/second", wire.ServiceDetail)
     assert detail.ports[0].conflicts == found
 
@@ -216,7 +216,7 @@ def test_the_whole_table_can_be_read(lab: Lab, family: Family) -> None:
     ]
     assert found.config.mode == "nftables"
     assert found.node.family is family
-    expected = get(lab, "/status", wire.Status).families
+    expected = get(lab, "/status", wire.DaemonStatus).families
     assert found.syncs in {each.syncs for each in expected if each.ip_family == family.value}
 
 
@@ -239,11 +239,11 @@ def test_only_this_host_may_ask_and_the_socket_always_answers(lab: Lab) -> None:
 
 def test_what_a_killed_daemon_left_is_replaced_by_the_next(lab: Lab) -> None:
     begin(lab)
-    before = get(lab, "/status", wire.Status)
+    before = get(lab, "/status", wire.DaemonStatus)
     lab.restart(signal.SIGKILL)
     status, body = over_socket(lab.socket, "/status")
     assert status == 200
-    assert msgspec.json.decode(body, type=wire.Status).pid != before.pid
+    assert msgspec.json.decode(body, type=wire.DaemonStatus).pid != before.pid
 
 
 def test_the_socket_is_the_daemons_alone_and_goes_with_it(lab: Lab) -> None:

@@ -140,7 +140,7 @@ def test_status_piped(lab: Lab, shell: Shell) -> None:
         [family.value, "healthy", "2", "2", "5", "2"] for family in Family
     ]
     assert "1 added" in next(line for line in lines if line.startswith("IPv4    last "))
-    found = msgspec.json.decode(shell.said("status", "-o", "json"), type=wire.Status)
+    found = msgspec.json.decode(shell.said("status", "-o", "json"), type=wire.DaemonStatus)
     assert (found.node, found.mode, found.families[0].services) == (NODE_NAME, "nftables", 2)
 
 

@@ -14,7 +14,7 @@ import pytest
 from fakes.daemon import FakeDaemon, always, serving, unused_port
 from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
-from kubeproxy.serve.status.wire import FieldProblem, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FieldProblem
 from kubeproxy.tools import client
 from kubeproxy.tools.client import FLAGS, Client, DaemonAddress, NotAllowed, Refusal, ways
 from tools import told
@@ -26,8 +26,8 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
         yield daemon
 
 
-def asked(*places: str) -> Status:
-    return Client([DaemonAddress(place) for place in places]).get("/status", Status)
+def asked(*places: str) -> DaemonStatus:
+    return Client([DaemonAddress(place) for place in places]).get("/status", DaemonStatus)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
 def test_what_is_asked_arrives_whatever_it_is(daemon: FakeDaemon) -> None:
     daemon.pages["/status/services/a%20b%0D%0A"] = always(told.status())
     query = {"q": "a&b=c %", "to": ("x", "y")}
-    Client([DaemonAddress(daemon.socket)]).get("/status/services/a b\r\n", Status, query)
+    Client([DaemonAddress(daemon.socket)]).get("/status/services/a b\r\n", DaemonStatus, query)
     (arrived,) = daemon.queries("/status/services/a%20b%0D%0A")
     assert arrived == {"q": ["a&b=c %"], "to": ["x", "y"]}
 

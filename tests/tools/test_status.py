@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.wire import FamilyStatus, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus
 from kubeproxy.tools.status import screen
 from kubeproxy.tools.terminal import Look, painted
 from tools import told
@@ -53,16 +53,16 @@ def test_all_is_well(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", daemon.socket, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert (told.status(), "") == (msgspec.json.decode(out, type=Status), err)
+    assert (told.status(), "") == (msgspec.json.decode(out, type=DaemonStatus), err)
     assert out.startswith('{\n  "version": "v1.38.0",\n')
     assert "ipFamily" in json.loads(out)["families"][0]
 
 
-def shown(status: Status, width: int | None = None) -> list[str]:
+def shown(status: DaemonStatus, width: int | None = None) -> list[str]:
     return [painted(each, Look(width)).rstrip() for each in screen(status, width)]
 
 
-def head(status: Status, width: int | None = None) -> list[str]:
+def head(status: DaemonStatus, width: int | None = None) -> list[str]:
     lines = shown(status, width)
     return lines[: lines.index("")]
 
@@ -131,7 +131,7 @@ def test_what_is_wrong_comes_first(
 
 def test_a_node_that_load_balancers_should_not_use() -> None:
     lines = head(replace(told.status(), node_eligible=False))
-    assert "  Load balancers are told to leave out node kestrel" in lines
+    assert "  Node kestrel fails the health check of load balancers" in lines
 
 
 def test_of_very_many_troubles_the_first_are_shown() -> None:
@@ -147,7 +147,7 @@ def test_sentences_are_wrapped_and_not_cut() -> None:
     assert max(map(len, lines)) <= 60
     assert not any("…" in line for line in lines[1:])
     advice = " ".join(line.strip() for line in lines)
-    assert "Load balancers are told to leave this node out." in advice
+    assert "so that load balancers leave this node out." in advice
 
 
 def test_a_sync_that_is_both_and_one_that_changed_nothing() -> None:

@@ -3,17 +3,17 @@
 from msgspec.structs import replace
 
 from kubeproxy.serve.status.wire import (
-    Conflict,
+    AddressConflict,
+    DaemonStatus,
     EndpointDetail,
     FamilyStatus,
     FrontendDetail,
     NotProgrammed,
     PortDetail,
-    Rates,
     ServiceDetail,
     ServiceList,
+    ServiceRates,
     ServiceSummary,
-    Status,
     Sync,
 )
 
@@ -22,7 +22,7 @@ NOW = "2026-09-01T12:00:00.000Z"
 FULL = Sync("2026-09-01T11:00:00.000Z", 0.0204, True, "ok", 3, 0, 0, 41)
 LAST = Sync("2026-09-01T11:59:58.000Z", 0.0013, False, "ok", 0, 1, 0, 2)
 REFUSED = NotProgrammed("shop/cart:http", "TCP", "the kernel has no SCTP")
-TWICE = Conflict("203.0.113.7:80/TCP", "shop/cart:http", "shop/till:http")
+TWICE = AddressConflict("203.0.113.7:80/TCP", "shop/cart:http", "shop/till:http")
 
 
 def family(name: str = "IPv4") -> FamilyStatus:
@@ -44,9 +44,9 @@ def family(name: str = "IPv4") -> FamilyStatus:
     )
 
 
-def status(*families: FamilyStatus) -> Status:
+def status(*families: FamilyStatus) -> DaemonStatus:
     families = families or (family(), family("IPv6"))
-    return Status(
+    return DaemonStatus(
         version="v1.38.0",
         node="kestrel",
         mode="nftables",
@@ -113,7 +113,7 @@ def not_counted(found: ServiceList) -> ServiceList:
     return replace(found, mode="iptables", counts_connections=False, services=silent)
 
 
-RATES = Rates(NOW, 1.0, {"shop/cart": 12.5, "kube-system/dns": 0.5})
+RATES = ServiceRates(NOW, 1.0, {"shop/cart": 12.5, "kube-system/dns": 0.5})
 
 
 def port() -> PortDetail:

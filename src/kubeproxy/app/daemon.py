@@ -1,18 +1,18 @@
 """The daemon: builds the parts, wires them, and runs the task tree. Knows all other modules.
 
-It ends only by being told to (a signal cancels it) or with an exception that says why: a failing
-sync or an API server that is gone are no reason.
+It ends when it is cancelled (by a signal) or with an exception that says why: a failing sync or an
+API server that is gone are no reason.
 """
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import msgspec
 
-from kubeproxy.app.insight import count_traffic, serve_socket, show_rules, show_status
-from kubeproxy.app.metrics import Metrics, health_families
+from kubeproxy.app.metrics import count_traffic, health_families, registry_of
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.base.inet import Family
@@ -46,13 +46,15 @@ from kubeproxy.serve.events.event import (
 )
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.health.ports import HealthChecks, check_addresses
-from kubeproxy.serve.health.server import Health, serve_health
+from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.listening import ListenError
-from kubeproxy.serve.metrics.families import Family as Metric
+from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.process import start_time
-from kubeproxy.serve.metrics.server import Facts
+from kubeproxy.serve.metrics.proxy import ProxyMetrics
+from kubeproxy.serve.routes import RunFacts, routes, serve_health, serve_metrics, serve_socket
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, ServiceName
 from kubeproxy.table.node import Mode, Node
@@ -68,7 +70,7 @@ class _Initialised(Exception):
 class Setup(msgspec.Struct, frozen=True):
     """All that a run depends on.
 
-    `waits_for_node` is False where nobody will make our Node while we wait, as with manifests.
+    `waits_for_node` is False where no Node will be added while we wait, as with manifests.
     `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
     a thread, before the first sync; `remove_other_modes` when every family is programmed: it says
     why something of them remains.
@@ -89,7 +91,7 @@ class Setup(msgspec.Struct, frozen=True):
     init_only: bool = False
     serves: bool = True
     flags: Mapping[str, str] = {}
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[MetricFamily, ...] = ()
     source_name: str = ""
     prepare: Callable[[Mapping[Family, Node]], None] | None = None
     remove_other_modes: Callable[[], tuple[str, ...]] | None = None
@@ -127,51 +129,70 @@ class Daemon:
         self._health_checks = HealthChecks(
             self._is_healthy, self._check_addresses, self._health_check_refused
         )
-        facts = Facts(setup.config, setup.gates, setup.flags, start_time())
-        self.metrics = Metrics(facts, setup.families, self._dataplanes)
-        self.metrics.registry.add(*setup.metrics, *health_families(self.health.answered))
-        history = History()
+        proxy = ProxyMetrics(Mode(setup.config.mode), setup.families, time.time)
+        self._history = History(time.time)
         self._observers: list[Observer] = [
             self._note_first_syncs,
             self.health.observe,
             self._health_checks.observe,
-            self.metrics.observe,
-            history.observe,
+            proxy.observe,
+            self._history.observe,
         ]
         self.syncs: Mapping[Family, FamilySync] = {
             family: self._family_sync(family) for family in setup.families
         }
-        self.traffic = count_traffic(self.metrics, setup.config, self._dataplanes)
-        show_rules(self.metrics, setup.config, self.syncs, self._dataplanes)
+        self._started = start_time()
+        self.registry = registry_of(setup.config, setup.gates, self._dataplanes, self._started)
+        self.registry.add(
+            *proxy.families(), *setup.metrics, *health_families(self.health.answered)
+        )
+        self.traffic = count_traffic(setup.config, self._dataplanes, self.registry)
         self._handler = EventHandler(
             self._cluster, tuple(self.syncs.values()), self._node.changed, self._notify
         )
-        show_status(self.metrics, self._live(history, facts.started))
+        facts = RunFacts(setup.config, setup.gates, setup.flags, self._started)
+        live = Live(self._state, self.traffic)
+        self.routes = routes(facts, self.registry, self.health, live)
 
     def _notify(self, observation: Observation) -> None:
         for observer in self._observers:
             observer(observation)
 
-    def _live(self, history: History, started: float) -> Live:
+    def _state(self) -> State:
+        """The daemon now, for its status."""
         setup = self._setup
-        return Live(
+        return State(
             config=setup.config,
             config_file=setup.config_file,
             source=setup.source_name,
-            started=started,
+            started=self._started,
+            now=time.time(),
             cluster=self._cluster,
-            syncs=self.syncs,
-            health=self.health,
-            history=history,
-            eligible=self._is_eligible,
-            gaps=setup.source.gaps,
-            ignored=self._ignored,
-            remains=lambda: self._remains,
-            traffic=self.traffic,
+            families={family: self._family_state(family) for family in self.syncs},
+            counts_connections=self.traffic is not None,
+            healthy=self.health.healthy,
+            eligible=self._is_eligible(),
+            gaps=setup.source.gaps(),
+            ignored=self._ignored(),
+            remains=self._remains,
+        )
+
+    def _family_state(self, family: Family) -> FamilyState:
+        sync = self.syncs[family]
+        return FamilyState(
+            family=family,
+            builder=sync.builder,
+            node=sync.node,
+            failed=sync.failed,
+            failure=sync.failure,
+            healthy=self.health.keeps_up(family),
+            waiting=self.health.waiting(family),
+            history=self._history.of(family),
+            dataplane=self._dataplanes[family],
         )
 
     def _ignored(self) -> list[Problem]:
-        """What of the cluster nobody understands, of both families."""
+        """The parts of objects that are not valid, of both families."""
         unfit = (problem for sync in self.syncs.values() for problem in sync.problems)
         return [*self._handler.problems, *dict.fromkeys(unfit)]
 
@@ -186,8 +207,8 @@ class Daemon:
                 if setup.config_file:
                     tasks.create_task(self._watch_config(), name="config file")
                 if setup.serves and not setup.init_only and setup.config.status_socket:
-                    # From the start: who waits for an API server can be asked why.
-                    answering = serve_socket(self.metrics, setup.config.status_socket)
+                    # From the start: it says why the proxy waits for an API server.
+                    answering = serve_socket(self.routes, setup.config.status_socket)
                     tasks.create_task(answering, name="status socket")
                 changes = watch_addresses(self._addresses_changed, self._besides)
                 tasks.create_task(changes, name="addresses")
@@ -198,7 +219,8 @@ class Daemon:
                 tasks.create_task(setup.recorder.run(), name="events")
                 if setup.serves:
                     self._serve_health(tasks)
-                    serving = self._or_report(self.metrics.serve(), metrics_server_failed)
+                    metrics = serve_metrics(self.routes, setup.config)
+                    serving = self._or_report(metrics, metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
                 for family, sync in self.syncs.items():
                     tasks.create_task(sync.run(), name=f"sync {family.value}")
@@ -216,6 +238,7 @@ class Daemon:
         except* KubeProxyError as group:
             raise _first(group) from None
         finally:
+            self.registry.close()
             for dataplane in self._dataplanes.values():
                 await dataplane.close()
 
@@ -227,16 +250,14 @@ class Daemon:
     def _serve_health(self, tasks: asyncio.TaskGroup) -> None:
         config = self._setup.config
         if config.healthz_bind_address:
-            serving = serve_health(
-                self.health, config.healthz_bind_address, hard_fail=config.bind_address_hard_fail
-            )
+            serving = serve_health(self.routes, config)
             tasks.create_task(self._or_report(serving, health_server_failed), name="health")
         tasks.create_task(self._health_checks.run(), name="health-check ports")
 
     async def _or_report(
         self, serving: Awaitable[None], failed: Callable[[str, ListenError], Event]
     ) -> None:
-        """Serve; where a port in use is the end, the cluster hears of it first."""
+        """Serve; when a port in use ends the process, an event says so first."""
         try:
             await serving
         except ListenError as error:
@@ -248,7 +269,7 @@ class Daemon:
         return node is not None and node.eligible
 
     def _is_healthy(self) -> bool:
-        """What health-check ports say of us; where nobody asks for our health, all is well."""
+        """What health-check ports say of this proxy; without a health port, it is healthy."""
         return not self._setup.config.healthz_bind_address or self.health.healthy
 
     def _check_addresses(self, family: Family) -> tuple[str, ...]:
@@ -331,8 +352,8 @@ class Daemon:
         notices = start_notices(setup.config, setup.gates, setup.families, self._cluster.node)
         for notice in notices:
             log_notice(notice)
-        # Without the service ranges the first sync would take them away; but older API servers
-        # have none to tell of.
+        # Without the service ranges the first sync would remove them; but older API servers have
+        # none.
         ranges_known = partial(self._cluster.synced, Kind.SERVICE_CIDR)
         if not await self._node.wait_until(ranges_known, SERVICE_CIDR_WAIT):
             klog.info("ServiceCIDRs are not known yet, going on without", v=2)

@@ -1,69 +1,76 @@
-"""The metrics of one run, put together. `Metrics` is what the daemon holds."""
+"""The metrics of one run, put together."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
+from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
+from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.serve.metrics.families import About, Kind, Reading
+from kubeproxy.dataplane.counts import Counts
+from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
 from kubeproxy.serve.metrics.planes import figure_families, packet_families
-from kubeproxy.serve.metrics.process import process_families, python_families, start_family
-from kubeproxy.serve.metrics.program import program_families
-from kubeproxy.serve.metrics.proxy import ProxyMetrics
+from kubeproxy.serve.metrics.process import (
+    process_families,
+    program_families,
+    python_families,
+    start_family,
+)
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.metrics.server import Facts, serve_metrics, standard_pages
 from kubeproxy.table.node import Mode
 
+if TYPE_CHECKING:
+    from kubeproxy.serve.traffic.traffic import Traffic
 
-class Metrics:
-    """Observes the daemon (`observe`), and serves what it counted.
 
-    `registry` takes families of others, and `pages` maps paths to pages, theirs too.
+def registry_of(
+    config: KubeProxyConfiguration,
+    gates: Gates,
+    planes: Mapping[Family, Dataplane],
+    started: float,
+) -> Registry:
+    """The families about dataplanes, the process and the program; others are added to it."""
+    mode = Mode(config.mode)
+    localhost = gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS)
+    registry = Registry()
+    registry.add(*figure_families(mode, planes, localhost=localhost))
+    registry.add(*packet_families(mode, tuple(planes), localhost=localhost), in_thread=True)
+    registry.add(start_family(started), *process_families(), *python_families())
+    registry.add(*program_families(registry, gates))
+    return registry
+
+
+def count_traffic(
+    config: KubeProxyConfiguration, planes: Mapping[Family, Dataplane], registry: Registry
+) -> "Traffic | None":
+    """Add the connections of services, where the mode counts them; None where it does not.
+
+    The figures come back for the status, which shows them even where no metrics are wanted.
     """
+    counts = {family: plane for family, plane in planes.items() if isinstance(plane, Counts)}
+    if not counts:
+        return None
+    from kubeproxy.serve.traffic.metrics import families  # noqa: PLC0415  # not of every mode
+    from kubeproxy.serve.traffic.series import Detail, SeriesLimits  # noqa: PLC0415
+    from kubeproxy.serve.traffic.traffic import Traffic  # noqa: PLC0415
 
-    def __init__(
-        self, facts: Facts, families: tuple[Family, ...], planes: Mapping[Family, Dataplane]
-    ) -> None:
-        mode = Mode(facts.config.mode)
-        localhost = facts.gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS)
-        proxy = ProxyMetrics(mode, families, time.time)
-        registry = Registry()
-        registry.add(*proxy.families())
-        registry.add(*figure_families(mode, planes, localhost=localhost))
-        registry.add(*packet_families(mode, families, localhost=localhost), in_thread=True)
-        registry.add(start_family(facts.started), *process_families(), *python_families())
-        registry.add(*program_families(registry, facts.gates))
-        self._config = facts.config
-        self.observe = proxy.observe
-        self.registry = registry
-        self.pages = standard_pages(registry, facts)
-
-    async def serve(self) -> None:
-        """Answer on the metrics port until cancelled."""
-        try:
-            await serve_metrics(self.pages, self._config)
-        finally:
-            self.registry.close()
+    traffic = Traffic(counts)
+    limits = SeriesLimits(Detail(config.traffic.metrics), config.traffic.series_limit)
+    endpoints = config.mode == Mode.NFTABLES.value and config.nftables.endpoint_counters
+    registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
+    return traffic
 
 
 def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:
     """How the health port answered, from its count by path and status code."""
 
     def of(path: str) -> Reading:
-        about = About(
-            f"kubeproxy_proxy_{path}_total",
-            Kind.COUNTER,
-            f"[ALPHA] Answers of /{path}, by status code",
-            ("code",),
-        )
-        return Reading(
-            about,
-            lambda: (
-                ((str(code),), count)
-                for (asked, code), count in sorted(answered.items())
-                if asked == f"/{path}"
-            ),
-        )
+        def read() -> Iterator[Series]:
+            for (asked, code), count in sorted(answered.items()):
+                if asked == f"/{path}":
+                    yield (str(code),), count
+
+        help_ = f"[ALPHA] Answers of /{path}, by status code"
+        return reading(f"kubeproxy_proxy_{path}_total", Kind.COUNTER, help_, read, "code")
 
     return [of("healthz"), of("livez")]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.config.flagset import HELP, parse, refuse_positionals, usage
-from kubeproxy.serve.status.figures import count, elapsed, since, size, span
 from kubeproxy.serve.status.troubles import Trouble, troubles
-from kubeproxy.serve.status.wire import FamilyStatus, Status, Sync
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Sync
+from kubeproxy.serve.status.words import count, elapsed, since, size, span
 from kubeproxy.tools import client
 from kubeproxy.tools.terminal import (
     OUTPUT,
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     refuse_positionals("kube-proxy status", parsed)
     as_json = wants_json(parsed)
-    status = client.Client(client.ways(parsed)).get("/status", Status)
+    status = client.Client(client.ways(parsed)).get("/status", DaemonStatus)
     if as_json:
         show_json(status)
     else:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     return UNWELL if is_unwell(status) else 0
 
 
-def is_unwell(status: Status) -> bool:
+def is_unwell(status: DaemonStatus) -> bool:
     """Whether something keeps traffic from flowing as it should."""
     return any(trouble.severe for trouble in troubles(status))
 
@@ -85,7 +85,7 @@ _SYNCS: Final = (
 )
 
 
-def screen(status: Status, width: int | None) -> list[Line]:
+def screen(status: DaemonStatus, width: int | None) -> list[Line]:
     """Everything, what is wrong first."""
     families = status.families
     return [
@@ -99,7 +99,7 @@ def screen(status: Status, width: int | None) -> list[Line]:
     ]
 
 
-def _verdict(status: Status, width: int | None) -> Iterator[Line]:
+def _verdict(status: DaemonStatus, width: int | None) -> Iterator[Line]:
     where = f" on node {status.node}: {status.mode} mode, up {span(status.uptime_seconds)}"
     if is_unwell(status):
         yield line(Span("kube-proxy is NOT well", Style.RED), where)
@@ -119,7 +119,7 @@ def _trouble(trouble: Trouble, width: int | None) -> Iterator[Line]:
     yield from prose(trouble.advice, width, "    ", Style.DIM)
 
 
-def _facts(status: Status) -> Iterator[Line]:
+def _facts(status: DaemonStatus) -> Iterator[Line]:
     cores = status.cpu_seconds / max(status.uptime_seconds, 1.0)
     facts = (
         ("version", status.version),
@@ -150,7 +150,7 @@ def _counts(family: FamilyStatus) -> Line:
     )
 
 
-def _syncs(family: FamilyStatus, status: Status) -> Iterator[Line]:
+def _syncs(family: FamilyStatus, status: DaemonStatus) -> Iterator[Line]:
     last, full = family.last_sync, family.last_full_sync
     if last is None:
         yield line(family.ip_family, "last", "never", "", "", "", "")
@@ -166,7 +166,7 @@ def _syncs(family: FamilyStatus, status: Status) -> Iterator[Line]:
 _OUTCOME_STYLE: Final = {"failed": Style.RED, "partly": Style.YELLOW}
 
 
-def _sync(family: FamilyStatus, which: str, sync: Sync, status: Status) -> Line:
+def _sync(family: FamilyStatus, which: str, sync: Sync, status: DaemonStatus) -> Line:
     changed = (
         f"{count(number)} {word}"
         for number, word in (

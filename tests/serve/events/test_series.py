@@ -1,5 +1,5 @@
 from kubeproxy.serve.events.event import Event, Subject, service_health_port_failed, starting
-from kubeproxy.serve.events.series import FORGOTTEN_AFTER, TOLD_EVERY, Occurrence, Series
+from kubeproxy.serve.events.series import FORGOTTEN_AFTER, SENT_EVERY, Occurrence, Series
 
 SECOND = 10**9
 EVENT = starting("kestrel", "nftables")
@@ -70,7 +70,7 @@ def test_a_series_that_goes_on_is_told_now_and_then() -> None:
     series = Series()
     for second in range(1801):
         series.observe(EVENT, second * SECOND)
-    assert series.next_due() == 1 * SECOND + TOLD_EVERY
+    assert series.next_due() == 1 * SECOND + SENT_EVERY
     now = 1801 * SECOND
     assert series.due(now) == [Occurrence(EVENT, 0, 1800 * SECOND, count=1801)]
     assert series.due(now) == []

@@ -16,9 +16,8 @@ from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.engine.observer import LoopStarted, SyncRequested, SyncStarted
-from kubeproxy.serve.health.server import Health, serve_health
+from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
-from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.listening import listen
 from kubeproxy.serve.http.request import Request
 from waiting import until
@@ -36,8 +35,7 @@ class Clock:
 
 
 def ask(health: Health, path: str) -> tuple[int, dict[str, object]]:
-    answer = health.page(Request("GET", path))
-    assert isinstance(answer, Answer)
+    answer = {"/healthz": health.healthz, "/livez": health.livez}[path](Request("GET", path))
     assert isinstance(answer.body, bytes)
     return answer.status, json.loads(answer.body)
 
@@ -78,40 +76,6 @@ def test_the_pages_follow_what_happens_and_are_counted() -> None:
         ("/livez", 503): 1,
     }
     assert counted == health.answered
-
-
-@pytest.mark.parametrize("path", ["/", "/healthz/", "/livez/", "/readyz", "/metrics"])
-def test_other_paths_are_not_found_and_not_counted(path: str) -> None:
-    health = Health(60.0, lambda: True)
-    answer = health.page(Request("GET", path))
-    assert isinstance(answer, Answer)
-    assert answer.status == 404
-    assert health.answered.total() == 0
-
-
-async def test_with_hard_fail_a_port_in_use_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with listen("127.0.0.1", 0) as taken:
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(OperatorError) as caught:
-            await serve_health(Health(60.0, lambda: True), where, hard_fail=True)
-    reason = f"failed to start proxy healthz on {where}: listen tcp {where}: bind: "
-    assert f"healthz server failed: {reason}address already in use" == str(caught.value)
-    assert f'"Healthz server failed" err="{reason}address already in use"' in (
-        capsys.readouterr().err
-    )
-
-
-async def test_without_hard_fail_it_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
-    with listen("127.0.0.1", 0) as taken:
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        task = asyncio.ensure_future(
-            serve_health(Health(60.0, lambda: True), where, hard_fail=False)
-        )
-        await asyncio.sleep(0.01)
-        assert not task.done()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    assert "Healthz server failed" in capsys.readouterr().err
 
 
 # --- the daemon, on a fake API server with a fake kernel --------------------------------------

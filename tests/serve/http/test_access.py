@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubeproxy.serve.http.access import SOCKET_PEER, Access, is_loopback, refusal
+from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess, is_loopback, refusal
 from kubeproxy.serve.http.answer import text
 from kubeproxy.serve.http.request import Request
 
@@ -30,7 +30,7 @@ def test_who_is_on_this_host(peer: str, expected: bool) -> None:
 
 
 def refused(
-    access: Access, peer: str, host: str = "localhost", method: str = "GET", **headers: str
+    access: PageAccess, peer: str, host: str = "localhost", method: str = "GET", **headers: str
 ) -> str:
     """Status and text of the refusal; "" when there is none."""
     named = {f"sec-fetch-{name}": value for name, value in headers.items()}
@@ -45,18 +45,20 @@ def refused(
 @pytest.mark.parametrize(
     ("access", "peer", "host"),
     [
-        pytest.param(Access.LOCAL, HERE, "localhost:10249", id="from-this-host"),
-        pytest.param(Access.LOCAL, HERE, "LocalHost", id="in-capitals"),
-        pytest.param(Access.LOCAL, HERE, "127.0.0.1:10249", id="by-address"),
-        pytest.param(Access.LOCAL, "::1", "[::1]:10249", id="by-ipv6-address"),
-        pytest.param(Access.LOCAL, HERE, "198.51.100.10", id="by-another-address-of-the-node"),
-        pytest.param(Access.LOCAL, HERE, "", id="without-a-name"),
-        pytest.param(Access.LOCAL, SOCKET_PEER, "x", id="through-the-socket"),
-        pytest.param(Access.NONE, SOCKET_PEER, "x", id="through-the-socket-whatever-the-setting"),
-        pytest.param(Access.ALL, ELSEWHERE, "kestrel:10249", id="all-from-elsewhere"),
+        pytest.param(PageAccess.LOCAL, HERE, "localhost:10249", id="from-this-host"),
+        pytest.param(PageAccess.LOCAL, HERE, "LocalHost", id="in-capitals"),
+        pytest.param(PageAccess.LOCAL, HERE, "127.0.0.1:10249", id="by-address"),
+        pytest.param(PageAccess.LOCAL, "::1", "[::1]:10249", id="by-ipv6-address"),
+        pytest.param(PageAccess.LOCAL, HERE, "198.51.100.10", id="by-another-address-of-the-node"),
+        pytest.param(PageAccess.LOCAL, HERE, "", id="without-a-name"),
+        pytest.param(PageAccess.LOCAL, SOCKET_PEER, "x", id="through-the-socket"),
+        pytest.param(
+            PageAccess.NONE, SOCKET_PEER, "x", id="through-the-socket-whatever-the-setting"
+        ),
+        pytest.param(PageAccess.ALL, ELSEWHERE, "kestrel:10249", id="all-from-elsewhere"),
     ],
 )
-def test_who_may_look(access: Access, peer: str, host: str) -> None:
+def test_who_may_look(access: PageAccess, peer: str, host: str) -> None:
     assert refused(access, peer, host) == ""
 
 
@@ -75,19 +77,19 @@ def test_clients_of_elsewhere_are_told_where_to_ask(peer: str, yours: str) -> No
         f" {yours}: on the node, ask for http://localhost:10249/status as root, or set"
         " statusPage: all (--status-page=all)\n"
     )
-    assert expected == refused(Access.LOCAL, peer, "198.51.100.10:10249")
+    assert expected == refused(PageAccess.LOCAL, peer, "198.51.100.10:10249")
 
 
 def test_other_users_of_this_host_may_not() -> None:
     request = Request("GET", "/status", headers={"host": "localhost:10249"}, peer=HERE)
-    answer = refusal(request, Access.LOCAL, "the status", "statusPage")
+    answer = refusal(request, PageAccess.LOCAL, "the status", "statusPage")
     assert answer == text(
         "the status is shown to root and the user of kube-proxy only, and you are neither: on the"
         " node, ask for http://localhost:10249/status as root, or set statusPage: all"
         " (--status-page=all)\n",
         403,
     )
-    assert refusal(request, Access.ALL, "the status", "statusPage") is None
+    assert refusal(request, PageAccess.ALL, "the status", "statusPage") is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_nobody_has_our_answers_under_a_name(host: str) -> None:
         " the node, ask for http://localhost:10249/status as root, or set statusPage: all"
         " (--status-page=all)\n"
     )
-    assert expected == refused(Access.LOCAL, HERE, host)
+    assert expected == refused(PageAccess.LOCAL, HERE, host)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_nobody_has_our_answers_under_a_name(host: str) -> None:
     ],
 )
 def test_nobody_has_our_answers_under_what_is_no_name(host: str) -> None:
-    assert refused(Access.LOCAL, HERE, host).startswith("403 ")
+    assert refused(PageAccess.LOCAL, HERE, host).startswith("403 ")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_nobody_has_our_answers_under_what_is_no_name(host: str) -> None:
     ],
 )
 def test_browsers_may_look(site: str, dest: str) -> None:
-    assert refused(Access.LOCAL, HERE, site=site, dest=dest) == ""
+    assert refused(PageAccess.LOCAL, HERE, site=site, dest=dest) == ""
 
 
 @pytest.mark.parametrize(
@@ -146,20 +148,22 @@ def test_pages_of_other_sites_may_not(site: str, dest: str) -> None:
         "403 the status is shown to no page of another site: on the node, ask for"
         " http://localhost/status as root, or set statusPage: all (--status-page=all)\n"
     )
-    assert expected == refused(Access.LOCAL, HERE, site=site, dest=dest)
-    assert refused(Access.ALL, HERE, site=site, dest=dest) == ""
+    assert expected == refused(PageAccess.LOCAL, HERE, site=site, dest=dest)
+    assert refused(PageAccess.ALL, HERE, site=site, dest=dest) == ""
 
 
 def test_the_setting_none_shows_it_to_nobody() -> None:
     expected = "404 the status is not shown here: the setting statusPage is none\n"
-    assert expected == refused(Access.NONE, HERE)
+    assert expected == refused(PageAccess.NONE, HERE)
 
 
 @pytest.mark.parametrize("peer", [HERE, SOCKET_PEER])
 def test_nothing_can_be_changed(peer: str) -> None:
     expected = "405 DELETE is not possible here: the status can only be read\n"
-    assert expected == refused(Access.ALL, peer, method="DELETE")
-    answer = refusal(Request("PUT", "/status", peer=peer), Access.ALL, "the status", "statusPage")
+    assert expected == refused(PageAccess.ALL, peer, method="DELETE")
+    answer = refusal(
+        Request("PUT", "/status", peer=peer), PageAccess.ALL, "the status", "statusPage"
+    )
     assert answer is not None
     assert ("Allow", "GET, HEAD") in answer.headers
-    assert refused(Access.ALL, peer, method="HEAD") == ""
+    assert refused(PageAccess.ALL, peer, method="HEAD") == ""

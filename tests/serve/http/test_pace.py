@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import pytest
-
-from kubeproxy.serve.http.pace import in_order, paced, unhurried
+from kubeproxy.base.steps import Steps
+from kubeproxy.serve.http.pace import paced, run
 
 
 class Others:
@@ -36,15 +35,23 @@ def slow(count: int) -> Iterator[int]:
         yield number
 
 
+def steps(numbers: Iterable[int]) -> Steps[list[int]]:
+    found = []
+    for number in numbers:
+        found.append(number)
+        yield
+    return found
+
+
 async def test_others_have_a_turn_after_every_moment() -> None:
     others = Others()
-    assert [number async for number in unhurried(slow(20))] == list(range(20))
+    assert await run(steps(slow(20))) == list(range(20))
     assert await others.stop() >= 19
 
 
 async def test_quick_work_is_done_in_one_go() -> None:
     others = Others()
-    assert [number async for number in unhurried(range(10))] == list(range(10))
+    assert await run(steps(range(10))) == list(range(10))
     assert await others.stop() == 0
 
 
@@ -62,11 +69,3 @@ async def test_quick_work_gives_no_more_than_a_slow_client_may_hold() -> None:
     made = [piece async for piece in paced(bytes(1000) for _ in range(1000))]
     assert sum(map(len, made)) == 1_000_000
     assert max(map(len, made)) <= 65536 + 1000
-
-
-@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 2000])
-@pytest.mark.parametrize("count", [0, 1, 300])
-async def test_the_first_in_order(size: int, count: int) -> None:
-    items = [number * 7919 % 2003 for number in range(size)]
-    expected = sorted(items, key=lambda number: -number)[: count or None]
-    assert expected == await in_order(items, lambda number: -number, count)

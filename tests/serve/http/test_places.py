@@ -1,11 +1,10 @@
 import pytest
 
-from kubeproxy.serve.http.caller import Caller
-from kubeproxy.serve.http.places import Places, Stage
+from kubeproxy.serve.http.places import Caller, ConnectionStage, Places, caller_of
 
 A, B = 30001, 30002
 """Two ports."""
-STAGES = {"!": Stage.FIRST, "+": Stage.AGAIN}
+STAGES = {"!": ConnectionStage.FIRST, "+": ConnectionStage.AGAIN}
 
 
 def filled(taken: str) -> Places[str]:
@@ -18,7 +17,7 @@ def filled(taken: str) -> Places[str]:
     for number, word in enumerate(words):
         member = f"{word}{number}"
         places.enter(member, caller(word.rstrip("!+")))
-        places.note(member, STAGES.get(word[-1], Stage.WAITING))
+        places.note(member, STAGES.get(word[-1], ConnectionStage.WAITING))
     return places
 
 
@@ -58,11 +57,11 @@ def test_who_makes_way(taken: str, newcomer: str, giver: str | None) -> None:
 
 def test_progress_moves_a_connection_to_the_end() -> None:
     places = filled("A:x A:x A:y A:z")
-    places.note("A:x0", Stage.FIRST)
-    places.note("A:x0", Stage.WAITING)
+    places.note("A:x0", ConnectionStage.FIRST)
+    places.note("A:x0", ConnectionStage.WAITING)
     assert places.giver(caller("A:w")) == "A:x1"
     places = filled("A:x A:y")
-    places.note("A:x0", Stage.WAITING)
+    places.note("A:x0", ConnectionStage.WAITING)
     assert places.giver(caller("A:w")) == "A:y1"
 
 
@@ -71,7 +70,7 @@ def test_who_leaves_makes_room_and_may_leave_twice() -> None:
     for _ in range(2):
         places.leave("A:x0")
         places.leave("B:y2")
-    places.note("B:y2", Stage.WAITING)
+    places.note("B:y2", ConnectionStage.WAITING)
     assert not places.full
     assert len(places) == 1
     assert places.caller("A:x1") == caller("A:x")
@@ -90,7 +89,7 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
             places.leave(giver)
         member = next(members)
         places.enter(member, caller(who))
-        places.note(member, Stage.FIRST)
+        places.note(member, ConnectionStage.FIRST)
         return True
 
     others = [f"A:other{n}" for n in range(10)]
@@ -99,3 +98,24 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
     held = [places.caller(member).client for member in range(10_000) if member in places._callers]
     assert {held.count(who.removeprefix("A:")) for who in others} == {2}
     assert held.count("hog") == 80
+
+
+@pytest.mark.parametrize(
+    ("peer", "local", "client", "own"),
+    [
+        pytest.param("192.0.2.7", "198.51.100.10", "192.0.2.7", False, id="an-address"),
+        pytest.param("::ffff:192.0.2.7", "::ffff:198.51.100.10", "192.0.2.7", False, id="mapped"),
+        pytest.param("2001:db8::7:1", "2001:db8:aa::10", "2001:db8::", False, id="a-64-is-one"),
+        pytest.param("2001:db8:0:1::7", "2001:db8::10", "2001:db8:0:1::", False, id="another-64"),
+        pytest.param("fe80::7%eth0", "fe80::1%eth0", "fe80::", False, id="on-the-wire"),
+        pytest.param("127.0.0.1", "127.0.0.1", "loopback", True, id="loopback"),
+        pytest.param("127.9.9.9", "127.0.0.1", "loopback", True, id="all-of-loopback-is-one"),
+        pytest.param("::ffff:127.0.0.1", "::ffff:127.0.0.1", "loopback", True, id="mapped-lo"),
+        pytest.param("::1", "::1", "loopback", True, id="loopback-ipv6"),
+        pytest.param("198.51.100.10", "198.51.100.10", "198.51.100.10", True, id="this-node"),
+        pytest.param("2001:db8::10", "2001:db8::10", "2001:db8::", True, id="this-node-ipv6"),
+        pytest.param("", "198.51.100.10", "", False, id="gone-already"),
+    ],
+)
+def test_who_calls(peer: str, local: str, client: str, own: bool) -> None:
+    assert Caller(80, client, own) == caller_of(80, peer, local)

@@ -211,7 +211,7 @@ async def test_a_body_that_fails_ends_its_connection_and_no_other(
         assert (await made.say(get("/bad"))).endswith(b"4\r\nhalf\r\n")
         writer.write(get("/good"))
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"fine")
-    assert "Hung up on a client" in capsys.readouterr().err
+    assert "HTTP connection failed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

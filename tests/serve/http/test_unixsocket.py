@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.serve.http import unixsocket
+from kubeproxy.serve.http import server
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Answer, text
-from kubeproxy.serve.http.listening import ListenError
+from kubeproxy.serve.http.listening import ListenError, listen_unix
 from kubeproxy.serve.http.request import Request
-from kubeproxy.serve.http.unixsocket import listen_unix, serve_unix
+from kubeproxy.serve.http.server import serve_unix
 from waiting import until
 
 
@@ -86,17 +86,17 @@ def test_who_is_admitted(caller: int, expected: bool, monkeypatch: pytest.Monkey
         """Whom the kernel says it is."""
 
         def getsockopt(self, *_: int) -> bytes:  # type: ignore[override]
-            return unixsocket._CREDENTIALS.pack(4711, caller, 0)
+            return server._CREDENTIALS.pack(4711, caller, 0)
 
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with Client(socket.AF_UNIX) as client:
-        assert expected == unixsocket.is_admitted(client)
+        assert expected == server.is_admitted(client)
 
 
 async def test_whoever_is_not_admitted_hears_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unixsocket, "is_admitted", lambda _: False)
+    monkeypatch.setattr(server, "is_admitted", lambda _: False)
     async with serving(path):
         with contextlib.suppress(ConnectionError):
             assert await ask(path) == b""

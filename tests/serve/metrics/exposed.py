@@ -4,20 +4,20 @@ import asyncio
 import re
 from collections.abc import Iterable
 
-from kubeproxy.serve.metrics.families import Family
+from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.registry import Registry
 
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-async def exposed(*families: Family, only: Iterable[str] = ()) -> str:
+async def exposed(*families: MetricFamily, only: Iterable[str] = ()) -> str:
     registry = Registry()
     registry.add(*families)
     return "".join([piece async for piece in registry.expose(set(only))])
 
 
-def shown(*families: Family) -> dict[str, str]:
+def shown(*families: MetricFamily) -> dict[str, str]:
     """The samples of families: name with labels, and value."""
     text = asyncio.run(exposed(*families))
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))

@@ -3,7 +3,7 @@ import re
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.gates import Gates, resolve
 from kubeproxy.serve.metrics.families import Counter, Gauge
-from kubeproxy.serve.metrics.program import program_families
+from kubeproxy.serve.metrics.process import program_families
 from kubeproxy.serve.metrics.registry import Registry
 from serve.metrics.exposed import shown
 

@@ -20,7 +20,7 @@ async def text_of(registry: Registry) -> str:
 def test_a_name_belongs_to_one_family() -> None:
     registry = Registry()
     registry.add(Gauge("g", ""))
-    with pytest.raises(ValueError, match="g: there is such a family already"):
+    with pytest.raises(ValueError, match="g: there is a family of this name already"):
         registry.add(Gauge("g", ""))
 
 

@@ -40,7 +40,7 @@ async def test_every_family_is_documented_and_the_other_way_round(
         dataplane=lambda _: FakeDataplane(),
         metrics=tuple(ClientMetrics().families()),
     )
-    families = [family.about for family in Daemon(setup).metrics.registry.families()]
+    families = [family.about for family in Daemon(setup).registry.families()]
     actual = {
         about.name: (about.kind.value, frozenset(about.labels))
         for about in families

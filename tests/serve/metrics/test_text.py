@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.serve.metrics.text import header, label_text, number, with_bound
+from kubeproxy.serve.metrics.families import header, label_text, number, with_bound
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
 """The parts of a daemon that people may look at, with a fake kernel and still clocks."""
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.source import Gap
+from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.engine.observer import Observation
@@ -14,8 +20,12 @@ from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
+from kubeproxy.serve.http.answer import Page
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.routes import Listeners, RunFacts, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.traffic.traffic import Traffic
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import ServicePortName
@@ -57,44 +67,69 @@ class Rig:
         mode: Mode = Mode.NFTABLES,
         families: Sequence[Family] = tuple(Family),
         counts: bool = True,
+        eligible: bool = True,
+        kernel: type[Counter] = Counter,
     ) -> None:
         self.seconds = START
+        self.gaps: Sequence[Gap] = ()
+        self.ignored: Sequence[Problem] = ()
+        self.remains: Sequence[str] = ()
         self.cluster = cluster_of(*documents)
-        self.kernels = {family: Counter() for family in families}
+        self.kernels = {family: kernel() for family in families}
         self.history = History(lambda: self.seconds)
-        self.health = Health(60.0, lambda: True, lambda: Instant(self.seconds, 0))
+        self.health = Health(60.0, lambda: eligible, lambda: Instant(self.seconds, 0))
         self.syncs = {family: self._sync(family, mode) for family in families}
         clock = itertools.count()
         self.traffic = Traffic(self.kernels, lambda: float(next(clock))) if counts else None
-        config = KubeProxyConfiguration(mode=mode.value, metrics_bind_address="127.0.0.1:10249")
-        self.live = Live(
-            config=config,
+        self.config = KubeProxyConfiguration(
+            mode=mode.value, metrics_bind_address="127.0.0.1:10249"
+        )
+        self._eligible = eligible
+        self.live = Live(self._state, self.traffic)
+
+    def _state(self) -> State:
+        return State(
+            config=self.config,
             config_file="/etc/kube-proxy.conf",
             source="manifests in /srv",
             started=START,
+            now=time.time(),
             cluster=self.cluster,
-            syncs=self.syncs,
-            health=self.health,
-            history=self.history,
-            eligible=lambda: True,
-            gaps=tuple,
-            ignored=tuple,
-            remains=tuple,
-            traffic=self.traffic,
+            families={family: self._family(family) for family in self.syncs},
+            counts_connections=self.traffic is not None,
+            healthy=self.health.healthy,
+            eligible=self._eligible,
+            gaps=self.gaps,
+            ignored=self.ignored,
+            remains=self.remains,
+        )
+
+    def _family(self, family: Family) -> FamilyState:
+        sync = self.syncs[family]
+        return FamilyState(
+            family=family,
+            builder=sync.builder,
+            node=sync.node,
+            failed=sync.failed,
+            failure=sync.failure,
+            healthy=self.health.keeps_up(family),
+            waiting=self.health.waiting(family),
+            history=self.history.of(family),
+            dataplane=self.kernels[family],
         )
 
     def _sync(self, family: Family, mode: Mode) -> FamilySync:
         return FamilySync(
             self.cluster,
             family,
-            SyncTarget(self.kernels[family], notify=self._tell),
+            SyncTarget(self.kernels[family], notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
             lambda: SyncInput(
                 node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))
             ),
         )
 
-    def _tell(self, observation: Observation) -> None:
+    def _observe(self, observation: Observation) -> None:
         self.history.observe(observation)
         self.health.observe(observation)
 
@@ -106,6 +141,11 @@ class Rig:
             for family, key in touched.services:
                 if family in self.syncs:
                     self.syncs[family].touch([key])
+
+    def page(self, listener: Listeners = Listeners.METRICS, **settings: str) -> Page:
+        """What answers on a listener of a daemon with these settings."""
+        facts = RunFacts(replace(self.config, **settings), resolve({})[0], {}, START)
+        return router(routes(facts, Registry(), self.health, self.live), listener)
 
     async def sync(self) -> None:
         """A sync of each family."""

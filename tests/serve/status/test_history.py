@@ -38,7 +38,7 @@ def test_one_that_failed_wrote_nothing_that_is_known() -> None:
 
 
 def test_each_family_has_its_own() -> None:
-    history = History()
+    history = History(lambda: 0.0)
     history.observe(ended(V6))
     assert (history.of(V4).count, history.of(V6).count) == (0, 1)
 
@@ -57,7 +57,7 @@ def test_the_latest_are_kept_and_all_are_counted() -> None:
 
 
 def test_a_sync_runs_from_its_beginning_to_its_end() -> None:
-    history = History()
+    history = History(lambda: 0.0)
     states = [history.of(V4).running]
     for observation in (SyncStarted(V4), SyncStarted(V6), ended(V6), ended(V4)):
         history.observe(observation)

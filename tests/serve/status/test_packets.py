@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.steps import finish
 from kubeproxy.serve.http import pace
 from kubeproxy.serve.status.packets import MOST, explanations
 from serve.status.living import Rig, programmed
@@ -19,9 +20,9 @@ async def with_ports(count: int) -> Rig:
 
 async def test_some_packets_at_once() -> None:
     rig = await with_ports(MOST)
-    assert len(await explanations(rig.live, "outside", ["cart"])) == MOST
+    assert len(finish(explanations(rig.live.state(), "outside", ["cart"]))) == MOST
     with pytest.raises(OperatorError) as raised:
-        await explanations(rig.live, "outside", ["cart:p0", "cart"])
+        finish(explanations(rig.live.state(), "outside", ["cart:p0", "cart"]))
     assert str(raised.value) == (
         "--to cart: that makes 201 packets, and no more than 200 are explained at once;"
         " name a port"
@@ -40,6 +41,6 @@ async def test_others_get_their_turn_between_packets(monkeypatch: pytest.MonkeyP
             turns += 1
 
     others = asyncio.create_task(count())
-    await explanations(rig.live, "outside", ["cart"])
+    await pace.run(explanations(rig.live.state(), "outside", ["cart"]))
     others.cancel()
     assert turns >= 100

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from kubeproxy.base.steps import finish
 from kubeproxy.explain.words import render
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
@@ -42,12 +43,12 @@ def loaded_with(module: str) -> set[str]:
 
 
 def test_a_daemon_that_nobody_asks_has_loaded_nothing() -> None:
-    assert loaded_with("kubeproxy.app.daemon") == {"history", "live"}
+    assert loaded_with("kubeproxy.app.daemon") == {"history", "live", "state"}
 
 
 def test_programs_that_ask_do_not_load_the_page() -> None:
     loaded = loaded_with("kubeproxy.serve.status.pages")
-    assert "listing" in loaded
+    assert "services" in loaded
     assert not any(name == "page" or name.startswith("web") for name in loaded)
 
 
@@ -103,7 +104,7 @@ async def test_of_many_services_the_first_are_shown() -> None:
 async def test_the_answer_is_that_of_the_command() -> None:
     rig = await programmed(*SHOP)
     _, found = await asked(rig, **{"from": " host ", "to": f" {CLUSTER_IP} "})
-    expected = await explanations(rig.live, "host", [CLUSTER_IP])
+    expected = finish(explanations(rig.live.state(), "host", [CLUSTER_IP]))
     assert "\n\n".join(map(render, expected)) in found.text
 
 
@@ -152,7 +153,6 @@ async def test_a_name_that_several_or_none_have_is_searched_for(name: str) -> No
     ("path", "expected"),
     [
         ("/status/services/shop/caart", "namespace shop has: books, cart"),
-        ("/status/services/a/b/c", "no service ports for a/b/c"),
     ],
 )
 async def test_a_service_that_is_not_there(path: str, expected: str) -> None:

@@ -12,11 +12,11 @@ from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
 from kubeproxy.explain.words import Explanation
-from kubeproxy.serve.http.access import SOCKET_PEER, Access
+from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess
+from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.live import AT_ONCE
-from kubeproxy.serve.status.pages import status
 from kubeproxy.serve.status.tablewire import read_table
 from kubeproxy.table import limits
 from kubeproxy.table.entries import ServicePortName
@@ -42,7 +42,7 @@ async def answered(
     rig: Rig,
     target: str,
     *,
-    access: Access = Access.LOCAL,
+    access: PageAccess = PageAccess.LOCAL,
     peer: str = "127.0.0.1",
     accept: str = "",
 ) -> tuple[int, bytes]:
@@ -57,7 +57,9 @@ async def answered(
         pairs=pairs,
         trusted=True,
     )
-    answer = await status(request, rig.live, access)
+    answer = rig.page(status_page=access.value)(request)
+    if not isinstance(answer, Answer):
+        answer = await answer
     if isinstance(answer.body, bytes):
         return answer.status, answer.body
     return answer.status, b"".join([piece async for piece in answer.body])
@@ -90,8 +92,8 @@ async def test_it_is_not_for_everybody(path: str) -> None:
     rig = await programmed(*SHOP)
     code, body = await answered(rig, path, peer="192.0.2.50")
     assert (code, b"--status-page=all" in body) == (403, True)
-    assert (await answered(rig, path, access=Access.NONE))[0] == 404
-    code, _ = await answered(rig, "/status/rates", access=Access.NONE, peer=SOCKET_PEER)
+    assert (await answered(rig, path, access=PageAccess.NONE))[0] == 404
+    code, _ = await answered(rig, "/status/rates", access=PageAccess.NONE, peer=SOCKET_PEER)
     assert code == 200
 
 
@@ -104,7 +106,8 @@ async def test_a_path_that_there_is_not(path: str) -> None:
     assert code == 404
     assert body.decode() == (
         "there is no such page, but these: /status, /status/services, /status/rates,"
-        " /status/explain, /status/table, /status/services/NAMESPACE/NAME\n"
+        " /status/explain, /status/table, /status/services/NAMESPACE/NAME,"
+        " /status/services/NAME\n"
     )
 
 
@@ -114,7 +117,7 @@ async def test_a_path_that_there_is_not(path: str) -> None:
 async def test_the_daemon() -> None:
     rig = await programmed(*SHOP)
     for path in ("/status?format=json", "/status/?format=json"):
-        found = msgspec.json.decode(await asked(rig, path), type=wire.Status)
+        found = msgspec.json.decode(await asked(rig, path), type=wire.DaemonStatus)
         assert (found.node, found.mode, found.source) == (
             "kestrel",
             "nftables",
@@ -143,13 +146,13 @@ async def test_what_is_wrong_with_it() -> None:
     for each in rig.syncs.values():
         each._is_open = True
         each.request()
-    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.Status)
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
     four, six = found.families
     assert four.not_programmed == (
         wire.NotProgrammed("shop/books", "TCP", "the kernel does not want it"),
     )
     assert four.conflicts == (
-        wire.Conflict("10.112.0.21:80/TCP", "shop/cart:http", "shop/till:http"),
+        wire.AddressConflict("10.112.0.21:80/TCP", "shop/cart:http", "shop/till:http"),
     )
     assert four.last_sync is not None
     assert six.last_sync is not None
@@ -158,15 +161,12 @@ async def test_what_is_wrong_with_it() -> None:
     assert (four.failure, six.failure) == ("", "no buffer space")
 
 
-async def test_what_its_source_has_not_told_or_has_told_wrongly() -> None:
+async def test_what_its_source_cannot_read_and_what_is_not_valid() -> None:
     rig = await programmed(*SHOP)
-    rig.live = msgspec.structs.replace(
-        rig.live,
-        gaps=lambda: [Gap("everything", "connection refused", 3.0)],
-        ignored=lambda: [Problem(Kind.SERVICE, ObjectKey("shop", "till"), "no such address")],
-    )
-    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.Status)
-    assert found.gaps == (wire.Gap("everything", "connection refused", 3.0),)
+    rig.gaps = [Gap("everything", "connection refused", 3.0)]
+    rig.ignored = [Problem(Kind.SERVICE, ObjectKey("shop", "till"), "no such address")]
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    assert found.gaps == (wire.SourceGap("everything", "connection refused", 3.0),)
     assert found.ignored == (wire.Ignored("Service shop/till", "no such address"),)
     page = (await asked(rig, "/status?format=html")).decode()
     assert "everything, for 3 s" in page
@@ -175,7 +175,7 @@ async def test_what_its_source_has_not_told_or_has_told_wrongly() -> None:
 
 async def test_before_the_first_sync() -> None:
     rig = Rig(*SHOP)
-    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.Status)
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
     assert [(each.last_sync, each.last_full_sync, each.history) for each in found.families] == [
         (None, None, ())
     ] * 2
@@ -250,7 +250,7 @@ async def test_connections_and_rates() -> None:
     assert first.per_second is not None
     assert first.per_second > 0
     rig.kernels[V4].counted[CART] = 35
-    found = msgspec.json.decode(await asked(rig, "/status/rates"), type=wire.Rates)
+    found = msgspec.json.decode(await asked(rig, "/status/rates"), type=wire.ServiceRates)
     assert found.services.keys() == {"shop/cart"}
     assert found.services["shop/cart"] == pytest.approx(10 / found.seconds)
 
@@ -261,7 +261,7 @@ async def test_where_the_mode_does_not_count() -> None:
     found = await services(rig, "?sort=connections")
     assert not found.counts_connections
     assert {each.connections for each in found.services} == {None}
-    rates = msgspec.json.decode(await asked(rig, "/status/rates"), type=wire.Rates)
+    rates = msgspec.json.decode(await asked(rig, "/status/rates"), type=wire.ServiceRates)
     assert (rates.seconds, rates.services) == (0.0, {})
     detail = json.loads(await asked(rig, "/status/services/shop/cart"))
     assert (detail["countsConnections"], detail["ports"][0]["balance"]) == (False, "")

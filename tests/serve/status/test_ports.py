@@ -3,22 +3,20 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.base.steps import finish
 from kubeproxy.serve.status import wire
-from kubeproxy.serve.status.ports import WAITS, Port, endpoint_details, port_detail
+from kubeproxy.serve.status.ports import WAITS, service_detail
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail
 from kubeproxy.serve.traffic.totals import Look, Tally, Totals
-from kubeproxy.table.claims import Conflict
-from kubeproxy.table.compile import service_port_name
-from kubeproxy.table.entries import Backend, FrontendKey, ServicePortName
+from kubeproxy.table.entries import Backend, ServicePortName
+from serve.status.living import Rig
 from world import (
-    CART,
     CLUSTER_IP,
     VIP,
     Document,
-    cluster_of,
     endpoint_slice,
     everywhere,
     service,
@@ -26,23 +24,23 @@ from world import (
 )
 
 V4 = Family.IPV4
-TILL = ServicePortName("shop", "till", "", Protocol.TCP)
+CART_HTTP = ServicePortName("shop", "cart", "http", Protocol.TCP)
 
 
-def port_of(*documents: Document, look: Look | None = None, is_synced: bool = True) -> Port:
-    cluster = cluster_of(*documents)
-    (about,) = cluster.service_ports(V4, CART)
-    name = service_port_name(ObjectKey("shop", "cart"), about)
-    return Port(
-        name=name,
-        family=V4,
-        port=about,
-        slices=cluster.slices(V4, CART),
-        place=cluster.place,
-        entry=table_of(*documents).entries[name] if is_synced else None,
-        balance="random",
-        look=look,
-    )
+async def detail(
+    *documents: Document, look: Look | None = None, is_synced: bool = True, refuse: str = ""
+) -> PortDetail:
+    """The only port of the cart in IPv4."""
+    rig = Rig(*documents, families=(V4,))
+    rig.kernels[V4].refuse = {refuse}
+    if is_synced:
+        await rig.sync()
+    state = rig.live.state()
+    families = {V4: replace(state.families[V4], look=look)}
+    found = finish(service_detail(replace(state, families=families), "shop", "cart"))
+    assert found is not None
+    (port,) = found.ports
+    return port
 
 
 LOCAL_OUT = {"externalTrafficPolicy": "Local"}
@@ -90,32 +88,31 @@ OTHER_ZONE = "its topology hints are for zone z-west, and this node is in z-east
         ),
     ],
 )
-def test_why_endpoints_are_not_used(
+async def test_why_endpoints_are_not_used(
     document: Document, endpoints: str, expected: Mapping[str, tuple[object, ...]]
 ) -> None:
     names = {"10.64.3.11": "L1", "10.65.7.21": "R1"}
-    found = endpoint_details(port_of(document, endpoint_slice(endpoints)))
+    found = (await detail(document, endpoint_slice(endpoints))).endpoints
     assert expected == {
         names[each.address]: (each.used, each.not_for_cluster, each.not_for_local)
         for each in found
     }
 
 
-def test_endpoints_are_in_the_order_in_which_people_count() -> None:
+async def test_endpoints_are_in_the_order_in_which_people_count() -> None:
     slice_ = {
         **endpoint_slice("L1"),
         "endpoints": [{"addresses": [f"10.64.3.{last}"]} for last in (100, 11, 2)],
     }
-    found = endpoint_details(port_of(service(), slice_))
+    found = (await detail(service(), slice_)).endpoints
     assert [each.address for each in found] == ["10.64.3.2", "10.64.3.11", "10.64.3.100"]
 
 
-def test_an_endpoint_in_full() -> None:
-    port = port_of(service(), endpoint_slice("L1:draining"))
+async def test_an_endpoint_in_full() -> None:
     tally = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 9})
     before = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 3})
-    look = Look(Totals(12.0, 1, {port.name: tally}), Totals(10.0, 1, {port.name: before}))
-    (found,) = endpoint_details(port_of(service(), endpoint_slice("L1:draining"), look=look))
+    look = Look(Totals(12.0, 1, {CART_HTTP: tally}), Totals(10.0, 1, {CART_HTTP: before}))
+    (found,) = (await detail(service(), endpoint_slice("L1:draining"), look=look)).endpoints
     expected = EndpointDetail(
         address="10.64.3.11",
         port=8080,
@@ -133,7 +130,7 @@ def test_an_endpoint_in_full() -> None:
     assert expected == found
 
 
-def test_a_service_port_in_full() -> None:
+async def test_a_service_port_in_full() -> None:
     spec = {
         **LOCAL_OUT,
         "sessionAffinity": "ClientIP",
@@ -141,12 +138,10 @@ def test_a_service_port_in_full() -> None:
         "healthCheckNodePort": 32000,
         "externalIPs": [],
     }
-    port = port_of(everywhere(spec), endpoint_slice("L1"))
-    assert port.entry is not None
-    now = Tally({frontend: number for number, frontend in enumerate(port.entry.frontends)})
-    port = port_of(
-        everywhere(spec), endpoint_slice("L1"), look=Look(Totals(1.0, 1, {port.name: now}))
-    )
+    entry = table_of(everywhere(spec)).entries[CART_HTTP]
+    now = Tally({frontend: number for number, frontend in enumerate(entry.frontends)})
+    look = Look(Totals(1.0, 1, {CART_HTTP: now}))
+    found = await detail(everywhere(spec), look=look)
     expected = PortDetail(
         name="http",
         protocol="TCP",
@@ -164,27 +159,24 @@ def test_a_service_port_in_full() -> None:
         balance="random",
         health_check_port=32000,
     )
-    assert expected == port_detail(port, ())
+    assert expected == found
 
 
-def test_what_does_not_concern_it_is_empty() -> None:
-    found = port_detail(port_of(service()), ())
+async def test_what_does_not_concern_it_is_empty() -> None:
+    found = await detail(service())
     assert (found.external_traffic_policy, found.source_ranges) == ("", None)
     assert [each.connections for each in found.frontends] == [None]
 
 
-def test_one_that_waits_shows_what_it_will_have() -> None:
-    found = port_detail(port_of(service(), is_synced=False), ())
+async def test_one_that_waits_shows_what_it_will_have() -> None:
+    found = await detail(service(), is_synced=False)
     assert found.not_programmed == WAITS
     assert [each.address for each in found.frontends] == [CLUSTER_IP]
 
 
-def test_conflicts_and_refusals_are_named() -> None:
-    port = port_of(service())
-    lost = Conflict(FrontendKey(CLUSTER_IP, Protocol.TCP, 80), port.name, TILL)
-    shown = Port(
-        port.name, V4, port.port, {}, port.place, port.entry, "no space", conflicts=[lost]
+async def test_conflicts_and_refusals_are_named() -> None:
+    found = await detail(service(name="art"), service(), refuse="cart")
+    assert found.not_programmed == "the kernel does not want it"
+    assert found.conflicts == (
+        wire.AddressConflict("10.112.0.21:80/TCP", "shop/art:http", "shop/cart:http"),
     )
-    found = port_detail(shown, ())
-    assert found.not_programmed == "no space"
-    assert found.conflicts == (wire.Conflict("10.112.0.21:80/TCP", "shop/till", "shop/cart:http"),)

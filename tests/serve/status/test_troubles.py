@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kubeproxy.serve.status.troubles import PATIENCE, troubles
-from kubeproxy.serve.status.wire import FamilyStatus, Gap, Ignored, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Ignored, SourceGap
 from serve.status.web.samples import CLAIMED, IPV4, IPV6, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
@@ -74,7 +74,7 @@ def test_a_failed_sync_has_its_reason(failure: str, expected: str) -> None:
         ),
     ],
 )
-def test_nothing_is_wrong(status: Status) -> None:
+def test_nothing_is_wrong(status: DaemonStatus) -> None:
     assert troubles(status) == []
 
 
@@ -89,23 +89,26 @@ def test_cases_are_named_with_their_reasons() -> None:
     ("gap", "case", "severe"),
     [
         pytest.param(
-            Gap("everything", "connection refused", PATIENCE + 45),
+            SourceGap("everything", "connection refused", PATIENCE + 45),
             ("everything, for 1 min 0 s", "connection refused"),
             True,
             id="a-server-that-is-lost",
         ),
         pytest.param(
-            Gap("Services", "forbidden", PATIENCE),
+            SourceGap("Services", "forbidden", PATIENCE),
             ("Services, for 15 s", "forbidden"),
             False,
             id="one-that-may-come-back-in-a-moment",
         ),
         pytest.param(
-            Gap("/srv/a.yaml:1:8", "not YAML"), ("/srv/a.yaml:1:8", "not YAML"), False, id="a-file"
+            SourceGap("/srv/a.yaml:1:8", "not YAML"),
+            ("/srv/a.yaml:1:8", "not YAML"),
+            False,
+            id="a-file",
         ),
     ],
 )
-def test_what_the_source_cannot_tell(gap: Gap, case: tuple[str, str], severe: bool) -> None:
+def test_what_the_source_cannot_tell(gap: SourceGap, case: tuple[str, str], severe: bool) -> None:
     [found] = troubles(replace(STATUS, gaps=(gap,)))
     assert found.what == (
         "Not all of API server https://192.0.2.1:6443 could be read: rules may be stale"
@@ -130,7 +133,7 @@ def test_what_stops_traffic_comes_first() -> None:
     found = troubles(status)
     assert [trouble.severe for trouble in found] == [True, True, False, False]
     assert "its source" in found[0].advice
-    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].what == "Node kestrel fails the health check of load balancers"
 
 
 @pytest.mark.parametrize(
@@ -142,5 +145,5 @@ def test_what_stops_traffic_comes_first() -> None:
 )
 def test_why_load_balancers_leave_the_node_out(family: FamilyStatus, advice: str) -> None:
     found = troubles(replace(STATUS, families=(family,), node_eligible=False))
-    assert found[-1].what == "Load balancers are told to leave out node kestrel"
+    assert found[-1].what == "Node kestrel fails the health check of load balancers"
     assert found[-1].advice.startswith(advice)

@@ -4,7 +4,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.counts import Count, Reading
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.traffic.metrics import families
-from kubeproxy.serve.traffic.series import Detail, Limits
+from kubeproxy.serve.traffic.series import Detail, SeriesLimits
 from kubeproxy.serve.traffic.traffic import Traffic
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServicePortName
 
@@ -18,7 +18,7 @@ class Kernel:
         return Reading(1, [(CART, counts)])
 
 
-async def scraped(limits: Limits, *, endpoints: bool) -> str:
+async def scraped(limits: SeriesLimits, *, endpoints: bool) -> str:
     registry = Registry()
     found = families(Traffic({Family.IPV4: Kernel()}), limits, endpoints=endpoints)
     registry.add(*found, in_thread=True)
@@ -33,7 +33,7 @@ def samples(text: str) -> list[str]:
 
 
 async def test_services_only() -> None:
-    text = await scraped(Limits(), endpoints=False)
+    text = await scraped(SeriesLimits(), endpoints=False)
     assert "# TYPE kubeproxy_service_connections_total counter\n" in text
     assert samples(text) == [
         'kubeproxy_connections_series{metric="service",state="shown"} 1',
@@ -47,7 +47,7 @@ async def test_services_only() -> None:
 
 
 async def test_with_endpoints() -> None:
-    text = await scraped(Limits(), endpoints=True)
+    text = await scraped(SeriesLimits(), endpoints=True)
     assert (
         'kubeproxy_endpoint_connections_total{endpoint="10.64.3.11:8080",ip_family="IPv4",'
         'namespace="shop",port="http",protocol="TCP",service="cart"} 4'
@@ -56,4 +56,4 @@ async def test_with_endpoints() -> None:
 
 
 async def test_none() -> None:
-    assert await scraped(Limits(Detail.NONE), endpoints=True) == ""
+    assert await scraped(SeriesLimits(Detail.NONE), endpoints=True) == ""

@@ -5,12 +5,10 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.serve.traffic.series import (
     Detail,
-    Limits,
+    SeriesLimits,
     Shares,
-    endpoint_samples,
-    endpoint_shares,
-    service_samples,
-    service_shares,
+    endpoint_series,
+    service_series,
 )
 from kubeproxy.serve.traffic.totals import Tally, Totals
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServicePortName
@@ -41,12 +39,12 @@ TOTALS = {
 }
 
 
-def lines(limits: Limits) -> list[str]:
-    return [f"{sample.labels} {sample.value}" for sample in service_samples(TOTALS, limits)]
+def lines(limits: SeriesLimits) -> list[str]:
+    return [f"{sample.labels} {sample.value}" for sample in service_series(TOTALS, limits)[1]]
 
 
-def endpoint_lines(limits: Limits) -> list[str]:
-    return [f"{sample.labels} {sample.value}" for sample in endpoint_samples(TOTALS, limits)]
+def endpoint_lines(limits: SeriesLimits) -> list[str]:
+    return [f"{sample.labels} {sample.value}" for sample in endpoint_series(TOTALS, limits)[1]]
 
 
 OF_CART = 'namespace="shop",port="http",protocol="TCP",service="cart"}'
@@ -67,27 +65,30 @@ SERVICES = ['{namespace="shop",service="cart"} 15', '{namespace="kube-system",se
 @pytest.mark.parametrize(
     ("limits", "expected", "shares"),
     [
-        pytest.param(Limits(), FRONTENDS, Shares(6), id="every-frontend"),
-        pytest.param(Limits(series=6), FRONTENDS, Shares(6), id="as-many-as-allowed"),
-        pytest.param(Limits(series=0), FRONTENDS, Shares(6), id="zero-is-no-limit"),
+        pytest.param(SeriesLimits(), FRONTENDS, Shares(6), id="every-frontend"),
+        pytest.param(SeriesLimits(series=6), FRONTENDS, Shares(6), id="as-many-as-allowed"),
+        pytest.param(SeriesLimits(series=0), FRONTENDS, Shares(6), id="zero-is-no-limit"),
         pytest.param(
-            Limits(series=5), SERVICES, Shares(2, merged=6), id="too-many-are-merged-by-service"
+            SeriesLimits(series=5),
+            SERVICES,
+            Shares(2, merged=6),
+            id="too-many-are-merged-by-service",
         ),
         pytest.param(
-            Limits(series=1),
+            SeriesLimits(series=1),
             SERVICES[1:],
             Shares(1, merged=6, dropped=1),
             id="still-too-many-those-with-the-most-connections",
         ),
         pytest.param(
-            Limits(Detail.SERVICE), SERVICES, Shares(2, merged=6), id="by-service-on-request"
+            SeriesLimits(Detail.SERVICE), SERVICES, Shares(2, merged=6), id="by-service-on-request"
         ),
-        pytest.param(Limits(Detail.NONE), [], Shares(dropped=6), id="none"),
+        pytest.param(SeriesLimits(Detail.NONE), [], Shares(dropped=6), id="none"),
     ],
 )
-def test_services(limits: Limits, expected: list[str], shares: Shares) -> None:
+def test_services(limits: SeriesLimits, expected: list[str], shares: Shares) -> None:
     assert expected == lines(limits)
-    assert shares == service_shares(TOTALS, limits)
+    assert shares == service_series(TOTALS, limits)[0]
 
 
 ENDPOINTS = [
@@ -100,30 +101,30 @@ ENDPOINTS = [
 @pytest.mark.parametrize(
     ("limits", "expected", "shares"),
     [
-        pytest.param(Limits(), ENDPOINTS, Shares(3), id="every-endpoint"),
+        pytest.param(SeriesLimits(), ENDPOINTS, Shares(3), id="every-endpoint"),
         pytest.param(
-            Limits(series=2),
+            SeriesLimits(series=2),
             [ENDPOINTS[0], ENDPOINTS[2]],
             Shares(2, dropped=1),
             id="too-many-those-with-the-most-connections",
         ),
-        pytest.param(Limits(Detail.SERVICE), [], Shares(dropped=3), id="not-with-services"),
+        pytest.param(SeriesLimits(Detail.SERVICE), [], Shares(dropped=3), id="not-with-services"),
     ],
 )
-def test_endpoints(limits: Limits, expected: list[str], shares: Shares) -> None:
+def test_endpoints(limits: SeriesLimits, expected: list[str], shares: Shares) -> None:
     assert expected == endpoint_lines(limits)
-    assert shares == endpoint_shares(TOTALS, limits)
+    assert shares == endpoint_series(TOTALS, limits)[0]
 
 
 def test_hostile_names_stay_inside_their_label() -> None:
     name = ServicePortName("a", 'x"} 1\nevil{y="', "", Protocol.TCP)
     totals = {Family.IPV4: Totals(0.0, 1, {name: Tally({cluster_ip(1): 1})})}
-    (sample,) = service_samples(totals, Limits())
+    (sample,) = service_series(totals, SeriesLimits())[1]
     assert sample.labels.endswith('service="x\\"} 1\\nevil{y=\\""}')
 
 
 def test_there_are_as_many_samples_as_shares_say() -> None:
     for series in range(8):
-        limits = Limits(series=series)
-        assert service_shares(TOTALS, limits).shown == len(lines(limits))
-        assert endpoint_shares(TOTALS, limits).shown == len(endpoint_lines(limits))
+        limits = SeriesLimits(series=series)
+        assert service_series(TOTALS, limits)[0].shown == len(lines(limits))
+        assert endpoint_series(TOTALS, limits)[0].shown == len(endpoint_lines(limits))

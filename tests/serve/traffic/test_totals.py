@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeproxy.dataplane.counts import Count, Target
-from kubeproxy.serve.traffic.totals import NOTHING, Rates, Tally, accumulate, per_second
+from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, accumulate, per_second
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind
 
 CLUSTER = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
@@ -50,16 +50,16 @@ def test_one_frontend(
     before: Tally, value: int | None, anew: bool, expected: tuple[int, int]
 ) -> None:
     total, seen = expected
-    after = accumulate(before, [Count(CLUSTER, "c", value)], anew=anew)
+    after = accumulate(before, [Count(CLUSTER, "c", value)], reset=anew)
     assert Tally({CLUSTER: total}, {}, {"c": seen}) == after
 
 
 def test_counters_of_one_frontend_are_added_up() -> None:
     """A node port of ipvs mode has one for each address of the node."""
     counts = [Count(NODE_PORT, "a", 3), Count(NODE_PORT, "b", 4)]
-    first = accumulate(NOTHING, counts, anew=False)
+    first = accumulate(NOTHING, counts, reset=False)
     assert first.frontends == {NODE_PORT: 7}
-    again = accumulate(first, [Count(NODE_PORT, "a", 4), Count(NODE_PORT, "b", 1)], anew=False)
+    again = accumulate(first, [Count(NODE_PORT, "a", 4), Count(NODE_PORT, "b", 1)], reset=False)
     assert again.frontends == {NODE_PORT: 9}
 
 
@@ -80,19 +80,19 @@ def test_the_tally_of_an_idle_service_is_the_same_object(
     counts: list[Count], anew: bool, same: bool
 ) -> None:
     before = Tally({CLUSTER: 7}, {}, {"c": 7})
-    assert same == (accumulate(before, counts, anew=anew) is before)
+    assert same == (accumulate(before, counts, reset=anew) is before)
 
 
 def test_what_is_not_in_the_reading_is_no_more() -> None:
     before = Tally({CLUSTER: 7, NODE_PORT: 9}, {L1: 3}, {"c": 7, "n": 9, "e": 3})
-    after = accumulate(before, [Count(CLUSTER, "c", 8)], anew=False)
+    after = accumulate(before, [Count(CLUSTER, "c", 8)], reset=False)
     assert Tally({CLUSTER: 8}, {}, {"c": 8}) == after
 
 
 def test_an_endpoint_takes_its_total_to_another_place() -> None:
-    first = accumulate(NOTHING, [Count(L1, "0 L1", 5), Count(R1, "1 R1", 6)], anew=False)
+    first = accumulate(NOTHING, [Count(L1, "0 L1", 5), Count(R1, "1 R1", 6)], reset=False)
     assert first.endpoints == {L1: 5, R1: 6}
-    after = accumulate(first, [Count(R1, "0 R1", 2)], anew=False)
+    after = accumulate(first, [Count(R1, "0 R1", 2)], reset=False)
     assert Tally({}, {R1: 8}, {"0 R1": 2}) == after
 
 
@@ -140,7 +140,7 @@ def test_a_total_never_goes_back_and_never_counts_twice(
         unread = unread + before + after if event == "not read" else 0
         last, tally = (
             tally,
-            accumulate(tally, [Count(CLUSTER, "c", value)], anew=kernel.epoch != epoch),
+            accumulate(tally, [Count(CLUSTER, "c", value)], reset=kernel.epoch != epoch),
         )
         epoch = kernel.epoch
         total = tally.frontends[CLUSTER]
@@ -157,7 +157,7 @@ def test_totals_of_whatever_remains_never_go_back(readings: list[dict[str, int]]
     tally = NOTHING
     for reading in readings:
         counts = [Count(TARGETS[name], name, value) for name, value in reading.items()]
-        after = accumulate(tally, counts, anew=False)
+        after = accumulate(tally, counts, reset=False)
         for frontend, total in after.frontends.items():
             assert total >= tally.frontends.get(frontend, 0)
         for endpoint, endpoint_total in after.endpoints.items():
@@ -169,5 +169,5 @@ def test_totals_of_whatever_remains_never_go_back(readings: list[dict[str, int]]
 def test_rates() -> None:
     before = Tally({CLUSTER: 7}, {L1: 2})
     after = Tally({CLUSTER: 17, NODE_PORT: 5}, {L1: 2, R1: 9})
-    expected = Rates({CLUSTER: 5.0, NODE_PORT: 0.0}, {L1: 0.0, R1: 0.0})
+    expected = PortRates({CLUSTER: 5.0, NODE_PORT: 0.0}, {L1: 0.0, R1: 0.0})
     assert expected == per_second(before, after, 2.0)

@@ -9,7 +9,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.counts import Count, Counts, Reading
 from kubeproxy.serve.traffic import traffic as module
-from kubeproxy.serve.traffic.totals import Rates
+from kubeproxy.serve.traffic.totals import PortRates
 from kubeproxy.serve.traffic.traffic import ATTENTION, FRESH, Traffic, gently
 from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName
 
@@ -119,7 +119,7 @@ def test_before_the_first_sync_there_is_nothing(traffic: Traffic, kernel: Kernel
 def test_rates_need_somebody_who_keeps_asking(
     traffic: Traffic, kernel: Kernel, clock: Clock
 ) -> None:
-    def looked() -> tuple[float, Rates | None]:
+    def looked() -> tuple[float, PortRates | None]:
         look = traffic.looks()[Family.IPV4]
         return look.seconds, look.rates(CART)
 
@@ -127,9 +127,9 @@ def test_rates_need_somebody_who_keeps_asking(
     assert looked() == (0.0, None)
     clock.now += 2.0
     kernel.value = 9
-    assert looked() == (2.0, Rates({FRONTEND: 2.0}))
+    assert looked() == (2.0, PortRates({FRONTEND: 2.0}))
     clock.now += FRESH / 2
-    assert looked() == (2.0, Rates({FRONTEND: 2.0}))
+    assert looked() == (2.0, PortRates({FRONTEND: 2.0}))
     clock.now += ATTENTION + 1
     assert looked() == (0.0, None)
 

@@ -46,7 +46,7 @@ def rig(refuse: frozenset[str] = frozenset()) -> Rig:
 
 
 def table_text(found: Rig, family: Family) -> str:
-    return b"".join(table_pieces(found.live, family)).decode()
+    return b"".join(table_pieces(found.live.state(), family)).decode()
 
 
 def tables(found: Rig) -> Page:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, in_turn, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.figures import UNKNOWN
 from kubeproxy.serve.status.wire import EndpointDetail, PortDetail, ServiceDetail, ServiceList
+from kubeproxy.serve.status.words import UNKNOWN
 from kubeproxy.tools import client
 from kubeproxy.tools.services.view import detail, listing
 from kubeproxy.tools.terminal import Line, Look, painted
@@ -258,7 +258,7 @@ def test_what_is_wrong_with_a_port() -> None:
 
 def test_no_endpoints() -> None:
     port = replace(told.port(), endpoints=())
-    assert one(port)[-1] == "  no endpoints: nobody answers here"
+    assert one(port)[-1] == "  no endpoints: connections fail"
 
 
 def test_no_endpoint_that_is_used() -> None:
@@ -266,7 +266,7 @@ def test_no_endpoint_that_is_used() -> None:
     port = replace(told.port(), endpoints=(unready,))
     assert one(port)[-2:] == [
         "    not used: it is not ready",
-        "  no endpoint is used: nobody answers here",
+        "  no endpoint is used: connections fail",
     ]
 
 

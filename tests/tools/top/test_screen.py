@@ -3,20 +3,20 @@
 import pytest
 from msgspec.structs import replace
 
-from kubeproxy.serve.status.wire import Rates, ServiceSummary
+from kubeproxy.serve.status.wire import ServiceRates, ServiceSummary
 from kubeproxy.tools.terminal import Look, painted
 from kubeproxy.tools.top.fullscreen import keys
 from kubeproxy.tools.top.screen import screen, spark
 from kubeproxy.tools.top.state import (
     MOST,
     News,
-    State,
+    TopState,
     beginning,
-    heard,
     pressed,
     question,
     sized,
-    unheard,
+    unanswered,
+    updated,
 )
 from tools import told
 
@@ -27,14 +27,14 @@ def many(count: int) -> tuple[ServiceSummary, ...]:
 
 def news(*services: ServiceSummary, **rates: float) -> News:
     found = {f"shop/{name}": rate for name, rate in rates.items()}
-    return News(told.status(), told.services(*services), Rates(told.NOW, 2.0, found))
+    return News(told.status(), told.services(*services), ServiceRates(told.NOW, 2.0, found))
 
 
-def known(*services: ServiceSummary) -> State:
-    return heard(beginning(2.0), news(*services))
+def known(*services: ServiceSummary) -> TopState:
+    return updated(beginning(2.0), news(*services))
 
 
-def after(state: State, *typed: str) -> State:
+def after(state: TopState, *typed: str) -> TopState:
     for key in typed:
         state = pressed(state, key)
     return state
@@ -81,9 +81,9 @@ def test_scrolling(typed: list[str], offset: int) -> None:
 
 def test_fewer_services_than_before() -> None:
     state = after(sized(known(*many(30)), rows=12), "end")
-    assert heard(state, news(*many(10))).offset == 3
-    assert heard(state, news(*many(5))).offset == 0
-    assert heard(state, news()).offset == 0
+    assert updated(state, news(*many(10))).offset == 3
+    assert updated(state, news(*many(5))).offset == 0
+    assert updated(state, news()).offset == 0
 
 
 def test_a_larger_window_is_filled() -> None:
@@ -133,16 +133,16 @@ def test_pausing_and_leaving() -> None:
 def test_the_last_minute_is_remembered() -> None:
     state = beginning(30.0)
     for rate in (1.0, 2.0, 3.0):
-        state = heard(state, news(cart=rate))
+        state = updated(state, news(cart=rate))
     assert state.history == {"shop/cart": (2.0, 3.0)}
     assert state.total == (2.0, 3.0)
 
 
 def test_who_is_idle_for_a_minute_is_forgotten() -> None:
-    state = heard(beginning(30.0), news(cart=1.0))
-    state = heard(state, news(dns=2.0))
+    state = updated(beginning(30.0), news(cart=1.0))
+    state = updated(state, news(dns=2.0))
     assert state.history == {"shop/cart": (1.0, 0.0), "shop/dns": (2.0,)}
-    state = heard(heard(state, news()), news())
+    state = updated(updated(state, news()), news())
     assert (state.history, state.total) == ({}, (0.0, 0.0))
 
 
@@ -150,18 +150,18 @@ def test_who_is_idle_for_a_minute_is_forgotten() -> None:
     "unknown",
     [
         pytest.param(None, id="a-look-between-two-beats"),
-        pytest.param(Rates(told.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
+        pytest.param(ServiceRates(told.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
     ],
 )
-def test_what_says_nothing_of_rates_is_not_remembered(unknown: Rates | None) -> None:
-    state = heard(beginning(2.0), news(cart=1.0))
-    again = heard(state, replace(news(told.CART), rates=unknown))
+def test_what_says_nothing_of_rates_is_not_remembered(unknown: ServiceRates | None) -> None:
+    state = updated(beginning(2.0), news(cart=1.0))
+    again = updated(state, replace(news(told.CART), rates=unknown))
     assert (state.history, state.total) == (again.history, again.total)
     assert again.services == (told.CART,)
 
 
 def test_news_end_a_silence() -> None:
-    assert heard(unheard(known(), "gone"), news()).silence == ""
+    assert updated(unanswered(known(), "gone"), news()).silence == ""
 
 
 # --- the screen -------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ def test_bars(values: tuple[float, ...], width: int, expected: str) -> None:
     assert expected == spark(values, width)
 
 
-def drawn(state: State, columns: int = 80, rows: int = 8) -> list[str]:
+def drawn(state: TopState, columns: int = 80, rows: int = 8) -> list[str]:
     return [painted(each, Look()).rstrip() for each in screen(sized(state, rows), columns)]
 
 
 def test_a_screen() -> None:
     state = known(told.CART, told.DNS)
     for rate in (5.0, 12.5):
-        state = heard(state, news(told.CART, told.DNS, cart=rate))
+        state = updated(state, news(told.CART, told.DNS, cart=rate))
     assert drawn(state) == [
         "kube-proxy top  kestrel, nftables mode  12.5 connections/s  ▄█",
         "by connections per second  syncs: 14 IPv4, 14 IPv6  12:00:00 UTC",
@@ -207,7 +207,12 @@ def test_a_screen() -> None:
 @pytest.mark.parametrize("count", [0, 1, 30])
 def test_it_fits_any_window(columns: int, rows: int, count: int) -> None:
     state = known(*many(count))
-    for each in (state, beginning(2.0), unheard(state, "gone " * 50), after(state, *keys("/abc"))):
+    for each in (
+        state,
+        beginning(2.0),
+        unanswered(state, "gone " * 50),
+        after(state, *keys("/abc")),
+    ):
         lines = screen(sized(each, rows), columns)
         assert len(lines) == rows
         assert max(sum(len(span.text) for span in line) for line in lines) <= columns
@@ -234,7 +239,7 @@ def test_what_keys_did_is_seen(typed: str, place: int, expected: str) -> None:
 
 def test_syncs_that_failed_and_a_daemon_that_is_silent() -> None:
     status = told.status(replace(told.family(), failures=1200))
-    state = heard(beginning(2.0), replace(news(), status=status))
+    state = updated(beginning(2.0), replace(news(), status=status))
     assert "14 IPv4, 1,200 failed" in drawn(state)[1]
     assert drawn(state)[-1].endswith("no service")
-    assert drawn(unheard(state, "gone"))[1] == "the proxy does not answer: gone"
+    assert drawn(unanswered(state, "gone"))[1] == "the proxy does not answer: gone"

@@ -1,4 +1,4 @@
-"""A service port as the daemon tells of it, and the events of its connections."""
+"""A service port as the daemon describes it, and the events of its connections."""
 
 from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.explain.destination import split_port
@@ -6,8 +6,7 @@ from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.conntrack import IPCTNL_MSG_CT_NEW
 from kubeproxy.linux.netlink.message import Message, encode
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
-from kubeproxy.tools.trace.index import Index, index
-from kubeproxy.tools.trace.watched import Watched, watched_ports
+from kubeproxy.tools.trace.connections import Index, Watched, index, watched_ports
 
 OWN = ("127.0.0.1", "198.51.100.10", "2001:db8:aa::10")
 FRONTENDS = (
@@ -75,7 +74,7 @@ KNOWN: Index = index(WATCHED, OWN)
 def event(
     client: str, to: str, responder: str, seen: str = "", protocol: Protocol = Protocol.TCP
 ) -> bytes:
-    """What the kernel says of a new connection; ends are `address:port`."""
+    """The kernel's event of a new connection; ends are `address:port`."""
     directions = _direction(1, client, to, protocol) + _direction(
         2, responder, seen or client, protocol
     )

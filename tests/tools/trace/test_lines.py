@@ -6,27 +6,26 @@ import pytest
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.linux.netlink.conntrack import connection_in
-from kubeproxy.tools.trace.index import Peer, Traced, describe, index
+from kubeproxy.tools.trace.connections import Peer, Traced, describe, index, watched_address
 from kubeproxy.tools.trace.lines import Columns, json_line
-from kubeproxy.tools.trace.watched import Endpoint, watched_address
-from tools.trace.shop import KNOWN, WATCHED, event
+from tools.trace.shop import HTTP, KNOWN, WATCHED, event
 
 WEB = "shop/web:http"
 AT = datetime(2026, 3, 1, 13, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
 
 
-def told(client: str, to: str, responder: str, seen: str = "", frontend: int = 0) -> Traced:
+def traced(client: str, to: str, responder: str, seen: str = "", frontend: int = 0) -> Traced:
     connection = connection_in(event(client, to, responder, seen))
     assert connection is not None
-    return describe(KNOWN, (WATCHED[0], WATCHED[0].frontends[frontend]), connection)
+    return describe(KNOWN, (WATCHED[0], WATCHED[0].port.frontends[frontend]), connection)
 
 
-FROM_POD = told("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080")
-MASQUERADED = told(
+FROM_POD = traced("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080")
+MASQUERADED = traced(
     "192.0.2.50:40000", "198.51.100.10:31080", "10.65.7.21:8080", "198.51.100.10:53211", 3
 )
-UNKNOWN = told("192.0.2.50:40000", "198.51.100.10:31080", "10.65.7.29:8080", frontend=3)
-UNTOUCHED = told("10.64.3.50:40000", "10.112.0.21:80", "10.112.0.21:80")
+UNKNOWN = traced("192.0.2.50:40000", "198.51.100.10:31080", "10.65.7.29:8080", frontend=3)
+UNTOUCHED = traced("10.64.3.50:40000", "10.112.0.21:80", "10.112.0.21:80")
 
 
 PEOPLE = """\
@@ -50,10 +49,11 @@ def test_columns_grow_with_what_stands_in_them() -> None:
     wide = "[2001:db8:ff:64:1111:2222:3333:4444]:40000"
     six = Traced(
         WATCHED[1],
-        WATCHED[1].frontends[0],
+        WATCHED[1].port.frontends[0],
         Peer("2001:db8:ff:64:1111:2222:3333:4444", 40000),
         FROM_POD.destination,
         FROM_POD.endpoint,
+        FROM_POD.detail,
         FROM_POD.seen,
     )
     before, line, after = (columns.line(each, AT) for each in (FROM_POD, six, FROM_POD))
@@ -111,6 +111,11 @@ def test_colours(traced: Traced, start: str) -> None:
         ),
         pytest.param(UNKNOWN, {"node": "", "onThisNode": None}, id="an-unknown-endpoint"),
         pytest.param(
+            traced("[fd40::50]:40000", "[2001:db8:aa::10]:31080", "[fd40::11]:8080", frontend=3),
+            {"ipFamily": "IPv6", "frontend": "node-port", "node": "kestrel"},
+            id="a-node-port-that-both-families-have",
+        ),
+        pytest.param(
             UNTOUCHED, {"endpoint": None, "node": "", "onThisNode": None}, id="not-translated"
         ),
     ],
@@ -122,7 +127,7 @@ def test_lines_for_programs(traced: Traced, expected: dict[str, object]) -> None
 
 
 def test_a_name_does_nothing_to_the_terminal() -> None:
-    endpoint = Endpoint("10.65.7.21", 8080, "\x1b[2Jheron", here=False)
-    traced = msgspec.structs.replace(FROM_POD, endpoint=endpoint)
-    assert "\ufffd[2Jheron" in Columns({WEB}, colours=False).line(traced, AT)
-    assert "\\u001b[2Jheron" in json_line(traced, AT)
+    detail = msgspec.structs.replace(HTTP.endpoints[1], node="\x1b[2Jheron")
+    renamed = msgspec.structs.replace(FROM_POD, detail=detail)
+    assert "\ufffd[2Jheron" in Columns({WEB}, colours=False).line(renamed, AT)
+    assert "\\u001b[2Jheron" in json_line(renamed, AT)

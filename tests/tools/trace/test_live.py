@@ -1,12 +1,12 @@
 """What the thread does that keeps asking. The rest of the edge is tried in the lab."""
 
 from kubeproxy.base.errors import NoDaemonError
-from kubeproxy.tools.trace.index import Index, index
-from kubeproxy.tools.trace.live import Refresher
+from kubeproxy.tools.trace.command import Refresher
+from kubeproxy.tools.trace.connections import Index, index
 from tools.trace.shop import KNOWN
 
 
-def test_what_was_known_stays_when_nobody_answers() -> None:
+def test_what_was_known_stays_while_the_daemon_does_not_answer() -> None:
     answers: list[Index | None] = [None, None, index([], ()), None]
     said: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What can be told, as values.
+"""The events that this proxy records, as values.
 
 Reasons and actions are upstream's: people filter and alert on them.
 """
@@ -31,7 +31,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened; when, and who says it, is added when it is told."""
+    """Something that happened; the time and the reporter are added when it is recorded."""
 
     subject: Subject
     severity: Severity
@@ -41,9 +41,9 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def starting(node: str, mode: str) -> Event:
-    """The proxy of the node is set up and follows the cluster.
+    """The proxy of the node is set up and watches the cluster.
 
-    Upstream's says nothing more; here it tells which of the two has started, and in which mode.
+    Upstream's has no note; here it says which of the two has started, and in which mode.
     """
     note = f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in {mode} mode"
     return Event(Subject("Node", node), Severity.NORMAL, "Starting", _START, note)
@@ -58,12 +58,12 @@ def service_health_port_failed(
 
 
 def health_server_failed(node: str, error: Exception | str) -> Event:
-    """The health server could not be started, and that is the end."""
+    """The health server could not be started, which ends the process."""
     reason = "FailedToStartProxierHealthcheck"
     return Event(Subject("Node", node), Severity.WARNING, reason, _START, str(error))
 
 
 def metrics_server_failed(node: str, error: Exception | str) -> Event:
-    """The metrics server could not be started, and that is the end."""
+    """The metrics server could not be started, which ends the process."""
     reason = "FailedToStartMetricServer"
     return Event(Subject("Node", node), Severity.WARNING, reason, _START, str(error))

@@ -1,8 +1,7 @@
-"""Sends events to the API server, beside everything else; the edge.
+"""Sends events to the API server.
 
-Whoever records an event goes on at once. One task sends them, in order: it shares the rate limit
-of the other requests and never has more than one under way, so that events cannot crowd out what
-the proxy lives on.
+Recording returns at once. One task sends the events, in order: it shares the rate limit of the
+other requests and has one under way at most, so that events cannot delay watches and lists.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ MOST_TRIES = 12
 RETRY_PERIOD = 10.0
 RETRY_JITTER = 0.25
 LAST_WORDS = 1.0
-"""Seconds that the end of the process waits for its reason to be told."""
+"""Seconds that the end of the process waits until its reason is sent."""
 
 
 class Recorder:
@@ -43,7 +42,7 @@ class Recorder:
         self._is_full = False
 
     def record(self, event: Event) -> None:
-        """Tell the cluster, when that is possible; never waits."""
+        """Queue an event for the API server; never waits."""
         klog.info(
             "Event occurred",
             v=2,
@@ -65,7 +64,7 @@ class Recorder:
                 klog.error("Too many events wait for the API server, dropping new ones")
 
     async def record_last(self, event: Event) -> None:
-        """Record why the process is about to end, and give the event a chance to get out."""
+        """Record why the process is about to end, and wait for a moment until it is sent."""
         self.record(event)
         if self._sink is not None:
             with contextlib.suppress(TimeoutError):
@@ -99,7 +98,7 @@ class Recorder:
             klog.info("Events have room again", dropped=self.dropped)
 
     async def _deliver(self, sink: Write, occurrence: Occurrence) -> None:
-        """Send; again and again while the server cannot be reached, but not for ever."""
+        """Send; try again while the server cannot be reached, a limited number of times."""
         name = wire.name_of(occurrence)
         for _ in range(MOST_TRIES):
             try:
@@ -109,7 +108,7 @@ class Recorder:
             else:
                 if status is None:
                     return
-                # Gone when it was to be patched, there again when it was to be made: once more.
+                # Gone when it was to be patched, there again when it was to be created: once more.
                 if occurrence.count == 1 or status.reason != "AlreadyExists":
                     klog.error(
                         "Server rejected event (will not retry!)", err=str(status), event=name
@@ -121,11 +120,9 @@ class Recorder:
         klog.error("Unable to write event (retry limit exceeded!)", event=name)
 
     async def _send(self, sink: Write, occurrence: Occurrence) -> Status | None:
-        """Make the event, or change the one that is there; make it anew when it is gone."""
+        """Create the event, or patch the existing one; create it again when it is gone."""
         if occurrence.count > 1:
-            update = wire.update(occurrence)
-            status = await sink(update.method, update.path, update.body, update.content_type)
+            status = await sink(*wire.update(occurrence))
             if status is None or status.code != HTTPStatus.NOT_FOUND:
                 return status
-        create = wire.create(occurrence, self._host)
-        return await sink(create.method, create.path, create.body, create.content_type)
+        return await sink(*wire.create(occurrence, self._host))

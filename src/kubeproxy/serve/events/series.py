@@ -1,7 +1,7 @@
-"""What was told lately, so that what repeats is counted and not told again. Time is an argument.
+"""Recent events, so that what repeats is counted and not sent again. Time is an argument.
 
-The first occurrence is told at once and the second as well, which makes it a series. Later ones
-are counted, and told when the series has gone on for long or has ended.
+The first occurrence is sent at once and the second as well, which makes it a series. Later ones
+are counted, and sent when the series has lasted long or has ended.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from kubeproxy.serve.events.event import Event, Severity, Subject
 _MINUTE = 60 * 10**9
 FORGOTTEN_AFTER = 6 * _MINUTE
 """An event that comes again later than this is a new one."""
-TOLD_EVERY = 30 * _MINUTE
+SENT_EVERY = 30 * _MINUTE
 
 _Key = tuple[Subject, Severity, str, str]
 
@@ -30,18 +30,18 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 class _Known(msgspec.Struct, frozen=True):
     occurrence: Occurrence
-    told_count: int
-    told_at: int
+    sent_count: int
+    sent_at: int
 
     @property
     def due(self) -> int:
-        """When there is something to do: to forget it, or to tell how far it has come."""
+        """When there is something to do: to forget it, or to send its count."""
         end = self.occurrence.last + FORGOTTEN_AFTER
-        return min(end, self.told_at + TOLD_EVERY) if self.has_news else end
+        return min(end, self.sent_at + SENT_EVERY) if self.has_news else end
 
     @property
     def has_news(self) -> bool:
-        return self.occurrence.count > self.told_count
+        return self.occurrence.count > self.sent_count
 
 
 class Series:
@@ -51,7 +51,7 @@ class Series:
         self._known: dict[_Key, _Known] = {}
 
     def observe(self, event: Event, now: int) -> Occurrence | None:
-        """Take note of an event; what to tell now, if anything."""
+        """Count an event; what to send now, if anything."""
         key = (event.subject, event.severity, event.reason, event.action)
         known = self._known.get(key)
         if known is None or known.occurrence.last + FORGOTTEN_AFTER <= now:
@@ -70,7 +70,7 @@ class Series:
         return min((known.due for known in self._known.values()), default=None)
 
     def due(self, now: int) -> list[Occurrence]:
-        """Forget what has ended; what to tell now."""
+        """Forget what has ended; what to send now."""
         ripe = {key: known for key, known in self._known.items() if known.due <= now}
         for key, known in ripe.items():
             occurrence = known.occurrence

@@ -1,6 +1,7 @@
-"""An occurrence -> the request that tells the API server of it."""
+"""An occurrence -> the request that creates or patches its event."""
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,83 +10,49 @@ from kubeproxy.serve.events.series import Occurrence
 CONTROLLER = "kube-proxy"
 MOST_NOTE_BYTES = 1024
 MOST_INSTANCE_BYTES = 128
-JSON = "application/json"
-STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-
+_JSON = "application/json"
+_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _GROUP_VERSION = "events.k8s.io/v1"
 
 
-class Request(msgspec.Struct, frozen=True):
+class EventRequest(NamedTuple):
     """One HTTP request with a body."""
 
     method: str
     path: str
     body: bytes
-    content_type: str = JSON
+    content_type: str = _JSON
 
 
-class _Reference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    kind: str
-    api_version: str
-    name: str
-    namespace: str = ""
+def create(occurrence: Occurrence, host: str) -> EventRequest:
+    """The request that creates the event."""
+    event, subject = occurrence.event, occurrence.event.subject
+    regarding = {"kind": subject.kind, "apiVersion": "v1", "name": subject.name}
+    if subject.namespace:
+        regarding["namespace"] = subject.namespace
+    body: dict[str, object] = {
+        "kind": "Event",
+        "apiVersion": _GROUP_VERSION,
+        "metadata": {"name": name_of(occurrence), "namespace": _namespace(occurrence)},
+        "eventTime": timestamp(occurrence.first),
+        "reportingController": CONTROLLER,
+        "reportingInstance": _clipped(f"{CONTROLLER}-{host}", MOST_INSTANCE_BYTES),
+        "action": event.action,
+        "reason": event.reason,
+        "regarding": regarding,
+        "type": event.severity.value,
+        "note": _clipped(event.note, MOST_NOTE_BYTES),
+    }
+    if occurrence.count > 1:
+        body |= _series(occurrence)
+    return EventRequest("POST", _collection(occurrence), msgspec.json.encode(body))
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str
-
-
-class _Series(msgspec.Struct, frozen=True, rename="camel"):
-    count: int
-    last_observed_time: str
-
-
-class _Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    kind: str
-    api_version: str
-    metadata: _Metadata
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    action: str
-    reason: str
-    regarding: _Reference
-    type: str
-    note: str = ""
-    series: _Series | None = None
-
-
-class _Patch(msgspec.Struct, frozen=True):
-    series: _Series
-
-
-def create(occurrence: Occurrence, host: str) -> Request:
-    """The request that makes the event."""
-    event = occurrence.event
-    subject = event.subject
-    body = _Event(
-        kind="Event",
-        api_version=_GROUP_VERSION,
-        metadata=_Metadata(name_of(occurrence), _namespace(occurrence)),
-        event_time=timestamp(occurrence.first),
-        reporting_controller=CONTROLLER,
-        reporting_instance=_clipped(f"{CONTROLLER}-{host}", MOST_INSTANCE_BYTES),
-        action=event.action,
-        reason=event.reason,
-        regarding=_Reference(subject.kind, "v1", subject.name, subject.namespace),
-        type=event.severity.value,
-        note=_clipped(event.note, MOST_NOTE_BYTES),
-        series=_series(occurrence) if occurrence.count > 1 else None,
-    )
-    return Request("POST", _collection(occurrence), msgspec.json.encode(body))
-
-
-def update(occurrence: Occurrence) -> Request:
+def update(occurrence: Occurrence) -> EventRequest:
     """The request that makes a series of an event that is there."""
-    body = msgspec.json.encode(_Patch(_series(occurrence)))
     path = f"{_collection(occurrence)}/{name_of(occurrence)}"
-    return Request("PATCH", path, body, STRATEGIC_MERGE)
+    body = msgspec.json.encode(_series(occurrence))
+    return EventRequest("PATCH", path, body, _STRATEGIC_MERGE)
 
 
 def name_of(occurrence: Occurrence) -> str:
@@ -100,8 +67,9 @@ def timestamp(nanoseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
 
 
-def _series(occurrence: Occurrence) -> _Series:
-    return _Series(occurrence.count, timestamp(occurrence.last))
+def _series(occurrence: Occurrence) -> dict[str, object]:
+    last = timestamp(occurrence.last)
+    return {"series": {"count": occurrence.count, "lastObservedTime": last}}
 
 
 def _namespace(occurrence: Occurrence) -> str:

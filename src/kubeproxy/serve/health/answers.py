@@ -22,7 +22,7 @@ class Clock(msgspec.Struct, frozen=True):
     ahead_seconds: int = 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class HealthVerdict(msgspec.Struct, frozen=True):
     """Every family that has started, and whether each keeps up."""
 
     families: Families
@@ -34,29 +34,29 @@ class Verdict(msgspec.Struct, frozen=True):
         return all(self.healthy_families.values())
 
 
-def judge(families: Families, now: Instant, timeout: float) -> Verdict:
-    """How the families are at the moment."""
-    return Verdict(
+def judge(families: Families, now: Instant, timeout: float) -> HealthVerdict:
+    """The health of the families at the moment."""
+    return HealthVerdict(
         families,
         {family: each.is_healthy(now.seconds, timeout) for family, each in families.items()},
     )
 
 
-def livez(verdict: Verdict, clock: Clock) -> Answer:
+def livez(verdict: HealthVerdict, clock: Clock) -> Answer:
     """Whether the process lives and syncs."""
     return _answer(verdict, clock, verdict.healthy, {})
 
 
-def healthz(verdict: Verdict, clock: Clock, *, eligible: bool) -> Answer:
+def healthz(verdict: HealthVerdict, clock: Clock, *, eligible: bool) -> Answer:
     """Whether load balancers should send traffic to this node.
 
     `healthy` in the body is about the syncs alone, as upstream has it: a node that is about to
-    go answers 503 and `"healthy":true`.
+    be removed answers 503 and `"healthy":true`.
     """
     return _answer(verdict, clock, verdict.healthy and eligible, {"nodeEligible": eligible})
 
 
-def _answer(verdict: Verdict, clock: Clock, well: bool, extra: Mapping[str, bool]) -> Answer:  # noqa: FBT001  # it is the question
+def _answer(verdict: HealthVerdict, clock: Clock, well: bool, extra: Mapping[str, bool]) -> Answer:  # noqa: FBT001  # it is the question
     body: dict[str, object] = {
         "lastUpdated": _time(clock, clock.now.wall_ns if well else _last_updated(verdict)),
         "currentTime": _time(clock, clock.now.wall_ns),
@@ -75,7 +75,7 @@ def _answer(verdict: Verdict, clock: Clock, well: bool, extra: Mapping[str, bool
     return Answer(200 if well else 503, JSON, text.encode())
 
 
-def _last_updated(verdict: Verdict) -> int | None:
+def _last_updated(verdict: HealthVerdict) -> int | None:
     return max((each.updated.wall_ns for each in verdict.families.values()), default=None)
 
 
@@ -92,7 +92,7 @@ def _time(clock: Clock, wall_ns: int | None) -> str:
 
 
 def service_health(service: ServiceName, local_endpoints: int, *, healthy: bool) -> Answer:
-    """What a load balancer learns on a service's health-check port of this node."""
+    """What a service's health-check port of this node answers a load balancer."""
     headers = (*JSON, ("X-Load-Balancing-Endpoint-Weight", str(local_endpoints)))
     body = {
         "service": {"namespace": service.namespace, "name": service.service},

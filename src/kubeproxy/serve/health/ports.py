@@ -1,7 +1,7 @@
-"""The health-check node ports of services: load balancers ask there how many endpoints are here.
+"""The health-check node ports of services: load balancers read there how many endpoints are here.
 
-Each IP family has ports of its own, because a dual-stack service has its own count in each. What
-should be open follows from the syncs that went well; a failed sync changes nothing.
+Each IP family has ports of its own, because a dual-stack service has its own count in each. Which
+are open follows from the syncs that succeeded; a failed sync changes nothing.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class _Opened(NamedTuple):
 class FamilyPorts:
     """The ports of one family: `note` what changes, then `settle`.
 
-    A port that cannot be opened concerns its service alone: `refused` is told, and it is tried
+    A port that cannot be opened concerns its service alone: `refused` is called, and it is tried
     again the next time.
     """
 
@@ -81,7 +81,7 @@ class FamilyPorts:
         self._addresses: tuple[str, ...] = ()
 
     def note(self, changes: Checks) -> None:
-        """These checks changed; None is one that is no more."""
+        """These checks changed; None is one that was removed."""
         self._due |= changes.keys()
         for service, check in changes.items():
             if check is None:
@@ -90,29 +90,29 @@ class FamilyPorts:
                 self._wanted[service] = check
 
     async def settle(self, addresses: tuple[str, ...]) -> None:
-        """Have what is wanted open on these addresses, and answer with the counts of now.
+        """Open the desired ports on these addresses, and answer with the current counts.
 
-        What goes is closed before anything is opened, because a port may change hands.
+        Ports are closed before others are opened, because one may go to another Service.
         """
         if addresses != self._addresses:
             self._addresses = addresses
             self._due |= self._wanted.keys()
         due = sorted(self._due)
         for service in due:
-            self._take_stock(service)
+            self._update(service)
         for done, service in enumerate(due, start=1):
             if service in self._wanted and service not in self._open:
                 self._try(service, self._wanted[service].port)
                 if done % _OPENED_AT_ONCE == 0:
-                    await asyncio.sleep(0)  # hundreds at the start must not hold up everybody
+                    await asyncio.sleep(0)  # hundreds at the start must not hold up other tasks
 
     def close(self) -> None:
         """Close all ports, and drop their connections."""
         for service in tuple(self._open):
             self._close(service)
 
-    def _take_stock(self, service: ServiceName) -> None:
-        """Close what is not wanted as it is; what stays gets its new count."""
+    def _update(self, service: ServiceName) -> None:
+        """Close a port that is not desired as it is; one that stays gets its new count."""
         check, opened = self._wanted.get(service), self._open.get(service)
         if check is None:
             self._counts.pop(service, None)
@@ -146,7 +146,7 @@ class FamilyPorts:
 
 
 class HealthChecks:
-    """The ports of all families, opened and closed after the syncs that go well.
+    """The ports of all families, opened and closed after the syncs that succeed.
 
     `healthy` says whether the proxy as a whole is; `addresses` where a family listens now.
     """
@@ -165,9 +165,9 @@ class HealthChecks:
         self._wake = asyncio.Event()
 
     def observe(self, observation: Observation) -> None:
-        """Take note of what a sync changed, and of whether it went well."""
+        """Note what a sync changed, and whether it succeeded."""
         if isinstance(observation, SyncEnded):
-            # A failed sync's changes are with the next one that goes well.
+            # A failed sync's changes come with the next one that succeeds.
             self._noted.setdefault(observation.family, {}).update(
                 observation.changes.health_checks
             )

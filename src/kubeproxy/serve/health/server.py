@@ -1,18 +1,15 @@
-"""`/healthz` and `/livez`: hears what happens, and answers on the health port."""
+"""`/healthz` and `/livez` of the health port: the state of the syncs, observed and judged."""
 
 import time
 from collections import Counter
 from collections.abc import Callable
 
-from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.observer import Observation
-from kubeproxy.serve.health.answers import Clock, Verdict, healthz, judge, livez
+from kubeproxy.serve.health.answers import Clock, HealthVerdict, healthz, judge, livez
 from kubeproxy.serve.health.state import Families, Instant, observe
-from kubeproxy.serve.http.answer import Answer, Page, by_path
-from kubeproxy.serve.http.listening import ListenError
+from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
-from kubeproxy.serve.http.server import serve
 
 
 def now() -> Instant:
@@ -27,21 +24,17 @@ class Health:
     """
 
     def __init__(
-        self,
-        timeout: float,
-        eligible: Callable[[], bool],
-        clock: Callable[[], Instant] = now,
+        self, timeout: float, eligible: Callable[[], bool], clock: Callable[[], Instant] = now
     ) -> None:
-        pages: dict[str, Page] = {"/healthz": self._healthz, "/livez": self._livez}
-        self.answered = Counter({(path, code): 0 for path in pages for code in (200, 503)})
+        paths = ("/healthz", "/livez")
+        self.answered = Counter({(path, code): 0 for path in paths for code in (200, 503)})
         self._timeout = timeout
         self._eligible = eligible
         self._clock = clock
         self._families: Families = {}
-        self.page: Page = by_path(pages)
 
     def observe(self, observation: Observation) -> None:
-        """Take note of what happened."""
+        """Update the state with an observation."""
         self._families = observe(self._families, observation, self._clock())
 
     @property
@@ -50,7 +43,7 @@ class Health:
         return self._judge(self._clock()).healthy
 
     def waiting(self, family: Family) -> float | None:
-        """How many seconds something has been waiting for the family's sync; None if nothing."""
+        """For how many seconds a change has been waiting for its sync; None if none is."""
         health = self._families.get(family)
         return health.waiting(self._clock().seconds) if health else None
 
@@ -58,12 +51,14 @@ class Health:
         """Whether the family's syncs keep up; true before its loop has started."""
         return self._judge(self._clock()).healthy_families.get(family, True)
 
-    def _healthz(self, request: Request) -> Answer:
+    def healthz(self, request: Request) -> Answer:
+        """Whether load balancers should use this node."""
         clock = self._time()
         answer = healthz(self._judge(clock.now), clock, eligible=self._eligible())
         return self._counted(request, answer)
 
-    def _livez(self, request: Request) -> Answer:
+    def livez(self, request: Request) -> Answer:
+        """Whether the process lives and its syncs keep up."""
         clock = self._time()
         return self._counted(request, livez(self._judge(clock.now), clock))
 
@@ -71,21 +66,9 @@ class Health:
         self.answered[request.path, answer.status] += 1
         return answer
 
-    def _judge(self, instant: Instant) -> Verdict:
+    def _judge(self, instant: Instant) -> HealthVerdict:
         return judge(self._families, instant, self._timeout)
 
     def _time(self) -> Clock:
         instant = self._clock()
         return Clock(instant, time.localtime(instant.wall_ns / 1e9).tm_gmtoff)
-
-
-async def serve_health(health: Health, address: str, *, hard_fail: bool) -> None:
-    """Answer on the health port until cancelled; with `hard_fail`, a port in use is an error."""
-
-    def refused(error: ListenError) -> None:
-        text = f"failed to start proxy healthz on {address}: {error}"
-        klog.error("Healthz server failed", err=text)
-        if hard_fail:
-            raise ListenError(f"healthz server failed: {text}")
-
-    await serve(address, health.page, refused)

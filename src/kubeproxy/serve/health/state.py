@@ -1,7 +1,7 @@
-"""Whether the syncs of a family keep up with what they are asked for. Functions on values only.
+"""Whether the syncs of a family keep up with the changes. Functions on values only.
 
-A family is healthy unless something has been waiting to be synced for as long as the time-out:
-one that has nothing to do is healthy for ever.
+A family is healthy unless a change has been waiting for its sync for as long as the time-out: one
+without changes is always healthy.
 """
 
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ class Instant(NamedTuple):
 
 
 class FamilyHealth(msgspec.Struct, frozen=True):
-    """One family: when it was last in sync, and since when something waits.
+    """One family: when it was last in sync, and since when a change waits.
 
-    `wanted` is what no sync has taken up yet, `running` what the sync that runs now took up: it
-    has to be remembered apart, because that sync does not see to what came after it began.
+    `wanted` is since when a change waits for a sync to start, `running` that of the sync that runs
+    now: they are kept apart, because that sync does not include what came after its start.
     """
 
     updated: Instant
@@ -39,7 +39,7 @@ class FamilyHealth(msgspec.Struct, frozen=True):
     running: float | None = None
 
     def waiting(self, now: float) -> float | None:
-        """How many seconds something has been waiting; None when nothing is."""
+        """For how many seconds a change has been waiting; None when none is."""
         oldest = _older(self.running, self.wanted)
         return None if oldest is None else now - oldest
 
@@ -53,9 +53,9 @@ Families = Mapping[Family, FamilyHealth]
 
 
 def observe(families: Families, observation: Observation, now: Instant) -> Families:
-    """The state after something happened; a family is known from the first that is heard of it.
+    """The state after an observation; a family is known from its first one.
 
-    That may be the start of its loop or a wish for its first sync: they come from two tasks.
+    That may be the start of its loop or the request for its first sync: they come from two tasks.
     """
     match observation:
         case LoopStarted(family) | SyncRequested(family) | SyncStarted(family) | SyncEnded(family):
@@ -80,7 +80,7 @@ def _after(
         case SyncEnded(outcome=Outcome.FAILED):
             return replace(health, wanted=_older(health.running, health.wanted), running=None)
         case _:
-            # PARTLY is well, too: one bad service must not take the node out of load balancers.
+            # PARTLY is healthy, too: one bad service must not take the node out of load balancers.
             return replace(health, updated=now, running=None)
 
 

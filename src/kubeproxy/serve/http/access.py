@@ -1,4 +1,4 @@
-"""Who may read what is not meant for everybody. Functions on values only."""
+"""Who may read pages that are not public. Functions on values only."""
 
 import re
 from enum import Enum
@@ -10,35 +10,35 @@ from kubeproxy.serve.http.answer import PLAIN_TEXT, Answer, text
 from kubeproxy.serve.http.request import Request
 
 SOCKET_PEER: Final = "unix"
-"""The peer of a client that came through our Unix socket, which lets in whom it may."""
+"""The peer of a client of our Unix socket, which admits root and our own user only."""
 _LOOPBACK: Final = (Prefix("127.0.0.0", 8), Prefix("::1", 128))
 _HOST: Final = re.compile(r"(?P<name>\[[^\[\]]*\]|[^\[\]:]*)(?P<port>:[0-9]*)?")
 _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
-"""What browsers say of requests that no other site's page made; others say nothing."""
+"""What browsers send with requests that no other site's page made; others send nothing."""
 
 
-class Access(Enum):
-    """Who may look; the values are those of the settings. Local are root and our own user."""
+class PageAccess(Enum):
+    """Who may read; the values are those of the settings. Local are root and our own user."""
 
     LOCAL = "local"
     ALL = "all"
     NONE = "none"
 
 
-def refusal(request: Request, access: Access, what: str, setting: str) -> Answer | None:
-    """Why a client may not read `what`, in the words of the setting; None when it may.
+def refusal(request: Request, access: PageAccess, what: str, setting: str) -> Answer | None:
+    """The answer to a client that may not read `what`, with the setting; None when it may.
 
     A client of the Unix socket always may. With LOCAL it must be root or our own user on this
     host: other users may not list Services, whatever they run. The name in the Host header must
-    be this host's as well, and no other site's page may ask: a browser on this host must neither
-    give our answers away nor do such a page's work.
+    be this host's as well, and the request must not come from another site's page: a browser on
+    this host must not send our answers there.
     """
     if request.method not in {"GET", "HEAD"}:
         said = f"{request.method} is not possible here: {what} can only be read\n"
         return Answer(405, (*PLAIN_TEXT, ("Allow", "GET, HEAD")), said.encode())
-    if request.peer == SOCKET_PEER or access is Access.ALL:
+    if request.peer == SOCKET_PEER or access is PageAccess.ALL:
         return None
-    if access is Access.NONE:
+    if access is PageAccess.NONE:
         return text(f"{what} is not shown here: the setting {setting} is none\n", 404)
     reason = _not_local(request)
     if not reason:
@@ -58,7 +58,7 @@ def is_loopback(peer: str) -> bool:
 
 
 def _not_local(request: Request) -> str:
-    """To whom it is shown instead; "" when the client is one of those."""
+    """Which clients may read it instead; "" when this is one of them."""
     peer = request.peer
     if not is_loopback(peer):
         yours = parse_address(peer) or peer or "not known"
@@ -73,14 +73,14 @@ def _not_local(request: Request) -> str:
 
 
 def _names_this_host(host: str) -> bool:
-    """Whether a Host header is an address or localhost: those nobody else can point here."""
+    """Whether a Host header is an address or localhost: other names can be pointed here."""
     found = _HOST.fullmatch(host)  # two headers are joined by a comma: no name has one
     name = found["name"].lower() if found else host
     return name in {"", "localhost"} or parse_address(name.strip("[]")) is not None
 
 
 def _is_of_another_site(request: Request) -> bool:
-    """Whether another site's page asks; a link of it that somebody followed is welcome."""
+    """Whether another site's page asks; following a link of it is allowed."""
     site, wants = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "dest"))
     return site not in _OWN_SITES and wants != "document"
 

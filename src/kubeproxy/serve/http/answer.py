@@ -1,6 +1,6 @@
 """An answer as a value -> bytes, with the headers that Go's server would send. No I/O."""
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -8,10 +8,7 @@ import msgspec
 
 from kubeproxy.serve.http.request import BadRequest, Head, Request
 
-PLAIN_TEXT = (
-    ("Content-Type", "text/plain; charset=utf-8"),
-    ("X-Content-Type-Options", "nosniff"),
-)
+PLAIN_TEXT = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -19,7 +16,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a client gets: a body that is there, or one that comes in pieces.
+    """What a client gets: a complete body, or one that is made in pieces.
 
     Date, length and framing are added on the way out; `headers` are sent in their order.
     """
@@ -30,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Page = Callable[[Request], Answer | Awaitable[Answer]]
-"""What answers: at once, or after a while. It is called in the event loop, so it is quick."""
+"""What answers a request, at once or later. It is called in the event loop, so it is quick."""
 
 
 def text(body: str, status: int = 200) -> Answer:
@@ -39,17 +36,8 @@ def text(body: str, status: int = 200) -> Answer:
 
 
 def not_found(_: Request) -> Answer:
-    """What Go's server says of a path that nobody answers."""
+    """What Go's server answers for an unknown path."""
     return text("404 page not found\n", 404)
-
-
-def by_path(pages: Mapping[str, Page]) -> Page:
-    """The page of a request's exact path."""
-
-    def page(request: Request) -> Answer | Awaitable[Answer]:
-        return pages.get(request.path, not_found)(request)
-
-    return page
 
 
 def encode_head(answer: Answer, head: Head, now: float) -> bytes:
@@ -70,7 +58,7 @@ def encode_head(answer: Answer, head: Head, now: float) -> bytes:
 
 
 def is_chunked(answer: Answer, head: Head) -> bool:
-    """Whether the body is sent in chunks; HTTP/1.0 knows none and is told the end by the end."""
+    """Whether the body is sent in chunks; with HTTP/1.0 it ends with the connection."""
     return head.http11 and not isinstance(answer.body, bytes)
 
 
@@ -85,7 +73,7 @@ def chunk(piece: bytes) -> bytes:
 
 
 def refusal(error: BadRequest) -> bytes:
-    """All that a client gets for what is no request; the connection ends with it."""
+    """The answer to what is not a valid request; the connection ends with it."""
     line = f"{error.status} {HTTPStatus(error.status).phrase}"
     body = f"{line}: {error}" if str(error) else line
     head = f"HTTP/1.1 {line}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"

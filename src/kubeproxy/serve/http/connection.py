@@ -1,8 +1,7 @@
 """One client's connection, as a task: read a request, answer it, and again.
 
 Nothing is read while an answer is being written, and an answer is written piece by piece, so a
-client that sends without reading or reads without haste holds one request and one answer, for a
-limited time.
+client that does not read, or reads slowly, holds one request and one answer, for a limited time.
 """
 
 import asyncio
@@ -27,19 +26,18 @@ from kubeproxy.serve.http.answer import (
     refusal,
     text,
 )
-from kubeproxy.serve.http.caller import Caller
-from kubeproxy.serve.http.places import Stage
+from kubeproxy.serve.http.places import Caller, ConnectionStage
 from kubeproxy.serve.http.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
 from kubeproxy.serve.http.room import Room
 
 _READ = 8192
 _PIECE = 1 << 16
-_PARTING_BYTES = 1 << 18
-_PARTING_SECONDS = 0.5
+_CLOSING_BYTES = 1 << 18
+_CLOSING_SECONDS = 0.5
 
 
-class Conversation:
-    """What goes on with one client, whose socket is the caller's to close."""
+class ClientConnection:
+    """The requests and answers of one connection; its socket is closed by the port."""
 
     def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
         self._client = client
@@ -50,23 +48,23 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._deadline = asyncio.timeout(None)
         self._read = bytearray()
-        self._stage = Stage.FIRST
+        self._stage = ConnectionStage.FIRST
         self._ends = _ends(client)
         self._peer = _peer(client, self._ends)
 
     async def run(self) -> None:
-        """Talk until one of the two has had enough.
+        """Answer until the connection ends.
 
-        What goes wrong ends this conversation and nothing else: its task is one of the daemon's.
+        An error ends this connection and nothing else: its task is one of the daemon's.
         """
         try:
-            await self._talk()
-        except OSError:  # a client that is gone, or out of time: its own loss
+            await self._answer_all()
+        except OSError:  # the client is gone, or out of time
             pass
         except Exception as error:  # noqa: BLE001  # no request may end the proxying
-            klog.error("Hung up on a client", err=repr(error), peer=self._peer)
+            klog.error("HTTP connection failed", err=repr(error), peer=self._peer)
 
-    async def _talk(self) -> None:
+    async def _answer_all(self) -> None:
         async with self._deadline:
             self._allow(self._limits.request_seconds)
             while await self._exchange():
@@ -75,7 +73,7 @@ class Conversation:
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
-        self._note(Stage.WAITING)
+        self._note(ConnectionStage.WAITING)
         try:
             head = await self._receive_head()
             if head is None:
@@ -83,18 +81,18 @@ class Conversation:
             request = await self._receive_body(head)
         except BadRequest as error:
             await self._send(refusal(error))
-            await self._part()
+            await self._close_gently()
             return False
         self._deadline.reschedule(None)
         self._note(self._stage)
         await self._wait_turn()
         answer = await self._answer(request)
         await self._write(answer, head)
-        self._stage = Stage.AGAIN
+        self._stage = ConnectionStage.AGAIN
         return keeps_open(answer, head)
 
     async def _receive_head(self) -> Head | None:
-        """The next request's head; None when the client has no more to ask."""
+        """The next request's head; None when the client has closed."""
         limits = self._limits
         end = end_of_head(self._read, 0)
         while end is None:
@@ -107,7 +105,7 @@ class Conversation:
                 self._allow(limits.request_seconds)
             end = end_of_head(self._read, searched)
             if end is None:
-                await self._wait_turn()  # reading crumbs is work, too
+                await self._wait_turn()  # reading small pieces is work, too
         head = parse_head(bytes(self._read[:end]))
         del self._read[:end]
         return head
@@ -141,7 +139,7 @@ class Conversation:
         if head.request.method == "HEAD":
             await self._send(out)
         elif isinstance(answer.body, bytes):
-            # One packet for most; a large body is not copied for each who reads it.
+            # One packet for most; a large body is not copied for each client.
             first = answer.body[:_PIECE]
             await self._send(out + first)
             await self._send(answer.body, len(first))
@@ -154,7 +152,7 @@ class Conversation:
             if piece:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
-                self._stage = Stage.AGAIN
+                self._stage = ConnectionStage.AGAIN
                 self._note(self._stage)
             await self._wait_turn()  # a piece is work, as an answer is
         if in_chunks:
@@ -170,19 +168,19 @@ class Conversation:
         view = memoryview(data)
         for start in range(begin, len(data), _PIECE):
             self._allow(self._limits.piece_seconds)
-            self._note(Stage.WAITING)
+            self._note(ConnectionStage.WAITING)
             await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
 
-    async def _part(self) -> None:
-        """Let the client read our last words: closing on unread bytes would take them back."""
-        self._allow(_PARTING_SECONDS)
+    async def _close_gently(self) -> None:
+        """Let the client read the answer: closing with unread bytes would discard it."""
+        self._allow(_CLOSING_SECONDS)
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_WR)
-            left = _PARTING_BYTES
+            left = _CLOSING_BYTES
             while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
                 left -= len(got)
 
-    def _note(self, stage: Stage) -> None:
+    def _note(self, stage: ConnectionStage) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._room.note(task, self._caller, stage)

@@ -1,4 +1,4 @@
-"""Listening sockets, bound as Go's `net.Listen` binds them, and refusals in its words."""
+"""Listening sockets: TCP ports, bound and refused as by Go's `net.Listen`, and Unix sockets."""
 
 import contextlib
 import errno
@@ -6,18 +6,20 @@ import os
 import socket
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family, family_of, join, pack
 from kubeproxy.linux.descriptors import leave_the_last
 
 _BACKLOG = 4096
+_UNIX_BACKLOG = 64
 _NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
 _AF = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
 class Network(Enum):
-    """Go's name for what may be heard on a socket: both families, or one."""
+    """Go's name for the families of a socket: both, or one."""
 
     TCP = "tcp"
     TCP4 = "tcp4"
@@ -25,16 +27,16 @@ class Network(Enum):
 
 
 class ListenError(OperatorError):
-    """A port cannot be listened on: somebody else has it, or the address is not ours."""
+    """A port cannot be listened on: another process has it, or the address is not ours."""
 
 
 def listen(address: str, port: int, network: Network = Network.TCP) -> socket.socket:
     """A socket that listens, on one address or on all.
 
-    An unspecified address of the network `tcp` hears both families, whichever one spells it;
-    where there is no IPv6, it hears IPv4.
+    An unspecified address of the network `tcp` stands for both families, however it is written;
+    where there is no IPv6, for IPv4.
     """
-    with _saying(network, join(address, port)):
+    with _errors_of_port(network, join(address, port)):
         if network is not Network.TCP or any(pack(address)):
             return _bound(_AF[family_of(address)], address, port)
         try:
@@ -64,10 +66,57 @@ def _bound(
 
 
 @contextlib.contextmanager
-def _saying(network: Network, where: str) -> Iterator[None]:
+def _errors_of_port(network: Network, where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         reason = reason[:1].lower() + reason[1:]
         raise ListenError(f"listen {network.value} {where}: bind: {reason}") from error
+
+
+# --- Unix sockets -----------------------------------------------------------------------------
+
+
+def listen_unix(path: str) -> socket.socket:
+    """A Unix socket that listens at the path; one that a process left behind is replaced."""
+    with _errors_of_path(path):
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_left_over(path):
+            Path(path).unlink()
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            before = os.umask(0o177)
+            try:
+                made.bind(path)
+            finally:
+                os.umask(before)
+            made.listen(_UNIX_BACKLOG)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+
+def _is_left_over(path: str) -> bool:
+    """Whether there is a socket that no process listens on."""
+    if not Path(path).is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1.0)
+        return caller.connect_ex(path) == errno.ECONNREFUSED
+
+
+@contextlib.contextmanager
+def _errors_of_path(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "another process has it, or it is no socket"
+        raise ListenError(
+            f"{path}: {reason}; give this process a path of its own (statusSocket,"
+            " --status-socket)"
+        ) from error

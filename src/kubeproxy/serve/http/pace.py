@@ -1,37 +1,36 @@
-"""Long work in short steps, so that nobody else waits."""
+"""Long work on the event loop in short steps, so that syncs and other requests do not wait."""
 
 import asyncio
-import heapq
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from _typeshed import SupportsRichComparison
+from kubeproxy.base.steps import Steps
 
 _MOMENT = 0.001
 _PIECE = 1 << 16
-_RUN = 256
-"""So many are sorted in less than a moment."""
 
 T = TypeVar("T")
 
 
-async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; whenever a moment was spent on them, others get their turn."""
+async def run(steps: Steps[T]) -> T:
+    """What the steps come to; other tasks run after each millisecond of them."""
     clock = asyncio.get_running_loop().time
     since = clock()
-    for item in items:
-        yield item
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
         if clock() - since >= _MOMENT:
             await asyncio.sleep(0)
             since = clock()
 
 
 async def paced(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The pieces, put together to what a moment's work gives; then others get their turn.
+    """The pieces, joined to what a millisecond's work gives; other tasks run in between.
 
-    What quick work gives is cut too: a client that reads slowly holds what was put together.
+    What quick work gives is cut too: a client that reads slowly holds what was joined.
     """
     clock = asyncio.get_running_loop().time
     waiting = bytearray()
@@ -44,15 +43,3 @@ async def paced(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
             await asyncio.sleep(0)
             since = clock()
     yield bytes(waiting)
-
-
-async def in_order(
-    items: Sequence[T], key: "Callable[[T], SupportsRichComparison]", count: int = 0
-) -> list[T]:
-    """The first `count` of the items in the order of their keys; all of them when it is 0."""
-    runs = [
-        sorted(items[start : start + _RUN], key=key)
-        async for start in unhurried(range(0, len(items), _RUN))
-    ]
-    merged = heapq.merge(*runs, key=key)
-    return [item async for item in unhurried(islice(merged, count or None))]

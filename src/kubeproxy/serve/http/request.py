@@ -1,4 +1,4 @@
-"""Bytes of a request -> a value, or a refusal. No I/O.
+"""Bytes of a request -> a value, or an error. No I/O.
 
 As strict as Go's server where it matters to proxies between us and the client (lengths, names of
 headers), as lenient where people type requests by hand (bare line feeds).
@@ -22,7 +22,7 @@ _LONGEST_END = 4
 
 
 class BadRequest(KubeProxyError):
-    """What was sent is not a request that we take; `status` says why, the text says more."""
+    """Not a valid request; `status` says why, the text says more."""
 
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(text)
@@ -42,8 +42,8 @@ class Request(msgspec.Struct, frozen=True):
     `path` is decoded and without the query. `query` has the first value of each name, and `pairs`
     all of it; names of `headers` are in lower case, and the values of repeated ones are joined
     with commas. `peer` is the client's address, "" when it is gone already, and `ends` has both
-    ends of its TCP connection. `trusted` is what root and our own user ask on this machine, once
-    somebody has looked.
+    ends of its TCP connection. `trusted` says that root or our own user asks on this machine, once
+    that was looked up.
     """
 
     method: str
@@ -55,6 +55,11 @@ class Request(msgspec.Struct, frozen=True):
     pairs: tuple[tuple[str, str], ...] = ()
     ends: Ends | None = None
     trusted: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the path; `//` and a slash at the end make no difference."""
+        return tuple(part for part in self.path.split("/") if part)
 
     def values(self, name: str) -> list[str]:
         """All values of a name in the query, in their order."""
@@ -71,7 +76,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def expects_continue(self) -> bool:
-        """Whether the client waits for a word before it sends the body."""
+        """Whether the client waits for an answer before it sends the body."""
         return self.request.headers.get("expect", "").lower() == "100-continue"
 
 

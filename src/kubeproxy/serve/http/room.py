@@ -1,25 +1,25 @@
-"""How much of us clients may have: the number of connections, their time, and their turn."""
+"""Limits for clients: the number of their connections, their time, and their turn."""
 
 import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Hashable
 
 import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.bursts import Bursts
 from kubeproxy.linux.descriptors import share
-from kubeproxy.serve.http.caller import Caller
-from kubeproxy.serve.http.places import Places, Stage
-from kubeproxy.serve.http.turns import Turns
+from kubeproxy.serve.http.places import Caller, ConnectionStage, Places
 
 Task = asyncio.Task[None]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What clients may take of us.
+    """What clients may take.
 
     `connections` are for clients of this node, and as many for all others; where descriptors are
     few, there are fewer. `request_seconds` is for a request to arrive whole, `idle_seconds` for
-    the next one to begin, and `piece_seconds` for each 64 KiB of an answer to be taken. Upstream
+    the next one to begin, and `piece_seconds` for each 64 KiB of an answer to be read. Upstream
     has no such limits.
     """
 
@@ -31,12 +31,47 @@ class Limits(msgspec.Struct, frozen=True):
     piece_seconds: float = 30.0
 
 
-class Room:
-    """Where the connections of one or many ports are.
+class Turns:
+    """One request is answered in each round of the event loop, so that other tasks run in between.
 
-    Clients of this node have places and turns that others cannot take: the kubelet ends a proxy
-    that does not answer. So have first requests of connections, as most probes are: who has had
-    an answer cannot keep out who has not. How the rest is shared is told in `places` and `turns`.
+    Clients take turns, whatever number of requests each of them has.
+    """
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._queues: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def wait(self, client: Hashable) -> None:
+        """Wait until it is the client's turn."""
+        loop = asyncio.get_running_loop()
+        if self._taken:
+            place = loop.create_future()
+            self._queues.setdefault(client, deque()).append(place)
+            await place
+        else:
+            self._taken = True
+            loop.call_soon(self._begin_round)
+
+    def _begin_round(self) -> None:
+        self._taken = False
+        while self._queues and not self._taken:
+            client, queue = self._queues.popitem(last=False)
+            place = queue.popleft()
+            if queue:
+                self._queues[client] = queue
+            if not place.done():  # else its client has gone
+                place.set_result(None)
+                self._taken = True
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._begin_round)
+
+
+class Room:
+    """The connections of one or many ports.
+
+    Clients of this node have places and turns that others cannot take: the kubelet restarts a
+    proxy that does not answer. So have first requests of connections, as most probes are: later
+    ones cannot keep them out. `Places` and `Turns` say how the rest is shared.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -53,7 +88,7 @@ class Room:
         return len(self._own) + len(self._others)
 
     def make_room(self, caller: Caller) -> bool:
-        """See to it that one more finds room; False when nobody should go for it."""
+        """Make room for one more, by ending a connection if need be; False when it is rejected."""
         places = self._places(caller)
         if not places.full:
             return True
@@ -77,13 +112,13 @@ class Room:
         places.enter(task, caller)
         task.add_done_callback(places.leave)
 
-    def note(self, task: Task, caller: Caller, stage: Stage) -> None:
+    def note(self, task: Task, caller: Caller, stage: ConnectionStage) -> None:
         """The task made progress, to that stage."""
         self._places(caller).note(task, stage)
 
-    async def wait_turn(self, caller: Caller, stage: Stage) -> None:
-        """Wait until it is the caller's turn."""
-        await self._turns[caller.own, stage is Stage.FIRST].wait(caller)
+    async def wait_turn(self, caller: Caller, stage: ConnectionStage) -> None:
+        """Wait for the turn of the client."""
+        await self._turns[caller.own, stage is ConnectionStage.FIRST].wait(caller)
 
     def _places(self, caller: Caller) -> Places[Task]:
         return self._own if caller.own else self._others

@@ -1,12 +1,16 @@
-"""Ports that answer: opening, accepting and closing.
+"""Listening ports: opening, accepting and closing.
 
-Every connection is a task of the group that the port was opened in. Where many ports share a
-`Room`, they share its limits.
+Every connection is a task of the group that the port was opened in. Ports that share a `Room`
+share its limits.
 """
 
 import asyncio
+import contextlib
+import os
 import socket
-from collections.abc import Callable, Iterable
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from kubeproxy.base import klog
 from kubeproxy.base.bursts import Bursts
@@ -14,25 +18,26 @@ from kubeproxy.base.inet import join, parse_address
 from kubeproxy.linux.descriptors import leave_the_last
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
-from kubeproxy.serve.http.caller import Caller, caller_of
-from kubeproxy.serve.http.connection import Conversation
-from kubeproxy.serve.http.listening import ListenError, listen
-from kubeproxy.serve.http.room import Room, Task
+from kubeproxy.serve.http.connection import ClientConnection
+from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
+from kubeproxy.serve.http.places import Caller, caller_of
+from kubeproxy.serve.http.room import Limits, Room, Task
 
 RETRY_SECONDS = 5.0
 _ACCEPTS_AT_ONCE = 8
 _REST_SECONDS = 1.0
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
-def everybody(_: socket.socket) -> bool:
-    """Admits whoever comes."""
+def every_client(_: socket.socket) -> bool:
+    """Admits all."""
     return True
 
 
 class Port:
     """Listening sockets that answer with one page, from their opening until they are closed.
 
-    Clients that `admits` does not want are hung up on.
+    Connections of clients that `admits` rejects are closed at once.
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class Port:
         page: Page,
         room: Room,
         tasks: asyncio.TaskGroup,
-        admits: Callable[[socket.socket], bool] = everybody,
+        admits: Callable[[socket.socket], bool] = every_client,
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page
@@ -83,7 +88,7 @@ class Port:
                 client.close()
 
     def _rest(self, listening: socket.socket, error: OSError) -> None:
-        """Out of descriptors or memory: clients wait in the queue, asking at once would spin."""
+        """Out of descriptors or memory: clients wait in the queue, a retry at once would spin."""
         if self._bursts.begins(self._loop.time()):
             klog.error("Cannot accept a connection", err=error, address=_name(listening))
         self._loop.remove_reader(listening)
@@ -97,8 +102,8 @@ class Port:
         client.setblocking(False)
         if client.family != socket.AF_UNIX:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        talk = Conversation(client, caller, self._page, self._room)
-        task = self._tasks.create_task(talk.run(), name="http connection")
+        connection = ClientConnection(client, caller, self._page, self._room)
+        task = self._tasks.create_task(connection.run(), name="http connection")
         self._room.enter(task, caller)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
@@ -112,13 +117,13 @@ def _caller(client: socket.socket) -> Caller:
     local, port = client.getsockname()[:2]
     try:
         peer = client.getpeername()[0]
-    except OSError:  # it is gone already
+    except OSError:  # the client is gone
         peer = ""
     return caller_of(port, peer, local)
 
 
 def _name(listening: socket.socket) -> str:
-    """What people call the address of a socket."""
+    """The address of a socket as text."""
     address = listening.getsockname()
     return address if isinstance(address, str) else join(*address[:2])
 
@@ -128,8 +133,8 @@ async def serve(
 ) -> None:
     """Answer on `host:port` until cancelled.
 
-    Each time that the port cannot be had, `refused` hears why; unless it raises, the next try is
-    5 s later.
+    Each time that the port cannot be opened, `refused` is called with the reason; unless it
+    raises, the next try is 5 s later.
     """
     host, _, port = address.rpartition(":")
     ip = parse_address(host.strip("[]")) or host
@@ -141,9 +146,57 @@ async def serve(
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
+    await _serve(listening, page, room or Room(), every_client)
+
+
+async def _serve(
+    listening: socket.socket, page: Page, room: Room, admits: Callable[[socket.socket], bool]
+) -> None:
     async with asyncio.TaskGroup() as tasks:
-        opened = Port((listening,), page, room or Room(), tasks)
+        opened = Port((listening,), page, room, tasks, admits)
         try:
             await asyncio.Event().wait()
         finally:
             opened.close()
+
+
+async def serve_unix(path: str, page: Page) -> None:
+    """Answer root and our own user at the path until cancelled; the file goes with us.
+
+    Where that is not possible, because another process listens there or the directory is not
+    ours, it is logged once: no traffic depends on it.
+    """
+    try:
+        listening = listen_unix(path)
+    except ListenError as error:
+        klog.warning("The status socket cannot be opened, going on without", err=error)
+        return
+    klog.info("Serving status", v=3, socket=path)
+    with _file_of(path):
+        await _serve(listening, page, Room(Limits(connections=64)), is_admitted)
+
+
+def is_admitted(client: socket.socket) -> bool:
+    """Whether the client is root or our own user: the file's permissions may have been changed."""
+    raw = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(raw)[1] in {0, os.geteuid()}
+
+
+@contextlib.contextmanager
+def _file_of(path: str) -> Iterator[None]:
+    """Remove the file at the end, unless it is another one by then."""
+    own = _identity(path)
+    try:
+        yield
+    finally:
+        if _identity(path) == own:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

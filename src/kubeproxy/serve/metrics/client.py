@@ -4,7 +4,7 @@ Upstream's names, labels and buckets. Watches are counted but not timed, as upst
 """
 
 from kubeproxy.cluster.client.observed import Attempt, Exchange
-from kubeproxy.serve.metrics.families import Counter, Family, Histogram
+from kubeproxy.serve.metrics.families import Counter, Histogram, MetricFamily
 
 SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 BYTES = (64, 256, 512, *(1024 * 4**n for n in range(8)))
@@ -12,7 +12,7 @@ _OF_REQUEST = ("verb", "host")
 
 
 class ClientMetrics:
-    """Keeps the families of one API client; `take` observes it."""
+    """Keeps the families of one API client; `take` is its observer."""
 
     def __init__(self) -> None:
         self._requests = Counter(
@@ -22,25 +22,25 @@ class ClientMetrics:
         )
         self._seconds = Histogram(
             "rest_client_request_duration_seconds",
-            "[ALPHA] Seconds from a request to the end of its answer",
+            "[ALPHA] Seconds from a request to the end of its response",
             SECONDS,
             _OF_REQUEST,
         )
         self._waited = Histogram(
             "rest_client_rate_limiter_duration_seconds",
-            "[ALPHA] Seconds that requests waited for the limit of this client",
+            "[ALPHA] Seconds that requests waited for the rate limit of this client",
             SECONDS,
             _OF_REQUEST,
         )
         self._sent = Histogram(
             "rest_client_request_size_bytes",
-            "[ALPHA] Bytes that requests carried",
+            "[ALPHA] Bytes of request bodies",
             BYTES,
             _OF_REQUEST,
         )
         self._received = Histogram(
             "rest_client_response_size_bytes",
-            "[ALPHA] Bytes that answers carried, unpacked",
+            "[ALPHA] Bytes of response bodies, uncompressed",
             BYTES,
             _OF_REQUEST,
         )
@@ -50,7 +50,7 @@ class ClientMetrics:
             ("code", *_OF_REQUEST),
         )
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[MetricFamily]:
         """All of them."""
         return [
             self._requests,
@@ -62,7 +62,7 @@ class ClientMetrics:
         ]
 
     def take(self, seen: Attempt | Exchange) -> None:
-        """Take note of what the client did."""
+        """Count what the client did."""
         if isinstance(seen, Attempt):
             self._requests.add(seen.code, seen.method, seen.host)
             if seen.retry_of:

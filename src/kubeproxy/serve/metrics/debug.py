@@ -24,10 +24,7 @@ from kubeproxy.serve.http.answer import Answer, not_found, text
 from kubeproxy.serve.http.request import Request
 
 _PROFILES = "/debug/pprof/"
-_HTML = (
-    ("Content-Type", "text/html; charset=utf-8"),
-    ("X-Content-Type-Options", "nosniff"),
-)
+_HTML = (("Content-Type", "text/html; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 _FLAG = (("Content-Type", "text/plain"), ("X-Content-Type-Options", "nosniff"))
 _INTERVAL = 0.01
 _LONGEST = 300.0
@@ -124,7 +121,7 @@ _PAGES: dict[str, Callable[[Request], Answer | Awaitable[Answer]]] = {
 
 
 async def _watched(request: Request, usual: float, watch: Callable[[float], str]) -> Answer:
-    """Have somebody watch for as long as the request says: one at a time, as it costs."""
+    """Watch for as long as the request says: one at a time, as it costs."""
     given = request.query.get("seconds", "")
     seconds = float(given) if given.isascii() and given.isdigit() else usual
     if not 0 < seconds <= _LONGEST:
@@ -138,7 +135,7 @@ async def _watched(request: Request, usual: float, watch: Callable[[float], str]
 
 
 async def _in_thread(work: Callable[[], str]) -> str:
-    """Do it in a thread of its own, which does not keep the process from ending."""
+    """Run it in a thread of its own, which does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str] = loop.create_future()
 
@@ -156,7 +153,7 @@ async def _in_thread(work: Callable[[], str]) -> str:
 
 
 def sample_stacks(seconds: float) -> str:
-    """Stacks of all other threads, collapsed, each with how often it was met."""
+    """Stacks of all other threads, collapsed, each with its number of samples."""
     own = threading.get_ident()
     found: Counter[str] = Counter()
     until = time.monotonic() + seconds

@@ -1,17 +1,16 @@
-"""Families of metrics: counters, gauges, histograms, and what is read when somebody asks.
+"""Families of metrics: counters, gauges, histograms, and values that are read at a scrape.
 
-A family knows its name, kind and help, and gives its samples. Whoever has figures of their own
-hands in a `Reading`, or any object with `about` and `samples()`.
+Their samples are text, format 0.0.4 of Prometheus, byte for byte as Go programs write it: series
+are identified by their text, and `le="1"` and `le="1.0"` are two.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from math import isinf, isnan
 from typing import NamedTuple, Protocol
 
 import msgspec
-
-from kubeproxy.serve.metrics.text import label_text, with_bound
 
 INFINITY = float("inf")
 
@@ -34,15 +33,15 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Sample(NamedTuple):
-    """One line: labels as `text.label_text` writes them, the value, and what the name ends in."""
+    """One line: labels as `label_text` writes them, the value, and what the name ends in."""
 
     labels: str
     value: float
     suffix: str = ""
 
 
-class Family(Protocol):
-    """What the registry shows. `samples` is called for every scrape, and sorts if anybody does."""
+class MetricFamily(Protocol):
+    """What the registry shows. `samples` is called for every scrape."""
 
     @property
     def about(self) -> About:
@@ -54,12 +53,14 @@ class Family(Protocol):
         ...
 
 
-class Reading:
-    """A family that is read when somebody asks: pairs of label values and value."""
+Series = tuple[tuple[str, ...], float]
+"""Label values in the order of their names, and a value."""
 
-    def __init__(
-        self, about: About, read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
-    ) -> None:
+
+class Reading:
+    """A family that is read at a scrape: pairs of label values and value."""
+
+    def __init__(self, about: About, read: Callable[[], Iterable[Series]]) -> None:
         self.about = about
         self._read = read
 
@@ -69,8 +70,20 @@ class Reading:
         return (Sample(label_text(names, values), value) for values, value in self._read())
 
 
+def reading(
+    name: str, kind: Kind, help_: str, read: Callable[[], float | Iterable[Series]], *labels: str
+) -> Reading:
+    """A family that is read at a scrape: one value, or a pair for each series."""
+
+    def series() -> Iterable[Series]:
+        found = read()
+        return (((), found),) if isinstance(found, float | int) else found
+
+    return Reading(About(name, kind, help_, labels), series)
+
+
 class Counter:
-    """Counts. One without labels is there from the start; series with labels when first told."""
+    """Counts. One without labels is there from the start; series with labels once they count."""
 
     kind = Kind.COUNTER
 
@@ -97,12 +110,12 @@ class Gauge(Counter):
     kind = Kind.GAUGE
 
     def set(self, value: float, *labels: str) -> None:
-        """It is this now."""
+        """Set the value."""
         self._values[labels] = value
 
 
 class Histogram:
-    """How often values came to lie below each of the bounds, which are in order."""
+    """How many values were below each of the bounds, which are in order."""
 
     def __init__(
         self, name: str, help_: str, bounds: Sequence[float], labels: tuple[str, ...] = ()
@@ -115,7 +128,7 @@ class Histogram:
             self._open(())
 
     def observe(self, value: float, *labels: str) -> None:
-        """Take a value in; label values stand in the order of their names."""
+        """Count a value; label values stand in the order of their names."""
         if labels not in self._counts:
             self._open(labels)
         self._counts[labels][bisect_left(self._bounds, value)] += 1
@@ -135,3 +148,58 @@ class Histogram:
     def _open(self, labels: tuple[str, ...]) -> None:
         self._counts[labels] = [0] * len(self._bounds)
         self._sums[labels] = 0.0
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """A sample's value: no `.0`, and an exponent of two digits below 1e-4 and from 1e6 on."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if -1e6 < value < 1e6 and value == int(value):
+        return str(int(value))
+    digits, point = _digits(abs(value))
+    sign = "-" if value < 0 else ""
+    if not -4 < point <= 6:
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{fraction}e{point - 1:+03d}"
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    return f"{sign}{digits[:point]}.{digits[point:]}"
+
+
+def _digits(value: float) -> tuple[str, int]:
+    """The shortest digits that mean the value, and where among them the decimal point stands."""
+    mantissa, _, exponent = repr(value).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole.lstrip("0")) or len(digits) - len(fraction)
+    return digits.rstrip("0"), point + int(exponent or 0)
+
+
+def label_text(names: Iterable[str], values: Iterable[str]) -> str:
+    """Labels between their braces, sorted by name; "" when there are none."""
+    pairs = [
+        f'{name}="{_escape(value)}"' for name, value in sorted(zip(names, values, strict=True))
+    ]
+    return f"{{{','.join(pairs)}}}" if pairs else ""
+
+
+def with_bound(labels: str, bound: float) -> str:
+    """The labels of a histogram's bucket: `le` comes last."""
+    return f'{labels[:-1]},le="{number(bound)}"}}' if labels else f'{{le="{number(bound)}"}}'
+
+
+def header(name: str, kind: str, help_: str) -> str:
+    """The two lines in front of a family's samples."""
+    escaped = help_.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n"
+
+
+def _escape(value: str) -> str:
+    if '"' in value or "\\" in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return value

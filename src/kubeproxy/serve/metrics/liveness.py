@@ -1,4 +1,4 @@
-"""/healthz of the metrics port, which only says that somebody answers, and the account of it.
+"""/healthz of the metrics port, which only says that the process answers, and /metrics/slis.
 
 The health of the proxy itself is on the health port.
 """
@@ -6,22 +6,23 @@ The health of the proxy itself is on the health port.
 from kubeproxy.serve.http.answer import Answer, text
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.metrics.families import Counter, Gauge
+from kubeproxy.serve.metrics.page import metrics
 from kubeproxy.serve.metrics.process import start_family
 from kubeproxy.serve.metrics.registry import Registry
 
 _CHECK = "ping"
+_TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 
 
 class Liveness:
-    """The one check that there is. `registry` is what /metrics/slis shows."""
+    """The only check of the metrics port, and how often it was made."""
 
     def __init__(self, started: float) -> None:
         self._started = started
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
-        """Begin the account anew."""
-        self.registry = Registry()
+    def _reset(self) -> None:
+        self._registry = Registry()
         self._state = Gauge(
             "kubernetes_healthcheck", "[STABLE] Whether a check succeeded", ("type", "name")
         )
@@ -30,7 +31,7 @@ class Liveness:
             "[STABLE] Results of checks",
             ("type", "name", "status"),
         )
-        self.registry.add(self._state, self._total, start_family(self._started))
+        self._registry.add(self._state, self._total, start_family(self._started))
 
     def healthz(self, request: Request) -> Answer:
         """All checks; `verbose` shows each, `exclude` leaves one out."""
@@ -51,4 +52,11 @@ class Liveness:
 
     def ping(self, _: Request) -> Answer:
         """The check alone."""
-        return Answer(200, (("Content-Type", "text/plain; charset=utf-8"),), b"ok")
+        return Answer(200, _TEXT, b"ok")
+
+    def slis(self, request: Request) -> Answer:
+        """The results of the check as metrics; DELETE sets them back."""
+        if request.method == "DELETE":
+            self._reset()
+            return Answer(200, _TEXT, b"metrics reset\n")
+        return metrics(self._registry, self._started, request)

@@ -1,4 +1,4 @@
-"""The process and the Python runtime, from /proc and the interpreter, read when somebody asks.
+"""The process, the Python runtime and this program: from /proc, the interpreter and its gates.
 
 process_* has the names that Go programs use. There is no go_*: nothing here is Go.
 """
@@ -9,15 +9,26 @@ import os
 import resource
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kubeproxy.serve.metrics.families import About, Kind, Reading
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.config.gates import GATES, Gates, GateStage
+from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.zpages import python_version
 
-_Series = Iterator[tuple[tuple[str, ...], float]]
 _OWN = Path("/proc/self")
 _UNLIMITED = 2.0**64
+_STAGE = {
+    GateStage.ALPHA: "ALPHA",
+    GateStage.BETA: "BETA",
+    GateStage.GA: "",
+    GateStage.DEPRECATED: "DEPRECATED",
+}
+_ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class Usage(NamedTuple):
@@ -79,80 +90,137 @@ def _limit(kind: int) -> float:
 
 def start_family(started: float) -> Reading:
     """When this process started; /metrics/slis has it too."""
-    return _gauge("process_start_time_seconds", "Unix time of the start", lambda: started)
+    help_ = "Unix time of the start"
+    return reading("process_start_time_seconds", Kind.GAUGE, help_, lambda: started)
 
 
 def process_families() -> list[Reading]:
     """The process_* families but for the time of the start."""
+    gauge, counter = Kind.GAUGE, Kind.COUNTER
+
+    def open_files() -> int:
+        return len(os.listdir(_OWN / "fd"))  # noqa: PTH208  # twice as fast
+
     return [
-        _counter("process_cpu_seconds_total", "Seconds of CPU time", lambda: usage().cpu),
-        _gauge("process_resident_memory_bytes", "Memory in use", lambda: usage().resident),
-        _gauge("process_virtual_memory_bytes", "Address space", lambda: usage().virtual),
-        _gauge(
-            "process_virtual_memory_max_bytes",
-            "Address space that may be had",
-            lambda: _limit(resource.RLIMIT_AS),
-        ),
-        _gauge("process_open_fds", "Open files", lambda: len(os.listdir(_OWN / "fd"))),  # noqa: PTH208  # twice as fast
-        _gauge(
-            "process_max_fds", "Files that may be open", lambda: _limit(resource.RLIMIT_NOFILE)
-        ),
-        _counter(
-            "process_network_receive_bytes_total",
-            "Bytes that came into this network namespace",
-            lambda: _octets()[0],
-        ),
-        _counter(
-            "process_network_transmit_bytes_total",
-            "Bytes that left this network namespace",
-            lambda: _octets()[1],
-        ),
+        reading(f"process_{name}", kind, help_, read)
+        for name, kind, help_, read in (
+            ("cpu_seconds_total", counter, "Seconds of CPU time", lambda: usage().cpu),
+            ("resident_memory_bytes", gauge, "Memory in use", lambda: usage().resident),
+            ("virtual_memory_bytes", gauge, "Address space", lambda: usage().virtual),
+            (
+                "virtual_memory_max_bytes",
+                gauge,
+                "Limit of the address space",
+                lambda: _limit(resource.RLIMIT_AS),
+            ),
+            ("open_fds", gauge, "Open files", open_files),
+            ("max_fds", gauge, "Limit of open files", lambda: _limit(resource.RLIMIT_NOFILE)),
+            (
+                "network_receive_bytes_total",
+                counter,
+                "Bytes received in this network namespace",
+                lambda: _octets()[0],
+            ),
+            (
+                "network_transmit_bytes_total",
+                counter,
+                "Bytes sent from this network namespace",
+                lambda: _octets()[1],
+            ),
+        )
     ]
 
 
 def python_families() -> list[Reading]:
     """The python_* families."""
-    generation = ("generation",)
     version = tuple(map(str, sys.version_info[:3]))
     info = (sys.implementation.name, *version, ".".join(version))
     labels = ("implementation", "major", "minor", "patchlevel", "version")
 
-    def of_generations(key: str) -> Callable[[], _Series]:
-        return lambda: (((str(n),), each[key]) for n, each in enumerate(gc.get_stats()))
+    def collected(name: str, help_: str, key: str) -> Reading:
+        def read() -> Iterator[Series]:
+            return (((str(n),), each[key]) for n, each in enumerate(gc.get_stats()))
+
+        return reading(f"python_gc_{name}_total", Kind.COUNTER, help_, read, "generation")
+
+    def gauge(name: str, help_: str, read: Callable[[], float]) -> Reading:
+        return reading(f"python_{name}", Kind.GAUGE, help_, read)
 
     return [
-        Reading(
-            About("python_info", Kind.GAUGE, "The interpreter; always 1", labels),
-            lambda: iter([(info, 1)]),
+        reading(
+            "python_info", Kind.GAUGE, "The interpreter; always 1", lambda: [(info, 1)], *labels
         ),
-        Reading(
-            About("python_gc_collections_total", Kind.COUNTER, "Collections", generation),
-            of_generations("collections"),
-        ),
-        Reading(
-            About(
-                "python_gc_objects_collected_total", Kind.COUNTER, "Objects collected", generation
-            ),
-            of_generations("collected"),
-        ),
-        Reading(
-            About(
-                "python_gc_objects_uncollectable_total",
-                Kind.COUNTER,
-                "Objects that could not be collected",
-                generation,
-            ),
-            of_generations("uncollectable"),
-        ),
-        _gauge("python_allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
-        _gauge("python_threads", "Threads", threading.active_count),
-        _gauge("python_tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
+        collected("collections", "Collections", "collections"),
+        collected("objects_collected", "Objects collected", "collected"),
+        collected("objects_uncollectable", "Objects that could not be collected", "uncollectable"),
+        gauge("allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
+        gauge("threads", "Threads", threading.active_count),
+        gauge("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
     ]
 
 
-def _gauge(name: str, help_: str, read: Callable[[], float]) -> Reading:
-    return Reading(About(name, Kind.GAUGE, help_), lambda: (((), read()),))
+def program_families(registry: Registry, gates: Gates) -> list[Reading]:
+    """The program itself: its version, its feature gates, and how many families it shows."""
+    build = _build()
+    return [
+        reading(
+            "kubernetes_build_info",
+            Kind.GAUGE,
+            "[BETA] The Kubernetes release whose behaviour is followed; always 1",
+            lambda: [(tuple(build.values()), 1)],
+            *build,
+        ),
+        reading(
+            "kubeproxy_build_info",
+            Kind.GAUGE,
+            "The version of this program; always 1",
+            lambda: [((VERSION,), 1)],
+            "version",
+        ),
+        reading(
+            "kubernetes_feature_enabled",
+            Kind.GAUGE,
+            "[BETA] Whether a feature gate is on, and its stage",
+            lambda: (
+                ((name, _STAGE[GATES[name].stage]), gates.enabled(name)) for name in sorted(GATES)
+            ),
+            *("name", "stage"),
+        ),
+        reading(
+            "registered_metrics_total",
+            Kind.COUNTER,
+            "[BETA] Families that can be shown, by upstream's level of stability",
+            lambda: _registered(registry),
+            *("deprecated_version", "stability_level"),
+        ),
+        reading("hidden_metrics_total", Kind.COUNTER, "[BETA] Families that are hidden", int),
+        reading("disabled_metrics_total", Kind.COUNTER, "[BETA] Families that are disabled", int),
+    ]
 
 
-def _counter(name: str, help_: str, read: Callable[[], float]) -> Reading:
-    return Reading(About(name, Kind.COUNTER, help_), lambda: (((), read()),))
+def _build() -> dict[str, str]:
+    """What is empty is only known of Go programs."""
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".", 2)
+    machine = os.uname().machine
+    return {
+        "build_date": "",
+        "compiler": sys.implementation.name,
+        "git_commit": "",
+        "git_tree_state": "",
+        "git_version": KUBERNETES_VERSION,
+        "go_version": f"python{python_version()}",
+        "major": major,
+        "minor": minor,
+        "platform": f"linux/{_ARCHITECTURE.get(machine, machine)}",
+    }
+
+
+def _registered(registry: Registry) -> Iterator[Series]:
+    counted = Counter(_stability(family.about.help) for family in registry.families())
+    for level, count in sorted(counted.items()):
+        yield ("", level), count
+
+
+def _stability(help_: str) -> str:
+    level, bracket, _ = help_.removeprefix("[").partition("] ")
+    return level if bracket and help_.startswith("[") else "INTERNAL"

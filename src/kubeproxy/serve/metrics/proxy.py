@@ -1,7 +1,7 @@
 """The kubeproxy_* families: names, labels and buckets are upstream's, which dashboards know.
 
-A listener of happenings. Which families there are depends on the mode; docs/metrics.md has the
-list, and tells where a figure means something else than upstream's.
+An observer keeps them. Which there are depends on the mode; docs/metrics.md has the list, and says
+where a figure means something else than upstream's.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,20 +20,14 @@ from kubeproxy.engine.observer import (
     SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
-from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram
-from kubeproxy.serve.metrics.families import Family as Metric
+from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, MetricFamily
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Mode
 from kubeproxy.table.policy import Refusal, Scope
 
 EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
-PROGRAMMING = (
-    *(0, 0.25, 0.5),
-    *range(1, 60),
-    *range(60, 120, 5),
-    *range(120, 301, 30),
-)
+PROGRAMMING = (*(0, 0.25, 0.5), *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
 
 _FAMILY = ("ip_family",)
 _ALPHA = "[ALPHA] "
@@ -44,10 +38,14 @@ def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -
     return Histogram(name, _ALPHA + help_, bounds, _FAMILY)
 
 
-class ProxyMetrics:
-    """Keeps the families of one run; `take` is the listener.
+def _gauge(name: str, help_: str, *labels: str) -> Gauge:
+    return Gauge(_PREFIX + name, _ALPHA + help_, (*labels, *_FAMILY))
 
-    `clock` tells Unix time, and what it tells now is when the process started.
+
+class ProxyMetrics:
+    """Keeps the families of one run.
+
+    `clock` is Unix time; the process starts now.
     """
 
     def __init__(
@@ -64,36 +62,24 @@ class ProxyMetrics:
             "kubeproxy_sync_partial_proxy_rules_duration_seconds",
             "Seconds that a sync of changes took",
         )
-        self._ended = Gauge(
-            f"{_PREFIX}last_timestamp_seconds",
-            _ALPHA + "When a sync last succeeded, 0 before the first",
-            _FAMILY,
+        self._ended = _gauge(
+            "last_timestamp_seconds", "When a sync last succeeded, 0 before the first"
         )
         for family in families:
-            # Upstream's is not there yet, and alerts hear nothing of a node that never synced.
+            # Upstream has no series yet, so that alerts do not see a node that never synced.
             self._ended.set(0.0, family.value)
-        self._queued = Gauge(
-            f"{_PREFIX}last_queued_timestamp_seconds",
-            _ALPHA + "When a sync was last asked for",
-            _FAMILY,
-        )
+        self._queued = _gauge("last_queued_timestamp_seconds", "When a sync was last requested")
         self._changes = _ChangeMetrics(families)
         self._programming = _Programming(families, self._started)
         self._unserved = _Unserved(families)
         self._failed = Gauge(
             "kubeproxy_service_ports_failed",
-            "Service ports that the kernel refused and that are tried again",
+            "Service ports that could not be programmed and are tried again",
             _FAMILY,
         )
-        self._rules = Gauge(
-            f"{_PREFIX}iptables_total",
-            _ALPHA + "Rules that are ours",
-            ("table", *_FAMILY),
-        )
-        self._written = Gauge(
-            f"{_PREFIX}iptables_last",
-            _ALPHA + "Rules that the last sync that wrote any has written",
-            ("table", *_FAMILY),
+        self._rules = _gauge("iptables_total", "Rules of kube-proxy", "table")
+        self._written = _gauge(
+            "iptables_last", "Rules written by the last sync that wrote any", "table"
         )
         self._flows_seconds = _histogram(
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
@@ -105,9 +91,9 @@ class ProxyMetrics:
             _FAMILY,
         )
 
-    def families(self) -> list[Metric]:
+    def families(self) -> list[MetricFamily]:
         """Those that the mode has."""
-        found: list[Metric] = [
+        found: list[MetricFamily] = [
             self._durations,
             self._ended,
             self._queued,
@@ -125,7 +111,7 @@ class ProxyMetrics:
         return found
 
     def observe(self, observation: Observation) -> None:
-        """Take note of a observation."""
+        """Update the families with an observation."""
         match observation:
             case ObjectReceived():
                 if observation.kind is Kind.ENDPOINT_SLICE:
@@ -165,7 +151,7 @@ class ProxyMetrics:
 
 
 class _ChangeMetrics:
-    """What was told since the start, and what of it waits for a sync."""
+    """Events received since the start, and those that wait for a sync."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._slices = Counter(
@@ -185,7 +171,7 @@ class _ChangeMetrics:
         )
         self._waiting: dict[Family, set[ObjectKey]] = {family: set() for family in families}
 
-    def families(self) -> tuple[Metric, ...]:
+    def families(self) -> tuple[MetricFamily, ...]:
         return (self._slices, self._slices_pending, self._services, self._services_pending)
 
     def slice_received(self, received: ObjectReceived) -> None:
@@ -208,7 +194,7 @@ class _ChangeMetrics:
 
 
 class _Programming:
-    """How long it took from a change of a slice until the kernel knew.
+    """How long it took from a change of a slice until it was programmed.
 
     A change that a failed sync took up waits for the next one that succeeds, so that the time of
     the failure counts.
@@ -217,7 +203,7 @@ class _Programming:
     def __init__(self, families: Iterable[Family], since: float) -> None:
         self.latency = _histogram(
             "kubeproxy_network_programming_duration_seconds",
-            "Seconds from a change of endpoints until it is in force here",
+            "Seconds from a change of endpoints until it is programmed on this node",
             PROGRAMMING,
         )
         self._since = since
@@ -235,7 +221,7 @@ class _Programming:
         if moment is None or moment < self._since:
             return
         for family in received.families:
-            if family in self._received:  # on a node of one family, objects may speak of both
+            if family in self._received:  # on a node of one family, objects may have both
                 self._received[family].setdefault(received.key, []).append(moment)
 
     def began(self, family: Family) -> None:

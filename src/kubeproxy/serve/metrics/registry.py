@@ -1,4 +1,4 @@
-"""All families, and the text of them: sorted by name, made in pieces that hold nobody up."""
+"""All families and their text: sorted by name, made in short pieces."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
@@ -7,11 +7,10 @@ from itertools import islice
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError
-from kubeproxy.serve.metrics.families import Family, Sample
-from kubeproxy.serve.metrics.text import header, number
+from kubeproxy.serve.metrics.families import MetricFamily, Sample, header, number
 
 PIECE = 500
-"""So many lines are made before others get their turn on the event loop: about a millisecond."""
+"""Lines that are made before other tasks run on the event loop: about a millisecond."""
 PATIENCE = 5.0
 """Seconds that one family which is read in a thread may take."""
 
@@ -20,24 +19,24 @@ class Registry:
     """The families that a scrape shows."""
 
     def __init__(self) -> None:
-        self._families: dict[str, Family] = {}
+        self._families: dict[str, MetricFamily] = {}
         self._threaded: set[str] = set()
         self._thread: ThreadPoolExecutor | None = None
 
-    def add(self, *families: Family, in_thread: bool = False) -> None:
-        """Show these too; `in_thread` those whose `samples` waits for the kernel or reads much.
+    def add(self, *families: MetricFamily, in_thread: bool = False) -> None:
+        """Add families; `in_thread` those whose `samples` waits for the kernel or reads much.
 
-        One thread reads all of these, one after the other, and it is nobody else's.
+        One thread reads all of these, one after the other; nothing else uses it.
         """
         for family in families:
             name = family.about.name
             if name in self._families:
-                raise ValueError(f"{name}: there is such a family already")
+                raise ValueError(f"{name}: there is a family of this name already")
             self._families[name] = family
             if in_thread:
                 self._threaded.add(name)
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[MetricFamily]:
         """All families, sorted by name."""
         return [self._families[name] for name in sorted(self._families)]
 
@@ -62,7 +61,7 @@ class Registry:
                 await asyncio.sleep(0)
         yield "".join(lines)
 
-    async def _samples(self, family: Family) -> Iterable[Sample]:
+    async def _samples(self, family: MetricFamily) -> Iterable[Sample]:
         name = family.about.name
         if name not in self._threaded:
             return family.samples()
@@ -74,13 +73,13 @@ class Registry:
         try:
             return await asyncio.wait_for(reading, PATIENCE)
         except TimeoutError:
-            klog.error("A metric is left out, reading it took too long", metric=name)
+            klog.error("Metric skipped, reading it took too long", metric=name)
         except KubeProxyError as error:
-            klog.error("A metric is left out, it cannot be read", err=error, metric=name)
+            klog.error("Metric skipped, it cannot be read", err=error, metric=name)
         return ()
 
     def close(self) -> None:
-        """Give the thread back."""
+        """End the thread."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 

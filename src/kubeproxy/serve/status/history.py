@@ -1,6 +1,5 @@
-"""The latest syncs of each family, and how many there were. All that is kept while nobody asks."""
+"""The latest syncs of each family, and how many there were: all that is kept between requests."""
 
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -27,7 +26,7 @@ class Past(msgspec.Struct, frozen=True, gc=False):
 
 
 class FamilyHistory:
-    """What one family's syncs did. `running` says that one has begun and not ended."""
+    """The syncs of one family. `running` says that one has begun and not ended."""
 
     def __init__(self) -> None:
         self.running = False
@@ -47,9 +46,9 @@ class FamilyHistory:
 
 
 class History:
-    """Listens to the syncs of all families."""
+    """Observes the syncs of all families; `clock` is Unix time."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._families: dict[Family, FamilyHistory] = {}
         self._clock = clock
 

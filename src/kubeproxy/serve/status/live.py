@@ -1,50 +1,41 @@
-"""The parts of the running daemon that people may look at. They change while one looks."""
+"""How the state of the running daemon is read, and by how many requests at a time."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kubeproxy.base.inet import Family
-from kubeproxy.cluster.model.cluster import Cluster, Problem
-from kubeproxy.cluster.source import Gap
-from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.engine.sync import FamilySync
-from kubeproxy.serve.health.server import Health
-from kubeproxy.serve.status.history import History
+from kubeproxy.serve.status.state import State
 
 if TYPE_CHECKING:
     from kubeproxy.serve.traffic.traffic import Traffic
 
 AT_ONCE: Final = 4
-"""Answers that are in the making for clients of ports; others wait."""
+"""Answers that are made at the same time for clients of ports; other requests wait."""
 
 
 class Live(msgspec.Struct, frozen=True):
-    """Everything, for reading only, and in the event loop only; `traffic` in threads only.
+    """The running daemon, for reading only, and in the event loop only.
 
-    `traffic` is None where the mode counts no connections; one at a time reads it, so that those
-    who look take no more than one of the threads that syncs need too. Answers to clients of ports
-    are made `a_few` at a time: each takes its milliseconds in turn, and memory.
-
-    `eligible` says whether load balancers should use this node, and `started` when the process
-    began, on the wall clock. `gaps` are what the source cannot tell of now, `ignored` the parts of
-    objects without a sense, `remains` why rules of other modes are still in the kernel.
+    `state` takes a snapshot. `traffic` is None where the mode counts no connections. It is read in
+    a thread; one request at a time does so, which leaves the other threads to the syncs.
     """
 
-    config: KubeProxyConfiguration
-    config_file: str
-    source: str
-    started: float
-    cluster: Cluster
-    syncs: Mapping[Family, FamilySync]
-    health: Health
-    history: History
-    eligible: Callable[[], bool]
-    gaps: Callable[[], Sequence[Gap]]
-    ignored: Callable[[], Sequence[Problem]]
-    remains: Callable[[], Sequence[str]]
-    traffic: "Traffic | None"
+    state: Callable[[], State]
+    traffic: "Traffic | None" = None
     one_reader: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     a_few: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def counted(self) -> State:
+        """The state now, with the connections of services."""
+        if self.traffic is None:
+            return self.state()
+        async with self.one_reader:
+            looks = await asyncio.to_thread(self.traffic.looks)
+        state = self.state()
+        families = {
+            family: msgspec.structs.replace(each, look=looks.get(family))
+            for family, each in state.families.items()
+        }
+        return msgspec.structs.replace(state, families=families)

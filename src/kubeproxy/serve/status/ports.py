@@ -1,14 +1,10 @@
-"""One service port with all that is known of it: frontends, endpoints, and why some are not used.
+"""A Service with all its ports: frontends, endpoints, and why some of those are not used."""
 
-Functions on values only.
-"""
+from collections.abc import Iterable
 
-from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
-
-from kubeproxy.base.inet import Family, pack
-from kubeproxy.cluster.model.endpoint import Endpoint, Slice
+from kubeproxy.base.inet import pack
+from kubeproxy.base.steps import Steps
+from kubeproxy.cluster.model.endpoint import Endpoint
 from kubeproxy.cluster.model.merge import endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.model.topology import (
@@ -18,127 +14,144 @@ from kubeproxy.cluster.model.topology import (
     usable_endpoints,
     why_left_out,
 )
+from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.explain.answers import why_not
 from kubeproxy.serve.status import wire
+from kubeproxy.serve.status.report import conflict
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.serve.status.words import policy, ranges
 from kubeproxy.serve.traffic.series import KIND
-from kubeproxy.serve.traffic.totals import NOTHING, Look, Rates, Tally
+from kubeproxy.serve.traffic.totals import NOTHING, Look, PortRates, Tally
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.compile import frontends
-from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName
+from kubeproxy.table.compile import frontends, service_port_name
+from kubeproxy.table.entries import Backend, ServicePortName
+from kubeproxy.table.node import Mode
 
 WAITS = "it waits for the next sync"
 
 
-class Port(msgspec.Struct, frozen=True):
-    """A service port in one family: as the cluster has it, and as it is programmed.
-
-    `entry` is None before the first sync of it. `failed` is why it cannot be programmed, "" when
-    it can. `balance` is how an endpoint is chosen, "" where the mode gives no choice.
-    """
-
-    name: ServicePortName
-    family: Family
-    port: ServicePort
-    slices: Mapping[str, Slice]
-    place: Place
-    entry: Entry | None = None
-    failed: str = ""
-    balance: str = ""
-    conflicts: Sequence[Conflict] = ()
-    look: Look | None = None
-
-    @property
-    def frontends(self) -> tuple[Frontend, ...]:
-        """The addresses that it has, or will have."""
-        return self.entry.frontends if self.entry else frontends(self.port)
-
-    @property
-    def tally(self) -> Tally:
-        """The connections that were counted."""
-        return self.look.now.tallies.get(self.name, NOTHING) if self.look else NOTHING
-
-    @property
-    def rates(self) -> Rates:
-        """The connections of a second."""
-        return (self.look.rates(self.name) if self.look else None) or Rates()
+def all_services(state: State) -> set[tuple[str, str]]:
+    """Namespace and name of every Service that is proxied."""
+    return {
+        (key.namespace, key.name)
+        for family in state.families
+        for key in state.cluster.services(family)
+    }
 
 
-def port_detail(port: Port, endpoints: Sequence[wire.EndpointDetail]) -> wire.PortDetail:
-    """The service port with its endpoints."""
-    about = port.port
-    ranges = about.source_ranges
-    external = any(frontend.kind.external for frontend in port.frontends)
-    return wire.PortDetail(
-        name=about.name,
-        protocol=about.protocol.name,
-        ip_family=port.family.value,
-        frontends=tuple(_frontends(port)),
-        endpoints=tuple(endpoints),
-        internal_traffic_policy=_policy(local=about.internal_local),
-        external_traffic_policy=_policy(local=about.external_local) if external else "",
-        affinity_seconds=about.affinity_seconds,
-        source_ranges=None if ranges is None else tuple(map(str, ranges)),
-        balance=port.balance,
-        health_check_port=about.health_check_port,
-        not_programmed=port.failed or ("" if port.entry else WAITS),
-        conflicts=tuple(map(conflict, port.conflicts)),
+def namespaces_of(state: State, name: str) -> list[str]:
+    """The namespaces in which a Service of that name is proxied."""
+    return sorted(namespace for namespace, service in all_services(state) if service == name)
+
+
+def service_detail(state: State, namespace: str, name: str) -> Steps[wire.ServiceDetail | None]:
+    """All that is known of a Service; None when it is not proxied."""
+    service = ObjectKey(namespace, name)
+    ports: list[wire.PortDetail] = []
+    for family in state.families.values():
+        conflicts = family.builder.conflicts()
+        for port in state.cluster.service_ports(family.family, service):
+            ports += [(yield from _port(state, family, service, port, conflicts))]
+    if not ports:
+        return None
+    return wire.ServiceDetail(
+        mode=state.config.mode,
+        node=state.cluster.node_name,
+        namespace=namespace,
+        service=name,
+        counts_connections=state.counts_connections,
+        ports=tuple(ports),
     )
 
 
-def conflict(found: Conflict) -> wire.Conflict:
-    """An address that two claim, in words."""
-    return wire.Conflict(str(found.key), str(found.winner), str(found.loser))
+def _port(
+    state: State,
+    family: FamilyState,
+    service: ObjectKey,
+    port: ServicePort,
+    conflicts: Iterable[Conflict],
+) -> Steps[wire.PortDetail]:
+    """A service port as the cluster has it, and as it is programmed."""
+    builder, name = family.builder, service_port_name(service, port)
+    entry = builder.table.entries.get(name)
+    left_out = "" if entry else builder.excess.get(service, "")
+    tally, rates = _connections(family.look, name)
+    shown = entry.frontends if entry else frontends(port)
+    external = any(frontend.kind.external for frontend in shown)
+    return wire.PortDetail(
+        name=port.name,
+        protocol=port.protocol.name,
+        ip_family=family.family.value,
+        frontends=tuple(
+            wire.FrontendDetail(
+                kind=KIND[frontend.kind],
+                address=frontend.address,
+                port=frontend.port,
+                connections=tally.frontends.get(frontend),
+                per_second=rates.frontends.get(frontend),
+            )
+            for frontend in shown
+        ),
+        endpoints=() if left_out else (yield from _endpoints(state, family, service, port)),
+        internal_traffic_policy=policy(local=port.internal_local),
+        external_traffic_policy=policy(local=port.external_local) if external else "",
+        affinity_seconds=port.affinity_seconds,
+        source_ranges=ranges(port.source_ranges),
+        balance=entry.balance.value if entry and state.mode is Mode.NFTABLES else "",
+        health_check_port=port.health_check_port,
+        not_programmed=family.failed.get(name) or left_out or ("" if entry else WAITS),
+        conflicts=tuple(conflict(each) for each in conflicts if name in (each.loser, each.winner)),
+    )
 
 
-def _policy(*, local: bool) -> str:
-    return "Local" if local else "Cluster"
+def _connections(look: Look | None, name: ServicePortName) -> tuple[Tally, PortRates]:
+    """The connections of a service port, and those of a second."""
+    if look is None:
+        return NOTHING, PortRates()
+    return look.now.tallies.get(name, NOTHING), look.rates(name) or PortRates()
 
 
-def _frontends(port: Port) -> Iterator[wire.FrontendDetail]:
-    tally, rates = port.tally, port.rates
-    for frontend in port.frontends:
-        yield wire.FrontendDetail(
-            kind=KIND[frontend.kind],
-            address=frontend.address,
-            port=frontend.port,
-            connections=tally.frontends.get(frontend),
-            per_second=rates.frontends.get(frontend),
-        )
-
-
-def endpoint_details(port: Port) -> Iterator[wire.EndpointDetail]:
-    """The endpoints of the service port in order, each with what keeps traffic from it."""
-    tally, rates = port.tally, port.rates
+def _endpoints(
+    state: State, family: FamilyState, service: ObjectKey, port: ServicePort
+) -> Steps[tuple[wire.EndpointDetail, ...]]:
+    """The endpoints of a service port in order, each with why traffic is not sent to it."""
+    place = state.cluster.place
+    tally, rates = _connections(family.look, service_port_name(service, port))
     endpoints = sorted(
-        endpoints_of(port.slices, port.port.name, port.port.protocol),
+        endpoints_of(state.cluster.slices(family.family, service), port.name, port.protocol),
         key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
     )
-    usable = usable_endpoints(port.port, endpoints, port.place)
+    usable = usable_endpoints(port, endpoints, place)
     policies = [
         None if chosen is None else why_left_out(endpoints, usable, local_policy=local)
         for local, chosen in ((False, usable.cluster), (True, usable.local))
     ]
+    found = []
     for number, at in enumerate(endpoints):
         endpoint = at.endpoint
         cluster, local = (
-            None if whys is None else _why(endpoint, whys[number], usable.hints, port.place)
+            None if whys is None else _why(endpoint, whys[number], usable.hints, place)
             for whys in policies
         )
         backend = Backend(endpoint.address, at.port, endpoint.local)
-        yield wire.EndpointDetail(
-            address=endpoint.address,
-            port=at.port,
-            node=endpoint.node,
-            on_this_node=endpoint.local,
-            ready=endpoint.ready,
-            serving=endpoint.serving,
-            terminating=endpoint.terminating,
-            used="" in (cluster, local),
-            not_for_cluster=cluster,
-            not_for_local=local,
-            connections=tally.endpoints.get(backend),
-            per_second=rates.endpoints.get(backend),
+        found.append(
+            wire.EndpointDetail(
+                address=endpoint.address,
+                port=at.port,
+                node=endpoint.node,
+                on_this_node=endpoint.local,
+                ready=endpoint.ready,
+                serving=endpoint.serving,
+                terminating=endpoint.terminating,
+                used="" in (cluster, local),
+                not_for_cluster=cluster,
+                not_for_local=local,
+                connections=tally.endpoints.get(backend),
+                per_second=rates.endpoints.get(backend),
+            )
         )
+        yield
+    return tuple(found)
 
 
 def _why(endpoint: Endpoint, why: LeftOut | None, hints: HintMode, place: Place) -> str:

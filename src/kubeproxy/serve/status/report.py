@@ -1,60 +1,68 @@
-"""The running daemon as a whole -> `wire.Status`."""
+"""The daemon as a whole -> `wire.DaemonStatus`."""
 
-import os
-import time
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from kubeproxy.base.inet import Family
+from kubeproxy.base.steps import Steps
 from kubeproxy.base.version import KUBERNETES_VERSION
-from kubeproxy.serve.http.pace import unhurried
-from kubeproxy.serve.metrics.process import usage
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.history import Past
-from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.ports import conflict
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.table.claims import Conflict
 
 
-async def report(live: Live) -> wire.Status:
+class ProcessUsage(NamedTuple):
+    """What this process uses: seconds of CPU time, and bytes of memory."""
+
+    pid: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     """The daemon as a whole."""
-    now, used, config = time.time(), usage(), live.config
-    return wire.Status(
+    families: tuple[wire.FamilyStatus, ...] = ()
+    for family in state.families.values():
+        families += ((yield from _family(family)),)
+    return wire.DaemonStatus(
         version=KUBERNETES_VERSION,
-        node=live.cluster.node_name,
-        mode=config.mode,
-        pid=os.getpid(),
-        started=timestamp(live.started),
-        now=timestamp(now),
-        uptime_seconds=round(now - live.started, 3),
-        cpu_seconds=used.cpu,
-        memory_bytes=used.resident,
-        source=live.source,
-        config_file=live.config_file,
-        health_address=config.healthz_bind_address,
-        metrics_address=config.metrics_bind_address,
-        healthy=live.health.healthy,
-        node_eligible=live.eligible(),
-        counts_connections=live.traffic is not None,
-        gaps=tuple(wire.Gap(gap.what, gap.reason, gap.seconds) for gap in live.gaps()),
+        node=state.cluster.node_name,
+        mode=state.config.mode,
+        pid=usage.pid,
+        started=timestamp(state.started),
+        now=timestamp(state.now),
+        uptime_seconds=round(state.now - state.started, 3),
+        cpu_seconds=usage.cpu_seconds,
+        memory_bytes=usage.memory_bytes,
+        source=state.source,
+        config_file=state.config_file,
+        health_address=state.config.healthz_bind_address,
+        metrics_address=state.config.metrics_bind_address,
+        healthy=state.healthy,
+        node_eligible=state.eligible,
+        counts_connections=state.counts_connections,
+        gaps=tuple(wire.SourceGap(gap.what, gap.reason, gap.seconds) for gap in state.gaps),
         ignored=tuple(
-            wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in live.ignored()
+            wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in state.ignored
         ),
-        remains=tuple(live.remains()),
-        families=tuple([await _family(live, family) for family in live.syncs]),
+        remains=tuple(state.remains),
+        families=families,
     )
 
 
-async def _family(live: Live, family: Family) -> wire.FamilyStatus:
-    sync, history = live.syncs[family], live.history.of(family)
-    entries = tuple(sync.builder.table.entries.values())
+def _family(state: FamilyState) -> Steps[wire.FamilyStatus]:
+    history = state.history
+    entries = tuple(state.builder.table.entries.values())
     frontends = endpoints = 0
-    async for entry in unhurried(entries):
+    for entry in entries:
         frontends += len(entry.frontends)
         endpoints += entry.endpoints
+        yield
     latest = tuple(map(_sync, history.latest))
     return wire.FamilyStatus(
-        ip_family=family.value,
-        healthy=live.health.keeps_up(family),
-        services=len(sync.builder.services()),
+        ip_family=state.family.value,
+        healthy=state.healthy,
+        services=len(state.builder.services()),
         service_ports=len(entries),
         frontends=frontends,
         endpoints=endpoints,
@@ -62,28 +70,33 @@ async def _family(live: Live, family: Family) -> wire.FamilyStatus:
         failures=history.failures,
         last_sync=latest[-1] if latest else None,
         last_full_sync=_sync(history.last_full) if history.last_full else None,
-        waiting_seconds=live.health.waiting(family),
+        waiting_seconds=state.waiting,
         not_programmed=tuple(
             wire.NotProgrammed(str(name), name.protocol.name, reason)
-            for name, reason in sync.failed.items()
+            for name, reason in state.failed.items()
         ),
-        conflicts=tuple(map(conflict, sync.builder.conflicts())),
+        conflicts=tuple(map(conflict, state.builder.conflicts())),
         history=latest,
-        failure=sync.failure,
+        failure=state.failure,
     )
 
 
 def _sync(past: Past) -> wire.Sync:
     return wire.Sync(
-        ended=timestamp(past.at),
-        seconds=round(past.seconds, 6),
-        full=past.full,
-        outcome=past.outcome.value,
-        added=past.added,
-        changed=past.changed,
-        removed=past.removed,
-        written=past.written,
+        timestamp(past.at),
+        round(past.seconds, 6),
+        past.full,
+        past.outcome.value,
+        past.added,
+        past.changed,
+        past.removed,
+        past.written,
     )
+
+
+def conflict(found: Conflict) -> wire.AddressConflict:
+    """An address that two service ports claim."""
+    return wire.AddressConflict(str(found.key), str(found.winner), str(found.loser))
 
 
 def timestamp(seconds: float) -> str:

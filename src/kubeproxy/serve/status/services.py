@@ -1,66 +1,55 @@
-"""Services in a list: which of them are meant, and a line for each. Functions on values only."""
+"""Services in a list, and their connections: which match, in what order, a line for each.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Made in steps. Between the steps only names are kept: thousands of new objects would call the
+garbage collector. What has gone by the next step is left out.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from kubeproxy.base.inet import Family, join, parse_address
+from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
-from kubeproxy.serve.status.connections import Looks, together
-from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.serve.status.report import timestamp
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary
+from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.entries import (
-    PRECEDENCE,
-    Entry,
-    FrontendKind,
-    ServiceName,
-    ServicePortName,
-)
+from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+T = TypeVar("T")
+
+Ports = Sequence[tuple[FamilyState, Entry]]
+"""The service ports of a Service, family by family."""
+Lost = Mapping[tuple[Family, ServicePortName], Sequence[Conflict]]
+"""The addresses that a service port did not get."""
 _OF_ADDRESSES: Final = frozenset("0123456789abcdef.:")
-
-
-class Service(msgspec.Struct, frozen=True):
-    """A Service: what the tables have of it, family by family."""
-
-    name: ServiceName
-    ports: list[tuple[Family, Entry]]
-
-    def names(self) -> Iterator[tuple[Family, ServicePortName]]:
-        """Its service ports."""
-        return ((family, entry.name) for family, entry in self.ports)
-
-
-class Troubles(msgspec.Struct, frozen=True):
-    """What went wrong in one family: service ports that are not programmed, and who lost what."""
-
-    failed: Mapping[ServicePortName, str] = {}
-    lost: Mapping[ServicePortName, Sequence[Conflict]] = {}
-
-
-def losers(conflicts: Iterable[Conflict]) -> dict[ServicePortName, list[Conflict]]:
-    """The conflicts of each service port that did not get what it claims."""
-    found: dict[ServicePortName, list[Conflict]] = {}
-    for conflict in conflicts:
-        found.setdefault(conflict.loser, []).append(conflict)
-    return found
+_RUN: Final = 256
+"""So many are sorted in one step."""
 
 
 # --- which ------------------------------------------------------------------------------------
 
 
 class Sort(Enum):
-    """What comes first: by name, or whoever has the most."""
+    """The order: by name, or the Services with most connections first."""
 
     NAME = "name"
     CONNECTIONS = "connections"
     RATE = "rate"
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What somebody looks for: a part of a name, of an address that is dialled, of an endpoint's.
+class SearchText(msgspec.Struct, frozen=True):
+    """A search text: part of a name, of a frontend's address, or of an endpoint's.
 
     `endpoint` is what endpoints' addresses are searched for, "" when the text can be part of none.
     """
@@ -68,57 +57,55 @@ class Wanted(msgspec.Struct, frozen=True):
     text: str = ""
     endpoint: str = ""
 
-    def fits(self, service: Service) -> bool:
-        """Whether the name or a frontend of the Service is meant."""
-        if self.text in str(service.name).lower():
-            return True
-        return any(
+    def fits(self, service: ObjectKey, ports: Ports) -> bool:
+        """Whether the name or a frontend of the Service matches."""
+        return self.text in str(service).lower() or any(
             self.text in join(frontend.address, frontend.port)
-            for _, entry in service.ports
+            for _, entry in ports
             for frontend in entry.frontends
         )
 
     def is_among(self, slices: Iterable[Slice]) -> bool:
-        """Whether an endpoint of the slices, used or not, is meant."""
+        """Whether an endpoint of the slices, used or not, matches."""
         wanted = self.endpoint
         return wanted != "" and any(
             wanted in endpoint.address for each in slices for endpoint in each.endpoints
         )
 
 
-def wanted(text: str) -> Wanted:
-    """What a text looks for; `ADDRESS:PORT` finds the endpoints of the address."""
+def search_text(text: str) -> SearchText:
+    """The search that a text means; `ADDRESS:PORT` finds the endpoints of the address."""
     text = text.strip().lower()
     host, colon, port = text.rpartition(":")
     address = parse_address(host.strip("[]")) if colon and port.isdigit() else None
     if address is not None and parse_address(text) is None:
-        return Wanted(text, address)
+        return SearchText(text, address)
     bare = text.strip("[]")
     address = parse_address(bare)
-    return Wanted(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
+    return SearchText(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
 
 
 # --- a line for each --------------------------------------------------------------------------
 
 
-def summary(service: Service, looks: Looks, troubles: Mapping[Family, Troubles]) -> ServiceSummary:
+def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
     """A Service in one line."""
-    counted = together(looks, service.names())
-    frontends = [frontend for _, entry in service.ports for frontend in entry.frontends]
+    counted = together((family.look, entry.name) for family, entry in ports)
+    frontends = [frontend for _, entry in ports for frontend in entry.frontends]
     frontends.sort(key=lambda frontend: PRECEDENCE[frontend.kind])
     return ServiceSummary(
-        namespace=service.name.namespace,
-        service=service.name.service,
+        namespace=service.namespace,
+        service=service.name,
         addresses=tuple(dict.fromkeys(f.address for f in frontends if f.address)),
-        ports=tuple(dict.fromkeys(port_text(entry) for _, entry in service.ports)),
+        ports=tuple(dict.fromkeys(port_text(entry) for _, entry in ports)),
         node_ports=tuple(
             dict.fromkeys(f.port for f in frontends if f.kind is FrontendKind.NODE_PORT)
         ),
-        endpoints=sum(entry.endpoints for _, entry in service.ports),
-        endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in service.ports),
+        endpoints=sum(entry.endpoints for _, entry in ports),
+        endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in ports),
         connections=counted.total,
         per_second=counted.per_second,
-        problems=tuple(_problems(service, troubles)),
+        problems=tuple(_problems(ports, lost)),
     )
 
 
@@ -129,23 +116,28 @@ def port_text(entry: Entry) -> str:
     return f"{':'.join(part for part in parts if part)}/{entry.protocol.name}"
 
 
-def _problems(service: Service, troubles: Mapping[Family, Troubles]) -> Iterator[str]:
-    nobody = [each for each in service.ports if not each[1].has_endpoints]
-    if len(nobody) == len(service.ports):
+def _problems(ports: Ports, lost: Lost) -> Iterator[str]:
+    unserved = [each for each in ports if not each[1].has_endpoints]
+    if len(unserved) == len(ports):
         yield "no endpoint can serve"
-        nobody = []
-    for family, entry in nobody:
-        yield f"{port_text(entry)} {family.value}: no endpoint can serve"
-    for family, entry in service.ports:
-        trouble = troubles.get(family, _NONE)
-        reason = trouble.failed.get(entry.name)
+        unserved = []
+    for state, entry in unserved:
+        yield f"{port_text(entry)} {state.family.value}: no endpoint can serve"
+    for state, entry in ports:
+        reason = state.failed.get(entry.name)
         if reason is not None:
-            yield f"{port_text(entry)} {family.value}: not programmed: {reason}"
-        for conflict in trouble.lost.get(entry.name, ()):
+            yield f"{port_text(entry)} {state.family.value}: not programmed: {reason}"
+        for conflict in lost.get((state.family, entry.name), ()):
             yield f"{conflict.key} is served by {conflict.winner}"
 
 
-_NONE: Final = Troubles()
+def losers(state: State) -> Lost:
+    """The conflicts of each service port that did not get an address."""
+    found: dict[tuple[Family, ServicePortName], list[Conflict]] = {}
+    for family, each in state.families.items():
+        for conflict in each.builder.conflicts():
+            found.setdefault((family, conflict.loser), []).append(conflict)
+    return found
 
 
 def list_pieces(found: ServiceList) -> Iterator[bytes]:
@@ -155,3 +147,138 @@ def list_pieces(found: ServiceList) -> Iterator[bytes]:
     for number, each in enumerate(found.services):
         yield (b"," if number else b"") + encode(each)
     yield b"]}"
+
+
+# --- connections ------------------------------------------------------------------------------
+
+
+class Counted(NamedTuple):
+    """All connections, and those of a second; None when that is not known."""
+
+    total: int | None = None
+    per_second: float | None = None
+
+
+def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Counted:
+    """The connections of several service ports, added up."""
+    total: int | None = None
+    rate: float | None = None
+    for look, name in ports:
+        if look is None:
+            continue
+        total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
+        if look.before is not None:
+            rate = (rate or 0.0) + _rate(look, name)
+    return Counted(total, rate)
+
+
+def _rate(look: Look, name: ServicePortName) -> float:
+    """Connections per second. Most service ports are idle, and an idle one has the same tally."""
+    if look.before and look.before.tallies.get(name) is look.now.tallies.get(name):
+        return 0.0
+    rates = look.rates(name)
+    return sum(rates.frontends.values()) if rates else 0.0
+
+
+def rates(state: State) -> Steps[ServiceRates]:
+    """Connections per second of the Services that have any."""
+    services: dict[str, float] = {}
+    every = (each.look for each in state.families.values())
+    looks = [look for look in every if look is not None and look.before is not None]
+    for look in looks:
+        for name in tuple(look.now.tallies):
+            rate = _rate(look, name)
+            if rate:
+                service = f"{name.namespace}/{name.service}"
+                services[service] = services.get(service, 0.0) + rate
+            yield
+    seconds = max((look.seconds for look in looks), default=0.0)
+    return ServiceRates(timestamp(state.now), round(seconds, 3), services)
+
+
+# --- the list ---------------------------------------------------------------------------------
+
+
+class Search(msgspec.Struct, frozen=True):
+    """Which Services, in what order, and how many at most; 0 is all."""
+
+    text: str = ""
+    sort: Sort = Sort.NAME
+    limit: int = 500
+
+
+def service_list(state: State, search: Search) -> Steps[ServiceList]:
+    """The Services that match a search."""
+    services = yield from _services(state)
+    matching = yield from _matching(state, services, search.text)
+    shown = yield from _sorted(state, matching, search)
+    lost, lines = losers(state), []
+    for key in shown:
+        ports = _ports(state, key)
+        if ports:
+            lines.append(summary(key, ports, lost))
+        yield
+    return ServiceList(
+        mode=state.config.mode,
+        total=len(services),
+        matching=len(matching),
+        counts_connections=state.counts_connections,
+        services=tuple(lines),
+    )
+
+
+def _services(state: State) -> Steps[list[ObjectKey]]:
+    """All Services that are programmed."""
+    found: dict[ObjectKey, None] = {}
+    for each in state.families.values():
+        for key in tuple(each.builder.services()):
+            found[key] = None
+            yield
+    return list(found)
+
+
+def _ports(state: State, key: ObjectKey) -> Ports:
+    """The service ports of a Service as they are now."""
+    families = state.families.values()
+    return [(each, entry) for each in families for entry in each.builder.entries_of(key)]
+
+
+def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[ObjectKey]]:
+    if not text.strip():
+        return services
+    asked, slices = search_text(text), state.cluster.slices
+    found = []
+    for key in services:
+        if asked.fits(key, _ports(state, key)) or any(
+            asked.is_among(slices(family, key).values()) for family in state.families
+        ):
+            found.append(key)
+        yield
+    return found
+
+
+def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[list[ObjectKey]]:
+    if search.sort is Sort.NAME:
+        return (yield from first_of(services, lambda key: key, search.limit))
+    which = 0 if search.sort is Sort.CONNECTIONS else 1
+    most: dict[ObjectKey, float] = {}
+    for key in services:
+        counted = together((family.look, entry.name) for family, entry in _ports(state, key))
+        most[key] = counted[which] or 0
+        yield
+    return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
+
+
+def first_of(
+    items: Sequence[T], key: "Callable[[T], SupportsRichComparison]", count: int = 0
+) -> Steps[list[T]]:
+    """The first `count` of the items in the order of their keys; all of them when it is 0."""
+    runs = []
+    for start in range(0, len(items), _RUN):
+        runs.append(sorted(items[start : start + _RUN], key=key))
+        yield
+    found = []
+    for item in islice(heapq.merge(*runs, key=key), count or None):
+        found.append(item)
+        yield
+    return found

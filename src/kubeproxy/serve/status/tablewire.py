@@ -1,30 +1,27 @@
-"""The forwarding table of one family on its way to another process: `/status/table`.
+"""The forwarding table of one family as lines of JSON, for another process: `/status/table`.
 
-The first line says what decides about all service ports: this node, the mode, the configuration.
-Then there is a line for each entry. Who reads it can build what the daemon means the kernel to
-have, and compare.
+The first line has what concerns all service ports: this node, the mode, the configuration. Then
+there is a line for each entry. The reader can compute the desired state of the kernel from it.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.serve.status.state import State
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
 from kubeproxy.table.node import Mode, Node
 
-if TYPE_CHECKING:  # who reads a table needs none of the daemon
-    from kubeproxy.serve.status.live import Live
-
 
 class UnreadableTable(KubeProxyError):
-    """What was read is no table, or only a part of one."""
+    """The answer is not a table, or only a part of one."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class TableHead(msgspec.Struct, frozen=True):
     """The first line. `entries` is how many lines follow."""
 
     family: Family
@@ -39,11 +36,11 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Desired(msgspec.Struct, frozen=True):
-    """How the daemon means the kernel to be, in one family.
+    """The desired state of the kernel in one family.
 
     `failed` are the service ports that the kernel refused. `syncs` is how many syncs had ended
-    (`syncs` of the family in `/status`): when it is the same after the kernel was read, nothing
-    came between. While one is `syncing`, the kernel may not have all of it yet.
+    (`syncs` of the family in `/status`): when it is the same after the kernel was read, there was
+    no sync in between. While one is `syncing`, the kernel may not have all of it yet.
     """
 
     table: Table
@@ -55,26 +52,25 @@ class Desired(msgspec.Struct, frozen=True):
     syncing: bool
 
 
-_HEAD: Final = msgspec.json.Decoder(Head)
+_HEAD: Final = msgspec.json.Decoder(TableHead)
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 
-def table_pieces(live: "Live", family: Family) -> Iterator[bytes]:
+def table_pieces(state: State, family: Family) -> Iterator[bytes]:
     """The table, line by line; nothing before the first sync has succeeded.
 
-    All of it is of one moment, that of the first piece: entries never change, so holding on to
-    those of now is enough.
+    All of it is of one moment, that of the first piece: entries are never changed.
     """
-    sync, history = live.syncs[family], live.history.of(family)
+    sync = state.families[family]
     if sync.node is None:
         return
-    table = sync.builder.table
+    table, history = sync.builder.table, sync.history
     entries = tuple(table.entries.values())
-    head = Head(
+    head = TableHead(
         family=family,
-        mode=Mode(live.config.mode),
+        mode=state.mode,
         node=sync.node,
-        config=live.config,
+        config=state.config,
         failed=tuple(sync.failed.items()),
         health_checks=tuple(table.health_checks.items()),
         entries=len(entries),
@@ -88,7 +84,7 @@ def table_pieces(live: "Live", family: Family) -> Iterator[bytes]:
 
 
 def read_table(data: bytes) -> Desired:
-    """The table that the lines say, with the values that the daemon has."""
+    """The table, with the values that the daemon has."""
     first, _, rest = data.partition(b"\n")
     try:
         head = _HEAD.decode(first)

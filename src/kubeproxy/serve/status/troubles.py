@@ -1,15 +1,15 @@
-"""What is wrong with a daemon, the worst first, and what somebody can do about it."""
+"""What is wrong with a daemon, the worst first, and what to do about it."""
 
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.figures import plural, span
-from kubeproxy.serve.status.wire import FamilyStatus, Gap, Status
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, SourceGap
+from kubeproxy.serve.status.words import plural, span
 
 PATIENCE: Final = 15.0
-"""Seconds that a change may wait for its sync before that is worth a word."""
+"""Seconds that a change may wait for its sync before that is a problem."""
 _LOG: Final = "The daemon's log says why, and it is tried again by itself."
 
 
@@ -22,14 +22,14 @@ class Trouble(msgspec.Struct, frozen=True):
     severe: bool = True
 
 
-def troubles(status: Status) -> list[Trouble]:
+def troubles(status: DaemonStatus) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
     found += [*_of_other_modes(status), *_of_source(status), *_of_node(status)]
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
-def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
+def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
     name = family.ip_family
     if family.last_sync is None:
         yield Trouble(
@@ -47,7 +47,7 @@ def _of_family(family: FamilyStatus, status: Status) -> Iterator[Trouble]:
     if not family.healthy:
         yield Trouble(
             f"{name}: not healthy",
-            "Its syncs do not keep up. Load balancers are told to leave this node out. " + _LOG,
+            f"Its syncs do not keep up, so that load balancers leave this node out. {_LOG}",
         )
     if family.waiting_seconds is not None and family.waiting_seconds > PATIENCE:
         yield Trouble(
@@ -81,17 +81,17 @@ def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_other_modes(status: Status) -> Iterator[Trouble]:
+def _of_other_modes(status: DaemonStatus) -> Iterator[Trouble]:
     if status.remains:
         yield Trouble(
             "Rules of another mode remain in the kernel",
             "Packets may follow them to endpoints that are gone. Do what the reason says and start"
-            " kube-proxy anew, or restart the node.",
+            " kube-proxy again, or restart the node.",
             tuple(("reason", reason) for reason in status.remains),
         )
 
 
-def _of_source(status: Status) -> Iterator[Trouble]:
+def _of_source(status: DaemonStatus) -> Iterator[Trouble]:
     if status.gaps:
         yield Trouble(
             f"Not all of {status.source or 'the source'} could be read: rules may be stale",
@@ -102,24 +102,25 @@ def _of_source(status: Status) -> Iterator[Trouble]:
     if status.ignored:
         yield Trouble(
             plural(len(status.ignored), "part of an object is ignored", "parts are ignored"),
-            "The rest of each object is served. Correct the object where it is not meant so.",
+            "The rest of each object is served. Correct the object unless that is intended.",
             tuple((each.object, each.reason) for each in status.ignored),
             severe=False,
         )
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: SourceGap) -> str:
     return gap.what if gap.seconds is None else f"{gap.what}, for {span(gap.seconds)}"
 
 
-def _of_node(status: Status) -> Iterator[Trouble]:
+def _of_node(status: DaemonStatus) -> Iterator[Trouble]:
     if status.node_eligible:
         return
     if any(family.last_sync for family in status.families):
         advice = (
             "There is no Node of that name (--hostname-override names it), or it is being deleted,"
-            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is wanted."
+            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is intended."
         )
     else:
         advice = "Its Node is not known yet."
-    yield Trouble(f"Load balancers are told to leave out node {status.node}", advice, severe=False)
+    what = f"Node {status.node} fails the health check of load balancers"
+    yield Trouble(what, advice, severe=False)

@@ -1,15 +1,15 @@
-"""What the daemon tells of itself, as values: the JSON of `/status` and below.
+"""The status of the daemon as values: the JSON of `/status`, `/rules` and below.
 
-The terminal commands decode what the daemon encodes, so both sides share these types. Fields are
-only ever added. Times are RFC 3339 in UTC. Connections are None where the mode does not count
-them; rates are None, too, until somebody has looked for a second.
+The terminal commands decode what the daemon encodes, so both share these types. Fields are only
+ever added. Times are RFC 3339 in UTC. Connections are None where the mode does not count them;
+rates are None, too, until the counters were read twice.
 """
 
 import msgspec
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that goes over the wire."""
+    """A value that is sent as JSON."""
 
 
 class FieldProblem(_Wire, frozen=True, omit_defaults=True):
@@ -51,7 +51,7 @@ class NotProgrammed(_Wire, frozen=True):
     reason: str
 
 
-class Conflict(_Wire, frozen=True):
+class AddressConflict(_Wire, frozen=True):
     """An address that two service ports claim: the second is not served there."""
 
     address: str
@@ -63,8 +63,8 @@ class FamilyStatus(_Wire, frozen=True):
     """One IP family.
 
     `endpoints` counts those of every service port, whatever their state. `history` has the latest
-    syncs, the oldest first. `waiting_seconds` is how long something has been waiting to be synced;
-    None when nothing is. `failure` is why the last sync failed; "" when it did not.
+    syncs, the oldest first. `waiting_seconds` is how long a change has been waiting for its sync;
+    None when none is. `failure` is why the last sync failed; "" when it did not.
     """
 
     ip_family: str
@@ -79,13 +79,13 @@ class FamilyStatus(_Wire, frozen=True):
     last_full_sync: Sync | None
     waiting_seconds: float | None
     not_programmed: tuple[NotProgrammed, ...]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[AddressConflict, ...]
     history: tuple[Sync, ...]
     failure: str = ""
 
 
-class Gap(_Wire, frozen=True):
-    """Something that the source cannot tell of now, so that what is known of it may be old.
+class SourceGap(_Wire, frozen=True):
+    """Something that the source cannot read now, so that what is known of it may be stale.
 
     `seconds` is for how long; None where that is not known.
     """
@@ -96,7 +96,7 @@ class Gap(_Wire, frozen=True):
 
 
 class Ignored(_Wire, frozen=True):
-    """A part of an object that makes no sense and is left out.
+    """A part of an object that is not valid and is ignored.
 
     `object` is `KIND NAMESPACE/NAME`.
     """
@@ -105,12 +105,12 @@ class Ignored(_Wire, frozen=True):
     reason: str
 
 
-class Status(_Wire, frozen=True):
+class DaemonStatus(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
     `node_eligible` says whether load balancers should use this node. `source` is where the
-    cluster's state comes from, in words; `gaps` are what it cannot tell of now. `remains` says
-    why rules of other modes are still in the kernel; it is empty when none are.
+    cluster's state comes from, in words; `gaps` are what it cannot read now. `remains` says why
+    rules of other modes are still in the kernel; it is empty when none are.
     """
 
     version: str
@@ -130,7 +130,7 @@ class Status(_Wire, frozen=True):
     node_eligible: bool
     counts_connections: bool
     families: tuple[FamilyStatus, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[SourceGap, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     remains: tuple[str, ...] = ()
 
@@ -158,7 +158,7 @@ class ServiceSummary(_Wire, frozen=True):
 class ServiceList(_Wire, frozen=True):
     """Services, by name or by connections. `/status/services`.
 
-    `matching` are all that fit the question; `services` may be fewer, because there is a limit.
+    `matching` are all that match the search; `services` may be fewer, because there is a limit.
     """
 
     mode: str
@@ -204,7 +204,7 @@ class EndpointDetail(_Wire, frozen=True):
 
 
 class PortDetail(_Wire, frozen=True):
-    """One service port in one family. `source_ranges` is None when everybody may come."""
+    """One service port in one family. `source_ranges` is None when every source is allowed."""
 
     name: str
     protocol: str
@@ -218,7 +218,7 @@ class PortDetail(_Wire, frozen=True):
     balance: str = ""
     health_check_port: int = 0
     not_programmed: str = ""
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[AddressConflict, ...] = ()
 
 
 class ServiceDetail(_Wire, frozen=True):
@@ -232,13 +232,62 @@ class ServiceDetail(_Wire, frozen=True):
     ports: tuple[PortDetail, ...]
 
 
-class Rates(_Wire, frozen=True):
+class ServiceRates(_Wire, frozen=True):
     """Connections per second, of those Services that have any. `/status/rates`.
 
-    Services are `NAMESPACE/NAME`. `seconds` is the time over which they were counted; 0 when
-    nobody has looked for long enough.
+    Services are `NAMESPACE/NAME`. `seconds` is the time over which they were counted; 0 when the
+    counters were not read twice yet.
     """
 
     now: str
     seconds: float
     services: dict[str, float]
+
+
+class RuleFrontend(_Wire, frozen=True, omit_defaults=True):
+    """A frontend; the address is absent for a node port, which all node-port addresses serve."""
+
+    kind: str
+    port: int
+    address: str = ""
+
+
+class RuleRow(_Wire, frozen=True):
+    """What clients of a frontend get, as a row of the table says it."""
+
+    frontend: str
+    source: str
+    backends: str
+    masquerade: str
+    nobody: str
+
+
+class RulePort(_Wire, frozen=True, omit_defaults=True):
+    """One service port in one family, as it is programmed. `/rules`.
+
+    What is absent does not concern it.
+    """
+
+    namespace: str
+    service: str
+    protocol: str
+    ip_family: str
+    frontends: tuple[RuleFrontend, ...]
+    internal_traffic_policy: str
+    rows: tuple[RuleRow, ...]
+    port: str = ""
+    endpoints: tuple[str, ...] = ()
+    local_endpoints: tuple[str, ...] = ()
+    external_traffic_policy: str = ""
+    affinity_seconds: int = 0
+    source_ranges: tuple[str, ...] | None = None
+    balance: str = ""
+    not_programmed: str = ""
+
+
+class WrittenRules(_Wire, frozen=True):
+    """What one family's dataplane wrote for some service ports, as the kernel's tools print it."""
+
+    ip_family: str
+    mode: str
+    text: str

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
-from kubeproxy.serve.metrics.families import About, Kind, Sample
-from kubeproxy.serve.metrics.text import label_text
+from kubeproxy.serve.metrics.families import About, Kind, Sample, label_text
 from kubeproxy.serve.traffic.series import (
     ENDPOINT_LABELS,
     FRONTEND_LABELS,
     Detail,
-    Limits,
+    SeriesLimits,
     Shares,
-    endpoint_samples,
-    endpoint_shares,
-    service_samples,
-    service_shares,
+    endpoint_series,
+    service_series,
 )
 from kubeproxy.serve.traffic.traffic import Traffic, gently
 
@@ -37,7 +34,7 @@ SERIES = About(
 )
 
 
-class Connections:
+class ConnectionFamily:
     """A family whose samples are made of the newest totals."""
 
     def __init__(self, about: About, samples: Callable[[], Iterator[Sample]]) -> None:
@@ -45,27 +42,29 @@ class Connections:
         self._samples = samples
 
     def samples(self) -> Iterator[Sample]:
-        """Its samples now, made without haste."""
+        """Its samples now, made with pauses."""
         return gently(self._samples())
 
 
-def families(traffic: Traffic, limits: Limits, *, endpoints: bool) -> list[Connections]:
-    """The families to show; `endpoints` where those count too. None when nothing is wanted."""
+def families(traffic: Traffic, limits: SeriesLimits, *, endpoints: bool) -> list[ConnectionFamily]:
+    """The families to show; `endpoints` where those count too. [] when none are wanted."""
     if limits.detail is Detail.NONE:
         return []
 
     def shares() -> Iterator[Sample]:
         totals = traffic.totals()
-        yield from _shares("service", service_shares(totals, limits))
+        yield from _shares("service", service_series(totals, limits)[0])
         if endpoints:
-            yield from _shares("endpoint", endpoint_shares(totals, limits))
+            yield from _shares("endpoint", endpoint_series(totals, limits)[0])
 
     found = [
-        Connections(SERVICE, lambda: service_samples(traffic.totals(), limits)),
-        Connections(SERIES, shares),
+        ConnectionFamily(SERVICE, lambda: service_series(traffic.totals(), limits)[1]),
+        ConnectionFamily(SERIES, shares),
     ]
     if endpoints:
-        found.append(Connections(ENDPOINT, lambda: endpoint_samples(traffic.totals(), limits)))
+        found.append(
+            ConnectionFamily(ENDPOINT, lambda: endpoint_series(traffic.totals(), limits)[1])
+        )
     return found
 
 

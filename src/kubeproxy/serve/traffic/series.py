@@ -1,4 +1,4 @@
-"""Totals -> the series that Prometheus gets: as fine as is asked for, and never more than so many.
+"""Totals -> the series of Prometheus: as fine as configured, and never more than so many.
 
 Every node has a series for every frontend, so their number is the first cost of these metrics.
 Beyond the limit the frontends of a service are shown as one; beyond it again, the services with
@@ -12,20 +12,11 @@ from heapq import nlargest
 import msgspec
 
 from kubeproxy.base.inet import Family, join
-from kubeproxy.serve.metrics.families import Sample
-from kubeproxy.serve.metrics.text import label_text
+from kubeproxy.serve.metrics.families import Sample, label_text
 from kubeproxy.serve.traffic.totals import Tally, Totals
-from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServiceName, ServicePortName
+from kubeproxy.table.entries import Frontend, FrontendKind, ServiceName, ServicePortName
 
-FRONTEND_LABELS = (
-    "namespace",
-    "service",
-    "port",
-    "protocol",
-    "ip_family",
-    "frontend",
-    "address",
-)
+FRONTEND_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "frontend", "address")
 ENDPOINT_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "endpoint")
 KIND = {
     FrontendKind.CLUSTER_IP: "cluster-ip",
@@ -45,7 +36,7 @@ class Detail(Enum):
     NONE = "none"
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SeriesLimits(msgspec.Struct, frozen=True):
     """How fine, and how many series each of the two metrics may have; 0 is no limit."""
 
     detail: Detail = Detail.FRONTEND
@@ -57,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """What became of the frontends' and endpoints' series.
+    """How many series there are of frontends or endpoints.
 
     `shown` are there, `merged` are part of their service's, `dropped` are left out.
     """
@@ -67,41 +58,22 @@ class Shares(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-# --- services -------------------------------------------------------------------------------
-
-
-def service_shares(totals: ByFamily, limits: Limits) -> Shares:
-    """How many series services have, and how many frontends have none of their own."""
-    frontends = sum(len(tally.frontends) for _, _, tally in _tallies(totals))
-    detail = _detail(frontends, limits)
-    if detail is Detail.NONE:
-        return Shares(dropped=frontends)
-    if detail is Detail.FRONTEND:
-        return Shares(shown=frontends)
-    services = len({ServiceName(*name[:2]) for _, name, _ in _tallies(totals)})
-    shown = services if limits.allow(services) else limits.series
-    return Shares(shown, frontends, services - shown)
-
-
-def service_samples(totals: ByFamily, limits: Limits) -> Iterator[Sample]:
+def service_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:
     """Connections of frontends, or of services where there are too many of those."""
     frontends = sum(len(tally.frontends) for _, _, tally in _tallies(totals))
-    detail = _detail(frontends, limits)
-    if detail is Detail.FRONTEND:
-        for family, name, tally in _tallies(totals):
-            yield from _frontend_samples(family, name, tally)
-    elif detail is Detail.SERVICE:
-        sums = _sums(totals)
-        shown = sums.items() if limits.allow(len(sums)) else _most(sums, limits.series)
-        for service, total in shown:
-            yield Sample(label_text(FRONTEND_LABELS[:2], service), total)
-
-
-def _detail(frontends: int, limits: Limits) -> Detail:
-    """How fine it can be."""
-    if limits.detail is Detail.FRONTEND and not limits.allow(frontends):
-        return Detail.SERVICE
-    return limits.detail
+    if limits.detail is Detail.NONE:
+        return Shares(dropped=frontends), iter(())
+    if limits.detail is Detail.FRONTEND and limits.allow(frontends):
+        return Shares(shown=frontends), _frontend_samples(totals)
+    sums: dict[ServiceName, int] = {}
+    for _, name, tally in _tallies(totals):
+        service = ServiceName(name.namespace, name.service)
+        sums[service] = sums.get(service, 0) + sum(tally.frontends.values())
+    shown = list(sums.items())
+    if not limits.allow(len(sums)):
+        shown = nlargest(limits.series, shown, key=lambda each: (each[1], each[0]))
+    samples = (Sample(label_text(FRONTEND_LABELS[:2], name), total) for name, total in shown)
+    return Shares(len(shown), frontends, len(sums) - len(shown)), samples
 
 
 def _tallies(totals: ByFamily) -> Iterator[tuple[Family, ServicePortName, Tally]]:
@@ -110,58 +82,39 @@ def _tallies(totals: ByFamily) -> Iterator[tuple[Family, ServicePortName, Tally]
             yield family, name, tally
 
 
-def _frontend_samples(family: Family, name: ServicePortName, tally: Tally) -> Iterator[Sample]:
-    # The labels stand in the order of their names, and most of them are the same for all.
-    common = label_text(FRONTEND_LABELS[:4], (*name[:3], name.protocol.name))[1:]
-    for frontend, total in tally.frontends.items():
-        where = f'address="{address_of(frontend)}",frontend="{KIND[frontend.kind]}"'
-        yield Sample(f'{{{where},ip_family="{family.value}",{common}', total)
+def _frontend_samples(totals: ByFamily) -> Iterator[Sample]:
+    for family, name, tally in _tallies(totals):
+        # The labels are in the order of their names, and most of them are the same for all.
+        common = label_text(FRONTEND_LABELS[:4], (*name[:3], name.protocol.name))[1:]
+        for frontend, total in tally.frontends.items():
+            where = f'address="{_address(frontend)}",frontend="{KIND[frontend.kind]}"'
+            yield Sample(f'{{{where},ip_family="{family.value}",{common}', total)
 
 
-def address_of(frontend: Frontend) -> str:
+def _address(frontend: Frontend) -> str:
     """`address:port`; a node port is served on any of the node's addresses: `*:port`."""
     return join(frontend.address, frontend.port) if frontend.address else f"*:{frontend.port}"
 
 
-def _sums(totals: ByFamily) -> dict[ServiceName, int]:
-    sums: dict[ServiceName, int] = {}
-    for _, name, tally in _tallies(totals):
-        service = ServiceName(name.namespace, name.service)
-        sums[service] = sums.get(service, 0) + sum(tally.frontends.values())
-    return sums
-
-
-def _most(sums: Mapping[ServiceName, int], count: int) -> list[tuple[ServiceName, int]]:
-    return nlargest(count, sums.items(), key=lambda each: (each[1], each[0]))
-
-
-# --- endpoints ------------------------------------------------------------------------------
-
-
-def endpoint_shares(totals: ByFamily, limits: Limits) -> Shares:
-    """How many series endpoints have, and how many are left out."""
+def endpoint_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:
+    """Connections of endpoints; those with the most where there are too many."""
     count = sum(len(tally.endpoints) for _, _, tally in _tallies(totals))
-    shown = 0 if limits.detail is not Detail.FRONTEND else count
+    shown = count if limits.detail is Detail.FRONTEND else 0
     if not limits.allow(shown):
         shown = limits.series
-    return Shares(shown, dropped=count - shown)
+    return Shares(shown, dropped=count - shown), _endpoint_samples(totals, shown, count)
 
 
-def endpoint_samples(totals: ByFamily, limits: Limits) -> Iterator[Sample]:
-    """Connections of endpoints; those with the most where there are too many."""
-    if limits.detail is not Detail.FRONTEND:
+def _endpoint_samples(totals: ByFamily, shown: int, count: int) -> Iterator[Sample]:
+    if not shown:
         return
     found = [
         (total, family, name, endpoint)
         for family, name, tally in _tallies(totals)
         for endpoint, total in tally.endpoints.items()
     ]
-    if not limits.allow(len(found)):
-        found = nlargest(limits.series, found, key=lambda each: (each[0], each[2], each[3]))
+    if shown < count:
+        found = nlargest(shown, found, key=lambda each: (each[0], each[2], each[3]))
     for total, family, name, endpoint in found:
-        yield Sample(_endpoint_labels(family, name, endpoint), total)
-
-
-def _endpoint_labels(family: Family, name: ServicePortName, endpoint: Backend) -> str:
-    values = (*name[:3], name.protocol.name, family.value, str(endpoint))
-    return label_text(ENDPOINT_LABELS, values)
+        values = (*name[:3], name.protocol.name, family.value, str(endpoint))
+        yield Sample(label_text(ENDPOINT_LABELS, values), total)

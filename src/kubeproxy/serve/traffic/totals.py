@@ -1,8 +1,8 @@
 """Counters that may begin again at zero -> totals that only grow.
 
-A kernel's counter begins at zero when its table is made anew, when it is replaced, when an
-endpoint takes another place. The total goes on from where it was: what is lost is what came
-between the last reading and that moment.
+A kernel's counter begins at zero when its table is made again, when it is replaced, when an
+endpoint moves in its map. The total continues: what is lost is what came between the last reading
+and that moment.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,7 +24,7 @@ class Tally(msgspec.Struct, frozen=True):
     seen: dict[Hashable, int] = {}
 
 
-class Rates(msgspec.Struct, frozen=True):
+class PortRates(msgspec.Struct, frozen=True):
     """Connections per second of one service port."""
 
     frontends: dict[Frontend, float] = {}
@@ -42,7 +42,7 @@ class Totals(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """The totals of one family now and some seconds before, for rates.
 
-    `before` is None when nobody looked then.
+    `before` is None when the counters were not read then.
     """
 
     now: Totals
@@ -53,7 +53,7 @@ class Look(msgspec.Struct, frozen=True):
         """The time between the two; 0 when there is only one."""
         return self.now.time - self.before.time if self.before else 0.0
 
-    def rates(self, name: ServicePortName) -> Rates | None:
+    def rates(self, name: ServicePortName) -> PortRates | None:
         """How fast the totals of a service port grow; None when that is not known."""
         if self.before is None:
             return None
@@ -64,21 +64,21 @@ class Look(msgspec.Struct, frozen=True):
 NOTHING = Tally()
 
 
-def accumulate(before: Tally, counts: Sequence[Count], *, anew: bool) -> Tally:
-    """The totals after one more reading; `anew` when every counter has begun at zero since.
+def accumulate(before: Tally, counts: Sequence[Count], *, reset: bool) -> Tally:
+    """The totals after one more reading; `reset` when every counter has begun at zero since.
 
     A counter that says less than before has begun again. The first reading of all is taken as it
-    is: a process that starts goes on from what the kernel has. Frontends and endpoints that are
-    not in the reading are no more. Where nothing has changed, the tally is the same object: most
+    is: a process that starts continues with what the kernel has. Frontends and endpoints that are
+    not in the reading are removed. Where nothing has changed, the tally is the same object: most
     services are idle most of the time, and new objects by the thousand call the garbage collector.
     """
-    if not anew and _says(before, counts):
+    if not reset and _says(before, counts):
         return before
     frontends: dict[Frontend, int] = {}
     endpoints: dict[Backend, int] = {}
     seen: dict[Hashable, int] = {}
     for target, counter, value in counts:
-        known = 0 if anew else before.seen.get(counter, 0)
+        known = 0 if reset else before.seen.get(counter, 0)
         grown = 0
         if value is None:
             value = known  # noqa: PLW2901  # it was not read: as it was
@@ -103,9 +103,9 @@ def _says(tally: Tally, counts: Sequence[Count]) -> bool:
     )
 
 
-def per_second(before: Tally, after: Tally, seconds: float) -> Rates:
+def per_second(before: Tally, after: Tally, seconds: float) -> PortRates:
     """How fast totals grew; one that was not there before says nothing yet."""
-    return Rates(
+    return PortRates(
         {
             frontend: (total - before.frontends.get(frontend, total)) / seconds
             for frontend, total in after.frontends.items()

@@ -1,4 +1,4 @@
-"""Reads when somebody asks, and remembers what it needs for totals that only grow."""
+"""Reads counters on request, and keeps what is needed for totals that only grow."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ from kubeproxy.serve.traffic.totals import NOTHING, Look, Tally, Totals, accumul
 from kubeproxy.table.entries import ServicePortName
 
 FRESH = 1.0
-"""Seconds for which a reading serves all who ask."""
+"""Seconds for which a reading serves all requests."""
 ATTENTION = 60.0
-"""Seconds after which nobody seems to want rates any more."""
+"""Seconds after the last request for rates, after which none are kept."""
 PIECE = 250
 PAUSE = 0.0002
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Traffic:
-    """The connections of all services, for any thread but that of the event loop: it waits.
+    """The connections of all services, for any thread but that of the event loop: it blocks.
 
-    `clock` tells seconds, as `time.monotonic` does.
+    `clock` is seconds, as of `time.monotonic`.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Traffic:
             return dict(self._now)
 
     def looks(self) -> Mapping[Family, Look]:
-        """The totals of each family, with those before when somebody looked of late.
+        """The totals of each family, with those before if they were read not long ago.
 
-        Who looks again after a second learns the rates of that second.
+        A second call, a second later, gives the rates of that second.
         """
         with self._lock:
             asked, self._rates_asked = self._rates_asked, self._clock()
@@ -70,7 +70,7 @@ class Traffic:
         try:
             reading = counts.connections()
         except KernelError as error:
-            klog.error("Connections cannot be counted", err=error, ipFamily=family.value)
+            klog.error("Connection counters cannot be read", err=error, ipFamily=family.value)
             return
         if reading is None:
             return
@@ -83,15 +83,15 @@ class Traffic:
 
 def _added(before: Totals | None, reading: Reading, now: float) -> Totals:
     old = before.tallies if before else {}
-    anew = before is None or before.epoch != reading.epoch
+    reset = before is None or before.epoch != reading.epoch
     tallies: dict[ServicePortName, Tally] = {}
     for name, found in gently(reading.counts):
-        tallies[name] = accumulate(old.get(name, NOTHING), found, anew=anew)
+        tallies[name] = accumulate(old.get(name, NOTHING), found, reset=reset)
     return Totals(now, reading.epoch, tallies)
 
 
 def gently(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a moment for other threads now and then.
+    """The items, with pauses for other threads.
 
     A thread that computes keeps the interpreter for 5 ms at a time, which would be the delay of
     every step of a sync; so it lets go by itself, about once a millisecond.

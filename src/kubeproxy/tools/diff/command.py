@@ -15,7 +15,7 @@ from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positiona
 from kubeproxy.config.kinds import INT32, STRING
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.serve.status.tablewire import Desired, read_table
-from kubeproxy.serve.status.wire import NotProgrammed, Status
+from kubeproxy.serve.status.wire import DaemonStatus, NotProgrammed
 from kubeproxy.tools import client
 from kubeproxy.tools.diff.view import Diff, FamilyDiff, lines
 from kubeproxy.tools.terminal import OUTPUT, look_of, note, show, show_json, wants_json
@@ -73,14 +73,14 @@ def _diff(parsed: Parsed) -> int:
     if as_json:
         show_json(Diff(found))
     else:
-        look = replace(look_of(sys.stdout, os.environ), width=None)  # what is cut off is not told
+        look = replace(look_of(sys.stdout, os.environ), width=None)  # nothing is cut off
         show(lines(found, limit), look)
     return 0 if all(family.equal for family in found) else DIFFERENT
 
 
 def _families(daemon: client.Client, wanted: str) -> list[Family]:
     """The families that the daemon serves, or the wanted one of them."""
-    served = [Family(each.ip_family) for each in daemon.get("/status", Status).families]
+    served = [Family(each.ip_family) for each in daemon.get("/status", DaemonStatus).families]
     found = [each for each in served if not wanted or each.value.lower() == wanted.lower()]
     if not found:
         known = " or ".join(each.value for each in served)

@@ -1,4 +1,4 @@
-"""`kube-proxy services`: what the running proxy serves, to whom it sends, and how busy it is."""
+"""`kube-proxy services`: what the running proxy serves, with endpoints and connections."""
 
 import os
 import sys
@@ -92,7 +92,7 @@ def _asked(ask: Callable[[], Found], *, once: bool) -> Found:
 def _full_name(name: str, parsed: Parsed) -> str:
     """A Service with its namespace; the daemon finds it if none is named.
 
-    Of a service port, as others print it, the Service is meant.
+    Of a service port, as other commands print it, the Service is shown.
     """
     name, namespace = name.partition(":")[0], parsed.value("namespace", str)
     return f"{namespace}/{name}" if namespace and "/" not in name else name

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.base.inet import join
-from kubeproxy.serve.status.figures import connections, plural, rate
-from kubeproxy.serve.status.policies import settings
 from kubeproxy.serve.status.wire import (
     EndpointDetail,
     FrontendDetail,
@@ -14,6 +12,7 @@ from kubeproxy.serve.status.wire import (
     ServiceList,
     ServiceSummary,
 )
+from kubeproxy.serve.status.words import connections, plural, rate, settings
 from kubeproxy.tools.terminal import Column, Line, Span, Style, line, prose, table
 
 _INDENT: Final = "  "
@@ -133,7 +132,7 @@ def _frontend(each: FrontendDetail, *, traffic: bool) -> Line:
 def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
     """A row for each, and below it why a policy does not use it."""
     if not port.endpoints:
-        yield line(Span("no endpoints: nobody answers here", Style.YELLOW))
+        yield line(Span("no endpoints: connections fail", Style.YELLOW))
         return
     traffic = any(each.connections is not None for each in port.endpoints)
     columns = (*_ENDPOINTS, *(_TRAFFIC if traffic else ()))
@@ -145,7 +144,7 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         for reason in _why_not(each):
             yield from prose(reason, room, _INDENT, Style.YELLOW)
     if not any(each.used for each in port.endpoints):
-        yield line(Span("no endpoint is used: nobody answers here", Style.YELLOW))
+        yield line(Span("no endpoint is used: connections fail", Style.YELLOW))
 
 
 def _endpoint(each: EndpointDetail, *, traffic: bool) -> Iterator[str | Span]:
@@ -177,5 +176,5 @@ def _why_not(each: EndpointDetail) -> Iterator[str]:
     reasons = dict.fromkeys(why for _, why in policies if why)
     for reason in reasons:
         names = [name for name, why in policies if why == reason]
-        whom = "not used" if len(names) == len(policies) else f"not for {' '.join(names)}"
-        yield f"{whom}: {reason}"
+        which = "not used" if len(names) == len(policies) else f"not for {' '.join(names)}"
+        yield f"{which}: {reason}"

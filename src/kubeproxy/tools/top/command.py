@@ -16,7 +16,7 @@ from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import BOOL, INT32, FlagKind
 from kubeproxy.config.values import parse_float32
-from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary, Status
+from kubeproxy.serve.status.wire import DaemonStatus, ServiceList, ServiceRates, ServiceSummary
 from kubeproxy.tools import client
 from kubeproxy.tools.services.view import not_counted
 from kubeproxy.tools.terminal import OUTPUT, look_of, say, show, wants_json
@@ -24,13 +24,13 @@ from kubeproxy.tools.top.fullscreen import Fullscreen
 from kubeproxy.tools.top.screen import printed, screen
 from kubeproxy.tools.top.state import (
     News,
-    State,
+    TopState,
     beginning,
-    heard,
     pressed,
     question,
     sized,
-    unheard,
+    unanswered,
+    updated,
 )
 
 _LONG: Final = 60.0
@@ -58,7 +58,7 @@ def usage_text() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show the busiest services until somebody has seen enough."""
+    """Show the busiest services until the user quits."""
     parsed = parse(_FLAGS, arguments)
     if parsed.value("help", bool):
         print(usage_text(), end="")  # noqa: T201  # what was asked for
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     interval = _interval(parsed)
     as_json = wants_json(parsed)
     daemon = client.Client(client.ways(parsed))
-    status = daemon.get("/status", Status)
+    status = daemon.get("/status", DaemonStatus)
     if not status.counts_connections:
         raise OperatorError(
             f"{not_counted(status.mode)}: there is nothing to watch; kube-proxy services shows"
@@ -93,9 +93,9 @@ def _interval(parsed: Parsed) -> float:
 def look(daemon: client.Client, query: Mapping[str, str], *, rates: bool = True) -> News:
     """What the daemon says now."""
     return News(
-        rates=daemon.get("/status/rates", Rates) if rates else None,
+        rates=daemon.get("/status/rates", ServiceRates) if rates else None,
         found=daemon.get("/status/services", ServiceList, query),
-        status=daemon.get("/status", Status),
+        status=daemon.get("/status", DaemonStatus),
     )
 
 
@@ -160,7 +160,7 @@ def _beat(news: News) -> Beat:
 
 
 class _Asker:
-    """Asks in a thread of its own, so that keys are heard while the daemon thinks."""
+    """Asks in a thread of its own, so that keys work while the daemon computes."""
 
     def __init__(self, daemon: client.Client, wake: Callable[[], None]) -> None:
         self.is_busy = False
@@ -189,7 +189,7 @@ class _Asker:
             query, rates = self._queries.get()
             try:
                 self._answers.put(look(self._daemon, query, rates=rates))
-            except Exception as error:  # noqa: BLE001  # raised again where it is heard
+            except Exception as error:  # noqa: BLE001  # raised again by the main thread
                 self._answers.put(error)
             self._wake()
 
@@ -197,7 +197,7 @@ class _Asker:
 def _watch(daemon: client.Client, interval: float) -> None:
     state = beginning(interval)
     asked = question(state)
-    state = heard(state, look(daemon, asked))
+    state = updated(state, look(daemon, asked))
     due = time.monotonic() + client.MOMENT
     with Fullscreen() as terminal:
         asker = _Asker(daemon, terminal.wake)
@@ -216,14 +216,14 @@ def _watch(daemon: client.Client, interval: float) -> None:
             state = _after(state, asker.answer())
 
 
-def _after(state: State, answer: News | Exception | None) -> State:
+def _after(state: TopState, answer: News | Exception | None) -> TopState:
     match answer:
         case None:
             return state
         case News():
-            return heard(state, answer)
+            return updated(state, answer)
         case KubeProxyError() as error:
             heading, _, reasons = str(error).partition("\n")
-            return unheard(state, " ".join((reasons or heading).split()))
+            return unanswered(state, " ".join((reasons or heading).split()))
         case error:
             raise error

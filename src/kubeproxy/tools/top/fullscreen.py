@@ -56,7 +56,7 @@ class Fullscreen:
     """The terminal of standard input and output, from entering to leaving.
 
     SIGTERM and SIGHUP end the program as they should, after the terminal has been restored; a
-    program that is stopped gives the terminal back, and takes it again when it goes on.
+    program that is stopped gives the terminal back, and takes it again when it continues.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Fullscreen:
 
     def wake(self) -> None:
         """Have `wait` return; from any thread."""
-        with contextlib.suppress(OSError):  # it is full, or closed: nobody sleeps
+        with contextlib.suppress(OSError):  # it is full, or closed: nothing waits
             self._wake.send(b"\0")
 
     def wait(self, seconds: float) -> list[str]:

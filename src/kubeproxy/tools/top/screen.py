@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import clock, connections, count, plural, rate
-from kubeproxy.serve.status.wire import ServiceSummary, Status
+from kubeproxy.serve.status.wire import DaemonStatus, ServiceSummary
+from kubeproxy.serve.status.words import clock, connections, count, plural, rate
 from kubeproxy.tools.services.view import usable
 from kubeproxy.tools.terminal import Column, Line, Span, Style, cut, line, table
-from kubeproxy.tools.top.state import News, State
+from kubeproxy.tools.top.state import News, TopState
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _NAME: Final = Column("NAMESPACE/NAME", least=12)
@@ -34,20 +34,16 @@ def _bar(share: float) -> str:
     return BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
 
 
-def screen(state: State, columns: int) -> list[Line]:
+def screen(state: TopState, columns: int) -> list[Line]:
     """Everything: as many lines as the window has rows, in so many columns."""
     rows = state.rows
     shown = state.services[state.offset : state.offset + state.page]
-    lines = [
-        _head(state),
-        _doing(state),
-        *_services(shown, state, columns),
-    ]
+    lines = [_head(state), _doing(state), *_services(shown, state, columns)]
     lines += [line()] * (rows - 1 - len(lines))
     return [cut(each, columns) for each in (*lines[: rows - 1], _foot(state, len(shown)))]
 
 
-def _head(state: State) -> Line:
+def _head(state: TopState) -> Line:
     title = Span("kube-proxy top", Style.BOLD)
     if state.news is None:
         return line(title)
@@ -61,7 +57,7 @@ def _head(state: State) -> Line:
     )
 
 
-def _doing(state: State) -> Line:
+def _doing(state: TopState) -> Line:
     """What the table shows, and what keeps it from being up to date."""
     if state.silence:
         return line(Span(f"the proxy does not answer: {state.silence}", Style.RED))
@@ -73,7 +69,7 @@ def _doing(state: State) -> Line:
     )
 
 
-def _syncs(status: Status) -> Iterator[str | Span]:
+def _syncs(status: DaemonStatus) -> Iterator[str | Span]:
     counts = (f"{count(each.syncs)} {each.ip_family}" for each in status.families)
     yield f"syncs: {', '.join(counts)}"
     failures = sum(each.failures for each in status.families)
@@ -82,20 +78,20 @@ def _syncs(status: Status) -> Iterator[str | Span]:
     yield f"  {clock(status.now)} UTC"
 
 
-def _services(shown: Sequence[ServiceSummary], state: State, columns: int) -> list[Line]:
+def _services(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> list[Line]:
     width = _chart_width(shown, state, columns)
     heads = (_NAME, _RATE, Column("LAST MINUTE".ljust(width)), *_REST)
     return table(heads, (_row(each, state, width) for each in shown), columns)
 
 
-def _chart_width(shown: Sequence[ServiceSummary], state: State, columns: int) -> int:
+def _chart_width(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> int:
     """What the other columns leave, up to a minute."""
     name = max((len(_name(each)) for each in shown), default=0)
     others = max(name, len(_NAME.title)) + sum(len(each.title) for each in (_RATE, *_REST)) + 8
     return max(len("LAST MINUTE"), min(state.kept, columns - others))
 
 
-def _row(each: ServiceSummary, state: State, width: int) -> Line:
+def _row(each: ServiceSummary, state: TopState, width: int) -> Line:
     name = _name(each)
     return line(
         name,
@@ -110,7 +106,7 @@ def _name(each: ServiceSummary) -> str:
     return f"{each.namespace}/{each.service}"
 
 
-def _foot(state: State, shown: int) -> Line:
+def _foot(state: TopState, shown: int) -> Line:
     if state.typing:
         return line("search: ", Span(f"{state.search} ", Style.REVERSE))
     keys = "q quit  s sort  / search  space pause  arrows scroll"

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.serve.status.wire import Rates, ServiceList, ServiceSummary, Status
+from kubeproxy.serve.status.wire import DaemonStatus, ServiceList, ServiceRates, ServiceSummary
 
 MINUTE: Final = 60.0
 MOST: Final = 500
@@ -19,12 +19,12 @@ _AROUND: Final = 5
 class News(msgspec.Struct, frozen=True):
     """What the daemon said when it was last asked; rates only when it was time for them."""
 
-    status: Status
+    status: DaemonStatus
     found: ServiceList
-    rates: Rates | None = None
+    rates: ServiceRates | None = None
 
 
-class State(msgspec.Struct, frozen=True):
+class TopState(msgspec.Struct, frozen=True):
     """Everything that a screen depends on.
 
     `history` has the rates of the last minute by `NAMESPACE/NAME`, the latest last, and `total`
@@ -56,12 +56,12 @@ class State(msgspec.Struct, frozen=True):
         return max(1, self.rows - _AROUND)
 
 
-def beginning(interval: float) -> State:
+def beginning(interval: float) -> TopState:
     """Nothing is known yet."""
-    return State(kept=max(1, round(MINUTE / interval)))
+    return TopState(kept=max(1, round(MINUTE / interval)))
 
 
-def question(state: State) -> dict[str, str]:
+def question(state: TopState) -> dict[str, str]:
     """What to ask for next, as the query of `/status/services`."""
     return {"q": state.search, "sort": state.sort, "limit": str(MOST)}
 
@@ -69,7 +69,7 @@ def question(state: State) -> dict[str, str]:
 # --- news -------------------------------------------------------------------------------------
 
 
-def heard(state: State, news: News) -> State:
+def updated(state: TopState, news: News) -> TopState:
     """The daemon has answered."""
     known = _scrolled(replace(state, news=news, silence=""), 0)
     if news.rates is None or not news.rates.seconds:
@@ -86,30 +86,23 @@ def heard(state: State, news: News) -> State:
     )
 
 
-def unheard(state: State, why: str) -> State:
+def unanswered(state: TopState, why: str) -> TopState:
     """The daemon does not answer: what was shown stays."""
     return replace(state, silence=why)
 
 
-def sized(state: State, rows: int) -> State:
+def sized(state: TopState, rows: int) -> TopState:
     """The window has so many rows."""
     return _scrolled(replace(state, rows=rows), 0)
 
 
 # --- keys -------------------------------------------------------------------------------------
 
-_STEPS: Final = {
-    "j": 1,
-    "down": 1,
-    "k": -1,
-    "up": -1,
-    "home": -MOST,
-    "end": MOST,
-}
+_STEPS: Final = {"j": 1, "down": 1, "k": -1, "up": -1, "home": -MOST, "end": MOST}
 _PAGES: Final = {"page-down": 1, "page-up": -1}
 
 
-def pressed(state: State, key: str) -> State:
+def pressed(state: TopState, key: str) -> TopState:
     """A key was pressed."""
     if state.typing:
         return _typed(state, key)
@@ -121,12 +114,12 @@ def pressed(state: State, key: str) -> State:
     return change(state) if change else state
 
 
-def _sorted_otherwise(state: State) -> State:
+def _sorted_otherwise(state: TopState) -> TopState:
     following = SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)]
     return replace(state, sort=following, offset=0)
 
 
-_CHANGES: Final[Mapping[str, Callable[[State], State]]] = {
+_CHANGES: Final[Mapping[str, Callable[[TopState], TopState]]] = {
     "q": lambda state: replace(state, done=True),
     "s": _sorted_otherwise,
     "/": lambda state: replace(state, typing=True),
@@ -135,7 +128,7 @@ _CHANGES: Final[Mapping[str, Callable[[State], State]]] = {
 }
 
 
-def _typed(state: State, key: str) -> State:
+def _typed(state: TopState, key: str) -> TopState:
     match key:
         case "enter":
             return replace(state, typing=False)
@@ -149,7 +142,7 @@ def _typed(state: State, key: str) -> State:
             return state
 
 
-def _scrolled(state: State, steps: int) -> State:
+def _scrolled(state: TopState, steps: int) -> TopState:
     """Further down, or up; the last page is full if there are services enough."""
     last = len(state.services) - state.page
     return replace(state, offset=max(0, min(state.offset + steps, last)))

@@ -1,14 +1,18 @@
 """`kube-proxy trace`: new connections of a service as they are made, and where they go."""
 
+import errno
 import math
 import os
+import select
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kubeproxy.base.errors import FieldError, OperatorError
+from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.errors import UsageError
@@ -20,12 +24,18 @@ from kubeproxy.linux.links import interface_addresses
 from kubeproxy.tools import client
 from kubeproxy.tools.client import Client
 from kubeproxy.tools.terminal import OUTPUT, look_of, say, wants_json
-from kubeproxy.tools.trace import filters
-from kubeproxy.tools.trace.index import Traced, index
+from kubeproxy.tools.trace.connections import (
+    Index,
+    Traced,
+    Watched,
+    index,
+    parse_filter,
+    remarks,
+    watched_address,
+    watched_ports,
+)
 from kubeproxy.tools.trace.lines import Columns, json_line
-from kubeproxy.tools.trace.live import Refresher, follow
 from kubeproxy.tools.trace.stream import Bounds, Trace
-from kubeproxy.tools.trace.watched import Watched, remarks, watched_address, watched_ports
 
 _OWN: Final = (
     Flag(
@@ -60,11 +70,104 @@ _OWN: Final = (
         "Limit",
     ),
 )
+_AT_ONCE: Final = 1000
+"""Events that are taken before anything else is done: some milliseconds."""
+_SECONDS: Final = 15.0
+"""As often as a scrape, if nothing is new: an answer costs the daemon a reading of counters."""
+_HURRIED_SECONDS: Final = 1.0
 _FLAGS: Final = (*_OWN, OUTPUT, *client.FLAGS, HELP)
 _AFTERWARDS: Final = """
 It needs root on the node, or the proxy's own pod. Exit codes: 0 when it ended as asked, also by
 Ctrl-C, 1 when it could not listen, 3 when a Service was named and no proxy answers.
 """
+
+
+Remark = Callable[[str], None]
+
+
+def follow(
+    watch: ConnectionWatch, trace: Trace, known: Callable[[], Index], say: Remark, output: int
+) -> None:
+    """Trace until the bounds are reached. Interrupt it to end it before.
+
+    It ends at once when the reader of the output is gone: with a quiet Service, the next write
+    may be far off.
+    """
+    poll = select.poll()
+    poll.register(watch, select.POLLIN)
+    poll.register(output, 0)  # its end is reported unasked
+    lost = 0
+    now = time.monotonic()
+    end = now + trace.bounds.seconds if trace.bounds.seconds else math.inf
+    next_second = now + 1
+    while now < end and not trace.is_complete:
+        ready = poll.poll(1000 * max(0.0, min(next_second, end) - now))
+        if any(descriptor == output for descriptor, _ in ready):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        trace.known = known()
+        for event in watch.events(_AT_ONCE):
+            trace.take(event)
+            if trace.is_complete:
+                break
+        now = time.monotonic()
+        if now >= next_second:
+            next_second = now + 1
+            lost = _account(trace, watch.lost, lost, say)
+
+
+def _account(trace: Trace, lost: int, lost_before: int, say: Remark) -> int:
+    """Say what was not shown in the second that is over; how much was lost until now."""
+    more = trace.begin_second()
+    if more:
+        say(f"... {more:,} more in the last second (--rate shows more)")
+    if lost > lost_before:
+        say(f"... {lost - lost_before:,} events of this node came too fast and are lost")
+    return lost
+
+
+class Refresher:
+    """Asks again and again whose connections are traced, in a thread of its own.
+
+    What was known stays while the daemon does not answer; that is said once.
+    """
+
+    def __init__(self, known: Index, look: Callable[[], Index], say: Remark) -> None:
+        self.known = known
+        self._look = look
+        self._say = say
+        self._needed = threading.Event()
+        self._failing = False
+
+    def start(self) -> None:
+        """Begin; it ends with the process."""
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def hurry(self) -> None:
+        """Ask soon: there is a connection to an unknown endpoint."""
+        self._needed.set()
+
+    def refresh(self) -> None:
+        """Ask now."""
+        try:
+            self.known = self._look()
+        except KubeProxyError as error:
+            if not self._failing:
+                self._say(f"... going on with the endpoints known so far: {error}")
+            self._failing = True
+        else:
+            if self._failing:
+                self._say("... the daemon answers again")
+            self._failing = False
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_HURRIED_SECONDS)
+            self._needed.wait(_SECONDS - _HURRIED_SECONDS)
+            self._needed.clear()
+            self.refresh()
+
+
+# --- the command ------------------------------------------------------------------------------
 
 
 def usage_text() -> str:
@@ -100,7 +203,7 @@ def main(arguments: Sequence[str]) -> int:
         trace = Trace(refresher.known, bounds, lambda traced: _shown(traced, show, refresher))
         output = sys.stdout.fileno()
         _until_interrupted(lambda: follow(watch, trace, lambda: refresher.known, _remark, output))
-        for line in trace.tally.summary(watch.lost):
+        for line in trace.summary(watch.lost):
             _remark(line)
     return 0
 
@@ -111,7 +214,7 @@ def _bounds(parsed: Parsed) -> Bounds:
     for name, value in (("count", count), ("seconds", seconds), ("rate", rate)):
         if not 0 <= value < math.inf:
             raise UsageError(f"--{name} {value:g}: must be 0 or more", show_usage=False)
-    chosen = filters.parse(parsed.value("from", tuple), parsed.value("endpoint", tuple))
+    chosen = parse_filter(parsed.value("from", tuple), parsed.value("endpoint", tuple))
     return Bounds(chosen, count, seconds, rate)
 
 
@@ -126,7 +229,7 @@ def _wanted(text: str) -> Watched | Destination:
 
 
 def _look(daemon: Client, wanted: Iterable[Watched | Destination]) -> list[Watched]:
-    """What is known now. The daemon is asked for Services."""
+    """The service ports as they are now. The daemon is asked for Services."""
     found: list[Watched] = []
     for each in wanted:
         if isinstance(each, Watched):
@@ -150,7 +253,7 @@ def _own_addresses() -> Iterator[str]:
 
 def _shown(traced: Traced, show: Callable[[Traced], None], refresher: Refresher) -> None:
     show(traced)
-    if traced.endpoint is not None and traced.endpoint.here is None:
+    if traced.endpoint is not None and traced.detail is None:
         refresher.hurry()
 
 
@@ -188,5 +291,5 @@ def _show(line: str) -> None:
 
 
 def _remark(text: str) -> None:
-    """Say what is not a connection; nobody who reads the output has to know of it."""
+    """Print what is not a connection, apart from the output."""
     say(printable_lines(text), sys.stderr)

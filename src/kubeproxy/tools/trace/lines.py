@@ -8,8 +8,8 @@ import msgspec
 
 from kubeproxy.base.inet import family_of
 from kubeproxy.base.printable import printable
-from kubeproxy.tools.trace.index import Traced
-from kubeproxy.tools.trace.tally import NOT_TRANSLATED
+from kubeproxy.tools.trace.connections import Traced
+from kubeproxy.tools.trace.stream import NOT_TRANSLATED
 
 UNKNOWN: Final = "?"
 _BOLD: Final = "\x1b[1m"
@@ -19,12 +19,12 @@ _PLAIN: Final = "\x1b[0m"
 T = TypeVar("T")
 
 
-class Line(msgspec.Struct, frozen=True, rename="camel"):
+class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
     """A connection for programs.
 
     `servicePort` and `frontend` are "" when --to named an address. `endpoint` is null when the
-    destination was not translated, `node` "" and `onThisNode` null when nobody said where it is,
-    `sourceRewrittenTo` null when the endpoint sees the client's own address and port.
+    destination was not translated, `node` "" and `onThisNode` null when it is not known where it
+    runs, `sourceRewrittenTo` null when the endpoint sees the client's own address and port.
     """
 
     time: str
@@ -42,18 +42,18 @@ class Line(msgspec.Struct, frozen=True, rename="camel"):
 
 def json_line(traced: Traced, at: datetime) -> str:
     """The connection as a JSON object; times are UTC."""
-    chosen = traced.endpoint
-    line = Line(
+    detail = traced.detail
+    line = TracedLine(
         time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         ip_family=family_of(traced.destination.address).value,
-        protocol=traced.watched.protocol.name,
+        protocol=traced.watched.port.protocol,
         service_port=traced.watched.name,
         client=str(traced.client),
         frontend=traced.frontend.kind,
         destination=str(traced.destination),
-        endpoint=str(chosen) if chosen else None,
-        node=chosen.node if chosen else "",
-        on_this_node=chosen.here if chosen else None,
+        endpoint=str(traced.endpoint) if traced.endpoint else None,
+        node=detail.node if detail else "",
+        on_this_node=detail.on_this_node if detail else None,
         source_rewritten_to=str(traced.seen) if traced.seen != traced.client else None,
     )
     return msgspec.json.encode(line).decode()
@@ -82,7 +82,7 @@ class Columns:
         text = self._aligned(
             [
                 f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
-                traced.watched.protocol.name,
+                traced.watched.port.protocol,
                 *self._of_service(traced.watched.name or UNKNOWN),
                 str(traced.client),
                 f"{traced.frontend.kind} {traced.destination}".lstrip(),
@@ -107,10 +107,12 @@ class Columns:
 
 
 def _node(traced: Traced) -> str:
-    chosen = traced.endpoint
-    if chosen is None:
+    if traced.endpoint is None:
         return "-"
-    return "this node" if chosen.here else chosen.node or UNKNOWN
+    detail = traced.detail
+    if detail is None:
+        return UNKNOWN
+    return "this node" if detail.on_this_node else detail.node or UNKNOWN
 
 
 def _masqueraded(traced: Traced) -> str:

@@ -4,17 +4,17 @@ import msgspec
 
 from kubeproxy.explain.words import Candidate, Explanation, Matched, NotChosen
 from kubeproxy.serve.status.wire import (
-    Conflict,
+    AddressConflict,
+    DaemonStatus,
     EndpointDetail,
     FamilyStatus,
     FrontendDetail,
     NotProgrammed,
     PortDetail,
-    Rates,
     ServiceDetail,
     ServiceList,
+    ServiceRates,
     ServiceSummary,
-    Status,
     Sync,
 )
 
@@ -44,7 +44,7 @@ IPV4 = FamilyStatus(
 IPV6 = msgspec.structs.replace(
     IPV4, ip_family="IPv6", syncs=0, last_sync=None, last_full_sync=None, history=()
 )
-STATUS = Status(
+STATUS = DaemonStatus(
     version="0.9",
     node="kestrel",
     mode="nftables",
@@ -63,7 +63,7 @@ STATUS = Status(
     counts_connections=True,
     families=(IPV4,),
 )
-RATES = Rates(NOW, 2.0, {"shop/web": 12.5, "shop/cart": 3.0})
+RATES = ServiceRates(NOW, 2.0, {"shop/web": 12.5, "shop/cart": 3.0})
 
 WEB = ServiceSummary(
     namespace="shop",
@@ -129,4 +129,4 @@ EXPLANATION = Explanation(
     notes=("203.0.113.20 stands for any client outside",),
 )
 REFUSED = NotProgrammed("shop/web:http", "TCP", "the kernel says: no space left")
-CLAIMED = Conflict("*:31080/TCP", "shop/web:http", "mall/web:http")
+CLAIMED = AddressConflict("*:31080/TCP", "shop/web:http", "mall/web:http")

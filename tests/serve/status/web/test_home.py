@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from kubeproxy.serve.status.web.asking import Asking
 from kubeproxy.serve.status.web.detail import service_page
-from kubeproxy.serve.status.web.home import Home, home, not_found, state_parts
+from kubeproxy.serve.status.web.home import Home, home, not_found, state_parts, syncs
 from kubeproxy.serve.status.web.markup import Markup
+from kubeproxy.serve.status.wire import Sync
 from serve.status.web.parsed import Parsed, Structure
 from serve.status.web.samples import (
     CLAIMED,
@@ -26,6 +27,7 @@ from serve.status.web.samples import (
     RATES,
     REFUSED,
     STATUS,
+    SYNC,
     WEB,
 )
 
@@ -126,3 +128,35 @@ def assert_only_text_differs(name: str) -> None:
 def test_names_are_shown_as_they_are() -> None:
     for page in pages(HOSTILE):
         assert HOSTILE in Parsed(page).text
+
+
+def history(length: int) -> tuple[Sync, ...]:
+    return tuple(
+        msgspec.structs.replace(SYNC, ended=f"2026-03-01T11:{n // 60:02d}:{n % 60:02d}Z")
+        for n in range(length)
+    )
+
+
+def test_the_syncs_of_both_families_newest_first() -> None:
+    first, second, third = history(3)
+    failed = msgspec.structs.replace(second, outcome="failed")
+    families = (
+        msgspec.structs.replace(IPV4, history=(first, third)),
+        msgspec.structs.replace(IPV6, history=(failed,)),
+    )
+    found = Parsed(syncs(msgspec.structs.replace(STATUS, families=families)))
+    assert found.values("datetime") == [third.ended, second.ended, first.ended]
+    assert found.count("details") == 0
+    assert "11:00:01IPv6what changed0.8 ms0104failed" in found.text
+
+
+def test_older_syncs_are_folded_away_and_the_oldest_left_out() -> None:
+    found = Parsed(
+        syncs(
+            msgspec.structs.replace(
+                STATUS, families=(msgspec.structs.replace(IPV4, history=history(100)),)
+            )
+        )
+    )
+    assert "48 older syncs" in found.text
+    assert len(found.values("datetime")) == 60

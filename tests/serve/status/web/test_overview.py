@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from kubeproxy.serve.status.web.overview import state
-from kubeproxy.serve.status.wire import NotProgrammed, Rates, Status
+from kubeproxy.serve.status.web.overview import family_health, state
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, NotProgrammed, ServiceRates
 from serve.status.web.parsed import Parsed
-from serve.status.web.samples import CLAIMED, IPV4, IPV6, NOW, RATES, REFUSED, STATUS
+from serve.status.web.samples import CLAIMED, IPV4, IPV6, NOW, RATES, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
 
 
-def shown(status: Status, rates: Rates = RATES) -> Parsed:
+def shown(status: DaemonStatus, rates: ServiceRates = RATES) -> Parsed:
     return Parsed(state(status, rates))
 
 
@@ -71,8 +71,36 @@ def test_what_somebody_unfolds_has_a_name_so_that_it_stays_open() -> None:
 
 
 def test_rates_that_nobody_has_looked_at_yet() -> None:
-    assert "\u2013 new connections per second" in shown(STATUS, Rates(NOW, 0.0, {})).text
+    assert "\u2013 new connections per second" in shown(STATUS, ServiceRates(NOW, 0.0, {})).text
 
 
 def test_a_mode_that_counts_no_connections() -> None:
     assert "connections" not in shown(replace(STATUS, counts_connections=False)).text
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        pytest.param(IPV4, ("programmed", "good"), id="well"),
+        pytest.param(IPV6, ("waiting for the cluster", "warn"), id="not-yet"),
+        pytest.param(replace(IPV4, healthy=False), ("not healthy", "bad"), id="behind"),
+        pytest.param(
+            replace(IPV4, not_programmed=(REFUSED,)), ("partly programmed", "warn"), id="refused"
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="partly")),
+            ("partly programmed", "warn"),
+            id="partly",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="failed")),
+            ("sync failed", "bad"),
+            id="failed",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="new")), ("new", "warn"), id="unknown"
+        ),
+    ],
+)
+def test_the_health_of_a_family(family: FamilyStatus, expected: tuple[str, str]) -> None:
+    assert expected == family_health(family)

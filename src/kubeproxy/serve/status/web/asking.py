@@ -10,7 +10,7 @@ from kubeproxy.serve.status.web.pathdrawing import drawing
 
 
 class Asking(msgspec.Struct, frozen=True):
-    """From where to where, as somebody typed it; and the answers, or why there are none."""
+    """From where to where, as it was typed; and the answers, or why there are none."""
 
     source: str = ""
     destination: str = ""
@@ -66,7 +66,7 @@ def _field(name: str, value: str, hint: str, list_: str | None = None) -> Markup
 
 
 def answer(asking: Asking) -> Iterator[Markup]:
-    """The answer alone, for which the script asks."""
+    """The answer alone, which the script loads."""
     yield trusted('<div id="answer" data-refresh="answer" aria-live="polite">')
     if asking.refusal:
         yield element("p", asking.refusal, class_="box warn")

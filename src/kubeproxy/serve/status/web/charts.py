@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import log10
 from typing import Final
 
-from kubeproxy.serve.status.figures import elapsed
 from kubeproxy.serve.status.web.markup import Markup, element
 from kubeproxy.serve.status.wire import Sync
+from kubeproxy.serve.status.words import elapsed
 
 _WIDTH: Final = 330
 _LEFT: Final = 44

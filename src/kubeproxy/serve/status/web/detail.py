@@ -4,24 +4,32 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.base.inet import join
-from kubeproxy.serve.status.figures import connections, count, plural, rate
-from kubeproxy.serve.status.policies import settings
 from kubeproxy.serve.status.web.asking import form
 from kubeproxy.serve.status.web.document import document, heading
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
+from kubeproxy.serve.status.web.markup import (
+    NOTHING,
+    Markup,
+    TableColumn,
+    address,
+    badge,
+    element,
+    row,
+    table,
+    together,
+    trusted,
+)
 from kubeproxy.serve.status.web.overview import traffic
-from kubeproxy.serve.status.web.pieces import badge
-from kubeproxy.serve.status.web.tables import Column, row, table
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+from kubeproxy.serve.status.words import connections, count, plural, rate, settings
 
 _ROWS: Final = 200
-_COUNTS: Final = (Column("Connections", "number"), Column("Per second", "number"))
-_FRONTENDS: Final = (Column("Frontend"), Column("Address", "address"), *_COUNTS)
+_COUNTS: Final = (TableColumn("Connections", "number"), TableColumn("Per second", "number"))
+_FRONTENDS: Final = (TableColumn("Frontend"), TableColumn("Address", "address"), *_COUNTS)
 _ENDPOINTS: Final = (
-    Column("Endpoint", "address"),
-    Column("Node"),
-    Column("Condition"),
-    Column("Used"),
+    TableColumn("Endpoint", "address"),
+    TableColumn("Node"),
+    TableColumn("Condition"),
+    TableColumn("Used"),
     *_COUNTS,
 )
 
@@ -38,7 +46,7 @@ def service_page(detail: ServiceDetail) -> Iterator[Markup]:
 
 
 def ports(detail: ServiceDetail) -> Iterator[Markup]:
-    """The service ports, for which the script asks again."""
+    """The service ports, which the script refreshes."""
     yield trusted('<section id="service" data-refresh="service">')
     for port in detail.ports:
         yield from _port(port, counted=detail.counts_connections)
@@ -46,7 +54,7 @@ def ports(detail: ServiceDetail) -> Iterator[Markup]:
 
 
 def _about(detail: ServiceDetail) -> Markup:
-    """What stands still above the ports: the name, the chart, a question."""
+    """What is above the ports and not refreshed: the name, the chart, the explain form."""
     name = f"{detail.namespace}/{detail.service}"
     rules = address("rules", detail.namespace, detail.service)
     words = "On this node, over the last two minutes."
@@ -83,7 +91,7 @@ def _total(detail: ServiceDetail) -> float | None:
     return sum(rates) if rates else None
 
 
-def _kept(columns: Sequence[Column], *, counted: bool) -> Sequence[Column]:
+def _kept(columns: Sequence[TableColumn], *, counted: bool) -> Sequence[TableColumn]:
     """The columns without those of connections, where none are counted."""
     return columns if counted else columns[: -len(_COUNTS)]
 

@@ -14,10 +14,17 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.figures import span
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
-from kubeproxy.serve.status.web.pieces import fact
-from kubeproxy.serve.status.wire import Status
+from kubeproxy.serve.status.web.markup import (
+    NOTHING,
+    Markup,
+    address,
+    element,
+    fact,
+    together,
+    trusted,
+)
+from kubeproxy.serve.status.wire import DaemonStatus
+from kubeproxy.serve.status.words import span
 
 _ICON: Final = trusted(
     "<link rel=icon href=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'"
@@ -42,7 +49,7 @@ def asset(name: str) -> Asset:
 
 
 def headers() -> tuple[tuple[str, str], ...]:
-    """What the browser is told beside the page: to show it, and to trust nothing else."""
+    """The headers of the page: the browser shows it, and trusts nothing else."""
     policy = (
         "default-src 'none'",
         f"script-src {asset('page.js').source}",
@@ -104,7 +111,7 @@ def heading(node: str) -> Markup:
     )
 
 
-def footer(status: Status) -> Markup:
+def footer(status: DaemonStatus) -> Markup:
     """Where everything comes from, and where else to look."""
     facts = (
         ("Source", status.source),

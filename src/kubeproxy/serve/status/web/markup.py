@@ -1,10 +1,10 @@
-"""Elements of HTML and SVG, made so that nobody can forget to escape.
+"""Elements of HTML and SVG that always escape, and the pieces that several pages are made of.
 
-A plain string is text, wherever it stands; only what an element is made of is markup. So a name
-that looks like HTML stays a name.
+A plain string is text, wherever it stands; only `Markup` is markup. So a name that looks like HTML
+stays a name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
 from typing import Final
@@ -48,7 +48,7 @@ def together(children: Iterable[Child]) -> Markup:
 
 
 def trusted(text: str) -> Markup:
-    """Text of this program that is markup already. Never for anything that somebody else wrote."""
+    """Text of this program that is markup already. Never for a text from anywhere else."""
     return Markup(text)
 
 
@@ -86,3 +86,72 @@ def _attribute(key: str, value: Attribute) -> str:
 @cache
 def _name(key: str) -> str:
     return key.removesuffix("_").replace("_", "-")
+
+
+# --- pieces -----------------------------------------------------------------------------------
+
+LEVELS = {"ok": "good", "partly": "warn", "failed": "bad"}
+"""How bad the outcomes of syncs are."""
+
+
+def badge(word: str, level: str) -> Markup:
+    """A word whose colour says the same."""
+    return element("strong", word, class_=f"badge {level}")
+
+
+def fact(label: str, text: str) -> tuple[Markup, Markup]:
+    """A line of a list of facts."""
+    return element("dt", label), element("dd", text)
+
+
+class TableColumn(msgspec.Struct, frozen=True):
+    """A column: its title, what its cells are, and where a click sorts by it.
+
+    `kind` is "number", "address" (which is not broken into lines) or "". `sort` says how the
+    table is sorted by it, "" when it is not.
+    """
+
+    title: str
+    kind: str = ""
+    href: str = ""
+    sort: str = ""
+
+
+def table(
+    caption: str, columns: Sequence[TableColumn], rows: Iterable[Markup]
+) -> Iterator[Markup]:
+    """A table, piece by piece."""
+    titles = (
+        element(
+            "th",
+            element("a", column.title, href=column.href) if column.href else column.title,
+            scope="col",
+            class_=column.kind or None,
+            aria_sort=column.sort or None,
+        )
+        for column in columns
+    )
+    yield together(
+        (
+            trusted("<table>"),
+            element("caption", caption),
+            element("thead", element("tr", *titles)),
+            trusted("<tbody>"),
+        )
+    )
+    yield from rows
+    yield trusted("</tbody></table>")
+
+
+def row(
+    columns: Sequence[TableColumn], cells: Sequence[Child], class_: str | None = None
+) -> Markup:
+    """A row; cells beyond the columns are left out.
+
+    Cells know the title of their column, for when there is no room for it above.
+    """
+    made = (
+        element("td", cell, data_label=column.title, class_=column.kind or None)
+        for column, cell in zip(columns, cells, strict=False)
+    )
+    return element("tr", *made, class_=class_)

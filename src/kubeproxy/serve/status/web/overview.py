@@ -1,36 +1,45 @@
-"""The daemon at a glance: what is wrong, how the families are, and how much traffic there is."""
+"""The daemon at a glance: what is wrong, the state of each family, and the traffic."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import count, rate, size, span
 from kubeproxy.serve.status.troubles import Trouble, troubles
-from kubeproxy.serve.status.web.familycard import family_card
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, element, together, trusted
-from kubeproxy.serve.status.web.pieces import badge
-from kubeproxy.serve.status.wire import Rates, Status
+from kubeproxy.serve.status.web.charts import legend, sync_chart
+from kubeproxy.serve.status.web.markup import (
+    LEVELS,
+    NOTHING,
+    Markup,
+    badge,
+    element,
+    fact,
+    together,
+    trusted,
+)
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, ServiceRates, Sync
+from kubeproxy.serve.status.words import count, elapsed, plural, rate, since, size, span
 
+_WORDS: Final = {"ok": "programmed", "partly": "partly programmed", "failed": "sync failed"}
 _CASES: Final = 5
-"""Of one trouble, so that the others are in sight; more of them unfold."""
+"""Of one problem, so that the others are in sight; more of them unfold."""
 _UNFOLDED: Final = 100
 
 
-def state(status: Status, rates: Rates) -> Iterator[Markup]:
-    """The section that is looked at first, and looked at again while the page is open."""
+def state(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]:
+    """The section at the top, which is refreshed while the page is open."""
     syncs = sum(family.syncs for family in status.families)
     yield trusted(f'<section id="state" data-refresh="state" data-syncs="{syncs:d}">')
     yield _facts(status)
     yield _box(troubles(status))
     yield trusted('<div class="cards">')
     for family in status.families:
-        yield family_card(family, status.now)
+        yield _family_card(family, status.now)
     if status.counts_connections:
         total = sum(rates.services.values()) if rates.seconds else None
         yield traffic("*", total, "Of all services on this node, over the last two minutes.")
     yield trusted("</div></section>")
 
 
-def _facts(status: Status) -> Markup:
+def _facts(status: DaemonStatus) -> Markup:
     word, level = ("healthy", "good") if status.healthy else ("not healthy", "bad")
     facts = (
         f"{status.mode} mode",
@@ -39,10 +48,7 @@ def _facts(status: Status) -> Markup:
         size(status.memory_bytes),
     )
     return element(
-        "p",
-        badge(word, level),
-        *(element("span", fact) for fact in facts),
-        class_="facts",
+        "p", badge(word, level), *(element("span", fact) for fact in facts), class_="facts"
     )
 
 
@@ -103,7 +109,62 @@ def traffic(service: str, per_second: float | None, words: str) -> Markup:
             " new connections per second",
         ),
         element("svg", class_="chart", viewBox="0 0 330 90", data_chart=service, role="img"),
-        element("noscript", element("p", "Rates are those since somebody looked last: reload.")),
+        element("noscript", element("p", "Rates are counted between two requests: reload.")),
         element("p", words, class_="faint"),
         class_="card",
     )
+
+
+# --- a family ---------------------------------------------------------------------------------
+
+
+def family_health(family: FamilyStatus) -> tuple[str, str]:
+    """The state of a family, in words and as a level."""
+    if family.last_sync is None:
+        return "waiting for the cluster", "warn"
+    if not family.healthy:
+        return "not healthy", "bad"
+    outcome = family.last_sync.outcome
+    if outcome == "ok" and family.not_programmed:
+        outcome = "partly"
+    return _WORDS.get(outcome, outcome), LEVELS.get(outcome, "warn")
+
+
+def _family_card(family: FamilyStatus, now: str) -> Markup:
+    """One IP family: its health, what it has programmed, and how its syncs went."""
+    return element(
+        "article",
+        element("h2", family.ip_family, " ", badge(*family_health(family))),
+        element(
+            "p",
+            ", ".join(
+                (
+                    plural(family.services, "service"),
+                    plural(family.frontends, "frontend"),
+                    plural(family.endpoints, "endpoint"),
+                )
+            ),
+        ),
+        sync_chart(family.history, f"Syncs of {family.ip_family}"),
+        legend(),
+        element(
+            "dl",
+            *fact("Last sync", _sync_words(family.last_sync, now)),
+            *fact("Last full sync", _sync_words(family.last_full_sync, now)),
+            *fact("Syncs", f"{count(family.syncs)}, {count(family.failures)} failed"),
+            *_waiting(family),
+        ),
+        class_="card",
+    )
+
+
+def _sync_words(sync: Sync | None, now: str) -> str:
+    if sync is None:
+        return "none yet"
+    return f"{elapsed(sync.seconds)}, {span(since(sync.ended, now))} ago"
+
+
+def _waiting(family: FamilyStatus) -> tuple[Markup, ...]:
+    if family.waiting_seconds is None:
+        return ()
+    return fact("Waiting", f"changes, for {span(family.waiting_seconds)}")

@@ -1,6 +1,6 @@
 """An explanation as a drawing: client, frontend, verdict, endpoints, and the way back.
 
-The words are those of `table.explain`; nothing is decided or said anew here.
+The words are those of `explain.words`; nothing is decided here.
 """
 
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from typing import Final
 
 from kubeproxy.base.inet import join
 from kubeproxy.explain.words import Candidate, Explanation, Matched, NotChosen
-from kubeproxy.serve.status.figures import count
 from kubeproxy.serve.status.web.charts import fan, share
 from kubeproxy.serve.status.web.markup import NOTHING, Markup, element, together
 from kubeproxy.serve.status.web.servicetable import service_link
+from kubeproxy.serve.status.words import count
 
 _ROWS: Final = 12
 """Endpoints that are drawn: with more, the steps before them would be out of sight."""
 _LEFT_OUT: Final = 4
-"""So many of those are not chosen, if there are: why that is, is what people ask."""
+"""Of these, so many that are not chosen: the reasons for that are what people look for."""
 _LEVELS: Final = {
     "forward": "good",
     "local proxy": "good",

@@ -3,10 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubeproxy.serve.status.figures import connections, count, plural, rate
-from kubeproxy.serve.status.web.markup import NOTHING, Markup, address, element, together, trusted
-from kubeproxy.serve.status.web.tables import Column, row, table
+from kubeproxy.serve.status.web.markup import (
+    NOTHING,
+    Markup,
+    TableColumn,
+    address,
+    element,
+    row,
+    table,
+    together,
+    trusted,
+)
 from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
+from kubeproxy.serve.status.words import connections, count, plural, rate
 
 _SHOWN: Final = 2
 _SORTS: Final = {"name": "ascending", "connections": "descending", "rate": "descending"}
@@ -21,7 +30,7 @@ def services(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
 
 
 def service_table(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
-    """The table alone, for which the script asks again while somebody types."""
+    """The table alone, which the script loads again while the user types."""
     yield trusted('<div id="found" data-refresh="services">')
     yield element("p", _tally(found, words), role="status")
     columns = _columns(words, sort, counted=found.counts_connections)
@@ -68,23 +77,23 @@ def _tally(found: ServiceList, words: str) -> str:
     return f"{count(found.matching)} of {plural(found.total, 'service')} {match} {words}"
 
 
-def _columns(words: str, sort: str, *, counted: bool) -> tuple[Column, ...]:
-    def sortable(title: str, by: str) -> Column:
+def _columns(words: str, sort: str, *, counted: bool) -> tuple[TableColumn, ...]:
+    def sortable(title: str, by: str) -> TableColumn:
         href = address("status", q=words, sort=by) + "#services"
-        return Column(
+        return TableColumn(
             title, "" if by == "name" else "number", href, _SORTS[by] if sort == by else ""
         )
 
     return (
         sortable("Service", "name"),
-        Column("Addresses", "address"),
-        Column("Ports", "address"),
-        Column("Endpoints", "number"),
+        TableColumn("Addresses", "address"),
+        TableColumn("Ports", "address"),
+        TableColumn("Endpoints", "number"),
         *((sortable("Connections", "connections"), sortable("Per second", "rate")) * counted),
     )
 
 
-def _row(service: ServiceSummary, columns: Sequence[Column]) -> Markup:
+def _row(service: ServiceSummary, columns: Sequence[TableColumn]) -> Markup:
     name = f"{service.namespace}/{service.service}"
     problems = (element("p", problem, class_="problem") for problem in service.problems)
     ports = (*service.ports, *(f"node port {port}" for port in service.node_ports))

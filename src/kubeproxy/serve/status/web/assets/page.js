@@ -1,9 +1,9 @@
 "use strict";
-/* Keeps the page up to date. It works without this script; with it, nobody has to reload.
+/* Keeps the page up to date. It works without this script, which saves reloading it.
  *
  * The server makes all HTML: the script asks for a part of the page, has the browser parse it
  * (which runs nothing), and puts it where the old one was. Rates come as JSON and go into text
- * nodes and the points of lines. So nothing that anybody named can become anything but text.
+ * nodes and the points of lines. So a name can never become anything but text.
  */
 (() => {
   const EVERY = 2000;      // milliseconds from one look to the next
@@ -52,7 +52,7 @@
     }
   };
 
-  /* Ask for a part again; `wanted` when somebody waits for it, and has not just selected text. */
+  /* Ask for a part again; `wanted` when the user waits for it, even if text is selected. */
   const refresh = async (part, query, wanted) => {
     const number = asked[part] = (asked[part] || 0) + 1;
     const page = await load(`${location.pathname}?${new URLSearchParams({ ...query, part })}`, "document");
@@ -131,7 +131,7 @@
     draw();
   };
 
-  /* --- again and again, while somebody looks ------------------------------------------------ */
+  /* --- again and again, while the page is visible ------------------------------------------- */
 
   const syncs = () => byId("state")?.dataset.syncs;
 

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from kubeproxy.serve.metrics.negotiation import Object, negotiate
+from kubeproxy.serve.zpages import Object, negotiate
 
 FIELDS: Object = {"uptimeSeconds": 3, "paths": ["/metrics"]}
 OBJECT = "g=config.k8s.io;as=Statusz"

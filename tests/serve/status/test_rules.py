@@ -6,38 +6,37 @@ from collections.abc import AsyncIterable, Sequence
 
 import pytest
 
-from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.serve.http.access import Access
+from kubeproxy.serve.http.access import PageAccess
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
-from kubeproxy.serve.rulespage.page import rules
-from kubeproxy.serve.rulespage.view import Programmed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Mode
-from world import Document, endpoint_slice, everywhere, node, service, table_of
+from serve.status.living import Counter, Rig
+from world import Document, endpoint_slice, everywhere, service
 
 LOCAL = "127.0.0.1"
 
 
-class Writer(FakeDataplane):
+class Writer(Counter):
     """A dataplane that can show what it wrote."""
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
         return "".join(f"{table.family.value} {name}\n" for name in names)
 
 
-def programmed(
+async def programmed(
     *documents: Document,
-    family: Family = Family.IPV4,
+    families: tuple[Family, ...] = (Family.IPV4,),
     mode: Mode = Mode.NFTABLES,
-    failed: bool = False,
-    plane: Dataplane | None = None,
-) -> Programmed:
-    table = table_of(*documents, family=family)
-    reasons = dict.fromkeys(table.entries, "cannot add it") if failed else {}
-    return Programmed(table, node(mode, family), mode, reasons, plane or Writer())
+    refuse: str = "",
+    kernel: type[Counter] = Writer,
+) -> Rig:
+    rig = Rig(*documents, families=families, mode=mode, kernel=kernel)
+    for each in rig.kernels.values():
+        each.refuse = {refuse}
+    await rig.sync()
+    return rig
 
 
 CART = (everywhere({"externalTrafficPolicy": "Local"}), endpoint_slice("L1 R1"))
@@ -59,10 +58,13 @@ async def body_of(answer: Answer) -> str:
     return b"".join([piece async for piece in answer.body]).decode()
 
 
-async def asked(
-    path: str, *shown: Programmed, access: Access = Access.LOCAL, **headers: str
-) -> tuple[int, str]:
-    answer = rules(request(path, **headers), lambda: shown, access)
+async def answered(rig: Rig, asking: Request, access: PageAccess = PageAccess.LOCAL) -> Answer:
+    answer = rig.page(rules_page=access.value)(asking)
+    return answer if isinstance(answer, Answer) else await answer
+
+
+async def asked(path: str, rig: Rig, **headers: str) -> tuple[int, str]:
+    answer = await answered(rig, request(path, **headers))
     return answer.status, await body_of(answer)
 
 
@@ -72,23 +74,31 @@ async def asked(
 @pytest.mark.parametrize(
     ("access", "peer", "method", "status", "words"),
     [
-        pytest.param(Access.LOCAL, LOCAL, "GET", 200, "shop/cart", id="local-from-here"),
-        pytest.param(Access.LOCAL, LOCAL, "HEAD", 200, "shop/cart", id="head-too"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "GET", 200, "shop/cart", id="local-from-here"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "HEAD", 200, "shop/cart", id="head-too"),
         pytest.param(
-            Access.LOCAL, "192.0.2.50", "GET", 403, "--rules-page=all", id="local-from-elsewhere"
+            PageAccess.LOCAL,
+            "192.0.2.50",
+            "GET",
+            403,
+            "--rules-page=all",
+            id="local-from-elsewhere",
         ),
-        pytest.param(Access.LOCAL, "", "GET", 403, "yours is not known", id="local-from-nowhere"),
-        pytest.param(Access.ALL, "192.0.2.50", "GET", 200, "shop/cart", id="all-from-elsewhere"),
-        pytest.param(Access.NONE, LOCAL, "GET", 404, "rulesPage is none", id="none"),
-        pytest.param(Access.LOCAL, LOCAL, "DELETE", 405, "only be read", id="no-changes"),
+        pytest.param(
+            PageAccess.LOCAL, "", "GET", 403, "yours is not known", id="local-from-nowhere"
+        ),
+        pytest.param(
+            PageAccess.ALL, "192.0.2.50", "GET", 200, "shop/cart", id="all-from-elsewhere"
+        ),
+        pytest.param(PageAccess.NONE, LOCAL, "GET", 404, "rulesPage is none", id="none"),
+        pytest.param(PageAccess.LOCAL, LOCAL, "DELETE", 405, "only be read", id="no-changes"),
     ],
 )
 async def test_who_may_ask(
-    access: Access, peer: str, method: str, status: int, words: str
+    access: PageAccess, peer: str, method: str, status: int, words: str
 ) -> None:
-    answer = rules(
-        request("/rules", peer=peer, method=method), lambda: [programmed(*CART)], access
-    )
+    rig = await programmed(*CART)
+    answer = await answered(rig, request("/rules", peer=peer, method=method), access)
     assert answer.status == status
     text = await body_of(answer)
     assert words in text
@@ -99,7 +109,7 @@ async def test_who_may_ask(
 
 
 async def test_the_table_as_text() -> None:
-    status, text = await asked("/rules", programmed(*CART))
+    status, text = await asked("/rules", await programmed(*CART))
     assert status == 200
     heading, blank, title, header, *rows = text.splitlines()
     assert heading == "# IPv4: 1 service port, mode nftables"
@@ -129,15 +139,15 @@ async def test_the_table_as_text() -> None:
     ],
 )
 async def test_a_path_chooses(path: str, expected: set[str]) -> None:
-    status, text = await asked(path, programmed(*CART, BOOKS))
+    status, text = await asked(path, await programmed(*CART, BOOKS))
     assert status == 200
     assert expected == {line.split("  ")[0] for line in text.splitlines() if line[:1] == "s"}
 
 
 async def test_one_service_with_what_was_written_in_both_families() -> None:
-    six = service({"clusterIP": "fd00::21", "clusterIPs": ["fd00::21"], "ipFamilies": ["IPv6"]})
-    shown = (programmed(*CART), programmed(six, family=Family.IPV6))
-    _, text = await asked("/rules/shop/cart", *shown)
+    ips = ["10.112.0.21", "fd00::21"]
+    dual = service({"clusterIPs": ips, "ipFamilies": ["IPv4", "IPv6"]})
+    _, text = await asked("/rules/shop/cart", await programmed(dual, families=tuple(Family)))
     assert "# IPv4, written last in nftables mode\nIPv4 shop/cart:http\n" in text
     assert "# IPv6, written last in nftables mode\nIPv6 shop/cart:http\n" in text
 
@@ -145,7 +155,7 @@ async def test_one_service_with_what_was_written_in_both_families() -> None:
 async def test_what_was_written_for_many_ports_is_put_into_words_in_parts() -> None:
     ports = [{"name": f"p{number:02}", "port": number} for number in range(1, 46)]
     many = service({"clusterIP": "10.112.0.31", "ports": ports}, name="many")
-    _, text = await asked("/rules/shop/many", programmed(many), accept="application/json")
+    _, text = await asked("/rules/shop/many", await programmed(many), accept="application/json")
     parts = [each["text"].splitlines() for each in json.loads(text)["written"]]
     assert [len(part) for part in parts] == [20, 20, 5]
     told = [line for part in parts for line in part]
@@ -153,29 +163,28 @@ async def test_what_was_written_for_many_ports_is_put_into_words_in_parts() -> N
 
 
 async def test_one_family_has_it_and_the_other_has_not() -> None:
-    shown = (programmed(*CART), programmed(family=Family.IPV6))
-    _, text = await asked("/rules/shop/cart", *shown)
+    _, text = await asked("/rules/shop/cart", await programmed(*CART, families=tuple(Family)))
     assert "# IPv6: 0 service ports, mode nftables\n" in text
     assert "# IPv6, written last in nftables mode: nothing\n" in text
 
 
 async def test_a_dataplane_that_cannot_show() -> None:
-    _, text = await asked("/rules/shop/cart", programmed(*CART, plane=FakeDataplane()))
+    _, text = await asked("/rules/shop/cart", await programmed(*CART, kernel=Counter))
     assert "# IPv4, written last in nftables mode: nothing\n" in text
 
 
 async def test_what_the_kernel_refused_is_said() -> None:
-    _, text = await asked("/rules", programmed(*CART, failed=True))
-    assert "NOT PROGRAMMED: cannot add it" in text
+    _, text = await asked("/rules", await programmed(*CART, refuse="cart"))
+    assert "NOT PROGRAMMED: the kernel does not want it" in text
 
 
 async def test_no_balance_in_other_modes() -> None:
-    _, text = await asked("/rules", programmed(BOOKS, mode=Mode.IPTABLES))
+    _, text = await asked("/rules", await programmed(BOOKS, mode=Mode.IPTABLES))
     assert "shop/books  TCP, IPv4, internalTrafficPolicy Cluster\n" in text
 
 
 async def test_as_json() -> None:
-    shown = programmed(
+    shown = await programmed(
         everywhere({"loadBalancerSourceRanges": ["192.0.2.0/24"]}), endpoint_slice("L1")
     )
     _, text = await asked("/rules/shop/cart", shown, accept="application/json")
@@ -212,19 +221,21 @@ async def test_as_json() -> None:
 
 
 async def test_all_as_json_has_nothing_of_the_kernel() -> None:
-    _, text = await asked("/rules?format=json", programmed(*CART, BOOKS))
+    _, text = await asked("/rules?format=json", await programmed(*CART, BOOKS))
     document = json.loads(text)
     assert {port["service"] for port in document["servicePorts"]} == {"cart", "books"}
     assert document.keys() == {"servicePorts"}
 
 
 async def test_an_empty_table() -> None:
-    assert await asked("/rules", programmed()) == (
+    assert await asked("/rules", await programmed()) == (
         200,
         "# IPv4: 0 service ports, mode nftables\n\n",
     )
-    assert json.loads((await asked("/rules?format=json", programmed()))[1]) == {"servicePorts": []}
-    assert await asked("/rules") == (200, "\n")
+    assert json.loads((await asked("/rules?format=json", await programmed()))[1]) == {
+        "servicePorts": []
+    }
+    assert await asked("/rules", Rig()) == (200, "\n")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +249,7 @@ async def test_an_empty_table() -> None:
     ],
 )
 async def test_what_is_unknown(path: str, words: str) -> None:
-    status, text = await asked(path, programmed(*CART, BOOKS))
+    status, text = await asked(path, await programmed(*CART, BOOKS))
     assert status == 404
     assert words in text
     assert "/rules lists all" in text
@@ -248,7 +259,7 @@ async def test_a_namespace_with_many_services_is_told_in_part() -> None:
     many = [
         service({"clusterIP": f"10.112.1.{number}"}, name=f"s{number:02}") for number in range(25)
     ]
-    _, text = await asked("/rules/shop/none", programmed(*many))
+    _, text = await asked("/rules/shop/none", await programmed(*many))
     assert "namespace shop has: s00, s01" in text
     assert "s19 and 5 more\n" in text
 
@@ -258,8 +269,9 @@ async def test_others_get_their_turn_while_a_large_table_is_shown() -> None:
         service({"clusterIP": f"10.112.{number >> 8}.{number & 255}"}, name=f"s{number}")
         for number in range(400)
     ]
-    shown = programmed(*many)
-    answer = rules(request("/rules"), lambda: [shown], Access.LOCAL)
+    rig = await programmed(*many)
+    answer = await answered(rig, request("/rules"))
+    table = rig.syncs[Family.IPV4].builder.table
     assert isinstance(answer.body, AsyncIterable)
     turns = 0
     pieces: list[bytes] = []
@@ -274,8 +286,8 @@ async def test_others_get_their_turn_while_a_large_table_is_shown() -> None:
     async for piece in answer.body:
         pieces.append(piece)
         if len(pieces) == 1:
-            for name in list(shown.table.entries)[-10:]:
-                shown.table.remove(name)
+            for name in list(table.entries)[-10:]:
+                table.remove(name)
     other.cancel()
     assert turns >= len(pieces) - 1 > 1
     # What goes while the page is on its way is left out, and breaks nothing.

@@ -1,4 +1,4 @@
-"""What is added to the metrics server, and where it is not."""
+"""The pages of a daemon: who may read them, what they show, and when their code is loaded."""
 
 import ast
 import asyncio
@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 from fakes.dataplane import FakeDataplane
-from kubeproxy.app import insight
 from kubeproxy.app.daemon import Daemon, Setup
-from kubeproxy.app.insight import serve_socket
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.serve import routes
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Ends, Request
-from kubeproxy.serve.metrics.server import find_page
+from kubeproxy.serve.routes import Listeners, router, serve_socket
 from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName, Table
 from waiting import until
 
@@ -56,8 +55,8 @@ def daemon(plane: type[FakeDataplane], directory: Path, *flags: str) -> Daemon:
 
 async def scraped(running: Daemon) -> set[str]:
     names = {"kubeproxy_service_connections_total", "kubeproxy_endpoint_connections_total"}
-    text = "".join([piece async for piece in running.metrics.registry.expose(names)])
-    running.metrics.registry.close()
+    text = "".join([piece async for piece in running.registry.expose(names)])
+    running.registry.close()
     return {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
 
 
@@ -79,14 +78,14 @@ async def test_connections(
 
 async def test_endpoints_are_a_family_where_they_count(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--nftables-endpoint-counters")
-    names = {family.about.name for family in running.metrics.registry.families()}
+    names = {family.about.name for family in running.registry.families()}
     assert "kubeproxy_endpoint_connections_total" in names
 
 
 @pytest.mark.parametrize("path", ["/rules", "/rules/", "/rules/shop", "/rules/shop/cart"])
 async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = find_page(running.metrics.pages, profiling=False)
+    page = router(running.routes, Listeners.METRICS)
     answer = page(Request("GET", path, peer="192.0.2.1"))
     assert isinstance(answer, Answer)
     assert answer.status == 403
@@ -94,7 +93,7 @@ async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> N
 
 @pytest.fixture
 def _asked_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insight, "socket_user", lambda *ends: {ENDS: 0}[ends])
+    monkeypatch.setattr(routes, "socket_user", lambda *ends: {ENDS: 0}[ends])
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,8 @@ def _asked_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_on_this_machine_it_is_for_root_and_our_own_user(
     path: str, user: int | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insight, "socket_user", lambda *ends: {ENDS: user}[ends])
-    page = find_page(daemon(Counting, tmp_path).metrics.pages, profiling=False)
+    monkeypatch.setattr(routes, "socket_user", lambda *ends: {ENDS: user}[ends])
+    page = router(daemon(Counting, tmp_path).routes, Listeners.METRICS)
     found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     answer = found if isinstance(found, Answer) else await found
     assert status == answer.status
@@ -120,9 +119,10 @@ async def test_on_this_machine_it_is_for_root_and_our_own_user(
 @pytest.mark.usefixtures("_asked_by_root")
 async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = find_page(running.metrics.pages, profiling=False)
-    answer = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
-    assert isinstance(answer, Answer)
+    page = router(running.routes, Listeners.METRICS)
+    found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
+    assert not isinstance(found, Answer)
+    answer = await found
     assert not isinstance(answer.body, bytes)
     assert [piece async for piece in answer.body] == [b"\n"]
 
@@ -133,9 +133,10 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
     (sync,) = running.syncs.values()
     assert (sync.node, sync.failed) == (None, {})
     await sync.sync()
-    page = find_page(running.metrics.pages, profiling=False)
-    answer = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
-    assert isinstance(answer, Answer)
+    page = router(running.routes, Listeners.METRICS)
+    found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
+    assert not isinstance(found, Answer)
+    answer = await found
     assert not isinstance(answer.body, bytes)
     text = b"".join([piece async for piece in answer.body])
     assert text == b"# IPv4: 0 service ports, mode nftables\n\n"
@@ -145,10 +146,9 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/status", "/status/", "/status/services/shop/cart"])
 async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none")
-    page = find_page(running.metrics.pages, profiling=False)
-    found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
-    assert not isinstance(found, Answer)
-    answer = await found
+    page = router(running.routes, Listeners.METRICS)
+    answer = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
+    assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
     assert (answer.status, b"statusPage is none" in answer.body) == (404, True)
 
@@ -156,7 +156,7 @@ async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) ->
 async def test_the_socket_answers_what_people_may_ask_and_nothing_else(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none", "--rules-page=none")
     path = tmp_path / "status.sock"
-    task = asyncio.create_task(serve_socket(running.metrics, str(path)))
+    task = asyncio.create_task(serve_socket(running.routes, str(path)))
     try:
         await until(lambda: is_there(path))
         lines = [await ask(path, each) for each in ("/status/rates", "/rules", "/metrics")]
@@ -180,11 +180,11 @@ async def ask(socket: Path, path: str) -> bytes:
         writer.close()
 
 
-UNLOADED = ("kubeproxy.explain", "kubeproxy.serve.rulespage")
+UNLOADED = ("kubeproxy.explain", "kubeproxy.serve.metrics.debug")
 LOADED = """
 import sys
 from pathlib import Path
-from app.test_insight import Counting, daemon
+from app.test_pages import Counting, daemon
 daemon(Counting, Path("/nowhere"))
 print(sorted(name for name in sys.modules if name.startswith("kubeproxy.")))
 """
@@ -202,5 +202,5 @@ def test_what_only_people_who_look_need_is_not_loaded_before() -> None:
     )
     loaded = set(ast.literal_eval(ended.stdout))
     status = {name for name in loaded if name.startswith("kubeproxy.serve.status.")}
-    assert status == {"kubeproxy.serve.status.history", "kubeproxy.serve.status.live"}
+    assert status == {f"kubeproxy.serve.status.{name}" for name in ("history", "live", "state")}
     assert not [name for name in loaded if name.startswith(UNLOADED)]

@@ -1,6 +1,6 @@
 import asyncio
 
-from kubeproxy.serve.http.turns import Turns
+from kubeproxy.serve.http.room import Turns
 
 
 async def test_who_asks_a_lot_waits_for_itself() -> None:

@@ -1,13 +1,24 @@
-"""/statusz and /flagz: one object, as text, JSON or YAML, as the client accepts.
+"""/configz, /flagz and /statusz: configuration, flags and version of this process.
 
-Upstream's rules: text unless a versioned object is asked for by group, version and kind.
+/flagz and /statusz are one object each, as text, JSON or YAML, as the client accepts. Upstream's
+rules: text unless a versioned object is asked for by group, version and kind.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
-from kubeproxy.serve.http.answer import Answer
+from kubeproxy.base.version import KUBERNETES_VERSION
+from kubeproxy.config.document import to_document
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.serve.http.answer import JSON, Answer
+from kubeproxy.serve.http.request import Request
 
+_UNSTABLE = (
+    "Warning: This page is for people who look for a fault. Its layout is not for programs:"
+    " it may change at any time."
+)
 _GROUP = "config.k8s.io"
 _VERSIONS = {"v1beta1": False, "v1alpha1": True}
 """Whether a version is deprecated."""
@@ -16,6 +27,59 @@ _TEXT_RANGES = ("*/*", "text/*", "text/plain")
 
 Value = str | int | Sequence[str] | Mapping[str, str]
 Object = Mapping[str, Value]
+
+
+def configz(config: KubeProxyConfiguration) -> Answer:
+    """The configuration."""
+    document = {"kubeproxy.config.k8s.io": to_document(config)}
+    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return Answer(200, JSON, body.encode())
+
+
+def flagz(flags: Mapping[str, str], request: Request) -> Answer:
+    """The flags of the command line."""
+    lines = [f"{name}={value}" for name, value in flags.items()]
+    return _component(request, "Flagz", lines, {"flags": flags})
+
+
+def python_version() -> str:
+    """The interpreter's version, where upstream has Go's."""
+    return ".".join(map(str, sys.version_info[:3]))
+
+
+def statusz(every: Iterable[str], started: float, now: float, request: Request) -> Answer:
+    """When the process started, its versions, and those of the paths that have one part."""
+    up, since = int(now - started), datetime.fromtimestamp(started, UTC)
+    version = KUBERNETES_VERSION.removeprefix("v")
+    emulated = ".".join(version.split(".")[:2])
+    paths = sorted(path for path in every if path.count("/") == 1)
+    hours, minutes, seconds = up // 3600, up // 60 % 60, up % 60
+    lines = [
+        "",
+        f"Started: {since.astimezone():%a %b %d %H:%M:%S %Z %Y}",
+        f"Up: {hours} hr {minutes:02d} min {seconds:02d} sec",
+        f"Python version: {python_version()}",
+        f"Binary version: {version}",
+        f"Emulation version: {emulated}",
+        f"Paths: {' '.join(paths)}",
+    ]
+    fields: Object = {
+        "startTime": f"{since:%Y-%m-%dT%H:%M:%SZ}",
+        "uptimeSeconds": up,
+        "goVersion": f"python{python_version()}",
+        "binaryVersion": version,
+        "emulationVersion": emulated,
+        "paths": paths,
+    }
+    return _component(request, "Statusz", lines, fields)
+
+
+def _component(request: Request, kind: str, lines: list[str], fields: Object) -> Answer:
+    shown = "\n".join(("", f"kube-proxy {kind.lower()}", _UNSTABLE, *lines, ""))
+    return negotiate(request.headers.get("accept", ""), kind, shown, fields)
+
+
+# --- what the client accepts ------------------------------------------------------------------
 
 
 def negotiate(accept: str, kind: str, text: str, fields: Object) -> Answer:

@@ -1,0 +1,139 @@
+"""Service ports as rows of the forwarding table, and what was written for them: `/rules`.
+
+As text or JSON, in pieces of about a millisecond's work. A service port that has gone by the next
+piece is left out.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from kubeproxy.base.printable import printable
+from kubeproxy.dataplane.written import Shows
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, WrittenRules
+from kubeproxy.serve.status.words import plural, ranges
+from kubeproxy.table.entries import Entry, ServicePortName, Table
+from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.rows import aligned, entry_rows
+
+_encode = msgspec.json.Encoder().encode
+_INDENT = "    "
+_PORTS_AT_ONCE = 20
+"""A Service may have thousands of ports, and each of them thousands of rules."""
+
+
+class Selected(msgspec.Struct, frozen=True):
+    """Some service ports of a family that is programmed."""
+
+    family: FamilyState
+    node: Node
+    mode: Mode
+    names: Sequence[ServicePortName]
+
+    @property
+    def table(self) -> Table:
+        """The table of the family."""
+        return self.family.builder.table
+
+
+def select(state: State, wanted: tuple[str, ...]) -> list[Selected]:
+    """The service ports that a path names: all, those of a namespace, those of a Service."""
+    return [
+        Selected(family, family.node, state.mode, _names(family.builder.table, wanted))
+        for family in state.families.values()
+        if family.node is not None
+    ]
+
+
+def _names(table: Table, wanted: tuple[str, ...]) -> list[ServicePortName]:
+    if not wanted:
+        return list(table.entries)
+    return sorted(name for name in table.entries if name[: len(wanted)] == wanted)
+
+
+def text_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[bytes]:
+    """Each service port: its settings, then a row for each frontend and class of traffic.
+
+    With `written`, what was last written for the service ports follows.
+    """
+    for each in selected:
+        count = plural(len(each.names), "service port")
+        yield f"# {each.family.family.value}: {count}, mode {each.mode.value}\n".encode()
+    yield b"\n"
+    for port in _ports(selected):
+        rows = aligned(msgspec.structs.astuple(row) for row in port.rows)
+        lines = (_INDENT + line for line in rows.split("\n"))
+        yield ("\n".join((_title(port), *lines)) + "\n\n").encode()
+    for wrote in _written(selected) if written else ():
+        heading = f"# {wrote.ip_family}, written last in {wrote.mode} mode"
+        body = f"{heading}\n{wrote.text}\n" if wrote.text else f"{heading}: nothing\n\n"
+        yield body.encode()
+
+
+def json_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[bytes]:
+    """The same as one JSON object, `{"servicePorts": [...], "written": [...]}`."""
+    yield b'{"servicePorts":['
+    yield from _listed(_ports(selected))
+    if written:
+        yield b'],"written":['
+        yield from _listed(_written(selected))
+    yield b"]}\n"
+
+
+def _listed(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
+    for number, value in enumerate(values):
+        yield (b"," if number else b"") + _encode(value)
+
+
+def _written(selected: Sequence[Selected]) -> Iterator[WrittenRules]:
+    """What was last written for the service ports, family by family."""
+    for each in selected:
+        plane = each.family.dataplane
+        for start in range(0, len(each.names) or 1, _PORTS_AT_ONCE):
+            some = each.names[start : start + _PORTS_AT_ONCE]
+            text = plane.written(each.table, some) if isinstance(plane, Shows) else ""
+            yield WrittenRules(each.family.family.value, each.mode.value, text)
+
+
+def _ports(selected: Sequence[Selected]) -> Iterator[RulePort]:
+    for each in selected:
+        for name in each.names:
+            entry = each.table.entries.get(name)
+            if entry is not None:
+                yield _port(entry, each)
+
+
+def _port(entry: Entry, shown: Selected) -> RulePort:
+    name = entry.name
+    external = any(frontend.kind.external for frontend in entry.frontends)
+    return RulePort(
+        namespace=name.namespace,
+        service=name.service,
+        protocol=name.protocol.name,
+        ip_family=shown.family.family.value,
+        frontends=tuple(RuleFrontend(f.kind.value, f.port, f.address) for f in entry.frontends),
+        internal_traffic_policy=entry.internal.outside.scope.value,
+        rows=tuple(RuleRow(*row) for row in entry_rows(entry, shown.node, shown.mode)),
+        port=name.port,
+        endpoints=tuple(map(str, entry.cluster)),
+        local_endpoints=tuple(map(str, entry.local)),
+        external_traffic_policy=entry.external.outside.scope.value if external else "",
+        affinity_seconds=entry.affinity_seconds,
+        source_ranges=ranges(entry.source_ranges),
+        balance=entry.balance.value if shown.mode is Mode.NFTABLES else "",
+        not_programmed=shown.family.failed.get(name, ""),
+    )
+
+
+def _title(port: RulePort) -> str:
+    """A service port and its settings, on one line."""
+    name = f"{port.namespace}/{port.service}" + (f":{port.port}" if port.port else "")
+    settings = [f"internalTrafficPolicy {port.internal_traffic_policy}"]
+    if port.external_traffic_policy:
+        settings.append(f"externalTrafficPolicy {port.external_traffic_policy}")
+    if port.balance:
+        settings.append(port.balance)
+    if port.not_programmed:
+        settings.append(f"NOT PROGRAMMED: {port.not_programmed}")
+    return printable(f"{name}  {', '.join((port.protocol, port.ip_family, *settings))}")

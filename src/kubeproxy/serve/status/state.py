@@ -1,0 +1,66 @@
+"""The daemon at one moment, as a value: what every view of the status is made of."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.cluster import Cluster, Problem
+from kubeproxy.cluster.source import Gap
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.serve.status.history import FamilyHistory
+from kubeproxy.serve.traffic.totals import Look
+from kubeproxy.table.build import Builder
+from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.node import Mode, Node
+
+
+class FamilyState(msgspec.Struct, frozen=True):
+    """One IP family. `node` is None before the first sync that succeeded.
+
+    `failed` are the service ports that the kernel refused, `failure` is why the last sync failed,
+    `waiting` for how many seconds a change has waited for its sync. `look` has the connections,
+    None where they are not counted or were not read.
+    """
+
+    family: Family
+    builder: Builder
+    node: Node | None
+    failed: Mapping[ServicePortName, str]
+    failure: str
+    healthy: bool
+    waiting: float | None
+    history: FamilyHistory
+    dataplane: Dataplane
+    look: Look | None = None
+
+
+class State(msgspec.Struct, frozen=True):
+    """The daemon. Builders and the cluster change with the next sync or event.
+
+    A view that is made in steps may see such a change; it leaves out what has gone meanwhile.
+
+    `eligible` says whether load balancers should use this node. `gaps` are what the source cannot
+    read now, `ignored` the parts of objects that are not valid, `remains` why rules of other modes
+    are still in the kernel. `started` and `now` are seconds of the wall clock.
+    """
+
+    config: KubeProxyConfiguration
+    config_file: str
+    source: str
+    started: float
+    now: float
+    cluster: Cluster
+    families: Mapping[Family, FamilyState]
+    counts_connections: bool
+    healthy: bool
+    eligible: bool
+    gaps: Sequence[Gap]
+    ignored: Sequence[Problem]
+    remains: Sequence[str]
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the proxy."""
+        return Mode(self.config.mode)

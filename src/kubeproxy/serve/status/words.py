@@ -1,0 +1,136 @@
+"""Numbers, times and settings as people read them, for the terminal and the page."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from kubeproxy.base.inet import Prefix
+from kubeproxy.base.printable import printable
+from kubeproxy.explain.words import duration
+from kubeproxy.serve.status.wire import PortDetail
+
+UNKNOWN: Final = "\N{EN DASH}"
+_SHOWN: Final = 20
+
+
+def count(number: int) -> str:
+    """A number, its thousands apart."""
+    return f"{number:,}"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number and what it counts."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def rate(per_second: float | None) -> str:
+    """How many in a second; a dash when that is not known."""
+    if per_second is None:
+        return UNKNOWN
+    if per_second >= 100 or not per_second:
+        return f"{per_second:,.0f}"
+    return f"{per_second:.1f}"
+
+
+def connections(number: int | None) -> str:
+    """How many connections; a dash when they are not counted."""
+    return UNKNOWN if number is None else count(number)
+
+
+def elapsed(seconds: float) -> str:
+    """How long something took: `0.42 ms`, `12 ms`, `1.25 s`."""
+    milliseconds = seconds * 1000
+    if milliseconds < 10:
+        return f"{max(milliseconds, 0.01):.2g} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    return f"{seconds:.3g} s"
+
+
+def span(seconds: float) -> str:
+    """How long something has lasted, in its two largest units."""
+    whole = int(max(0.0, seconds))
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {whole % 60} s"
+    return f"{whole} s"
+
+
+def size(number: int) -> str:
+    """Bytes as megabytes."""
+    return f"{number / 1e6:,.0f} MB"
+
+
+def clock(stamp: str) -> str:
+    """The time of day of an RFC 3339 stamp, in UTC as the log has it."""
+    return stamp[11:19]
+
+
+def since(stamp: str, now: str) -> float:
+    """Seconds from one stamp to the other."""
+    return (_parsed(now) - _parsed(stamp)).total_seconds()
+
+
+def _parsed(stamp: str) -> datetime:
+    return datetime.fromisoformat(stamp)
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def policy(*, local: bool) -> str:
+    """The name of a traffic policy."""
+    return "Local" if local else "Cluster"
+
+
+def ranges(allowed: Iterable[Prefix] | None) -> tuple[str, ...] | None:
+    """Source ranges as text; None when every source is allowed."""
+    return None if allowed is None else tuple(map(str, allowed))
+
+
+def settings(port: PortDetail) -> Iterator[str]:
+    """What decides about the traffic of a service port, besides frontends and endpoints."""
+    yield f"internalTrafficPolicy {port.internal_traffic_policy}"
+    if port.external_traffic_policy:
+        yield f"externalTrafficPolicy {port.external_traffic_policy}"
+    if port.balance:
+        yield f"balance {port.balance}"
+    if port.affinity_seconds:
+        yield f"session affinity {duration(port.affinity_seconds)}"
+    if port.source_ranges is not None:
+        yield f"only from {' '.join(port.source_ranges) or 'nobody'}"
+    if port.health_check_port:
+        yield f"health check port {port.health_check_port}"
+
+
+# --- what is not there ------------------------------------------------------------------------
+
+
+def unknown(
+    what: str, wanted: Sequence[str], services: Collection[tuple[str, str]], path: str
+) -> str:
+    """That there is no `what` for NAMESPACE[/SERVICE], with similar names, and all at `path`.
+
+    `services` are the namespaces and names of all that there are.
+    """
+    namespace, *names = wanted
+    there = sorted(service for in_, service in services if in_ == namespace)
+    elsewhere = sorted(in_ for in_, service in services if names[:1] == [service])
+    lines = [f"no {what} for {'/'.join(wanted)}"]
+    if elsewhere:
+        lines.append(f"a service of this name is in: {_some(elsewhere)}")
+    if there:
+        lines.append(f"namespace {namespace} has: {_some(there)}")
+    lines.append(
+        f"{path} lists all; a Service that is headless, or of type ExternalName, has none"
+    )
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

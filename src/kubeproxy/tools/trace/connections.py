@@ -1,0 +1,221 @@
+"""Which connections are traced, and what became of each. Functions on values only.
+
+Most events of a busy node are about others: `place_of` rejects these by comparing bytes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from kubeproxy.base.errors import FieldError, OperatorError
+from kubeproxy.base.inet import (
+    PROTOCOL_BY_NAME,
+    Prefix,
+    Protocol,
+    contains,
+    family_of,
+    join,
+    network,
+    pack,
+    parse_address,
+    parse_prefix,
+    unpack,
+)
+from kubeproxy.explain.destination import port_number, split_port
+from kubeproxy.linux.netlink.conntrack import Connection, Dialled
+from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+
+_NODE_PORT = "node-port"
+_ANY_PORT = 0
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """One end of a connection."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return join(self.address, self.port)
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """A service port in one family. `name` is "" when only an address is known."""
+
+    name: str
+    port: PortDetail
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """A connection of a watched service port.
+
+    `endpoint` is None when the destination was not translated: the client reached that address
+    itself. `detail` is None when the endpoint is unknown. `seen` is the source that it sees.
+    """
+
+    watched: Watched
+    frontend: FrontendDetail
+    client: Peer
+    destination: Peer
+    endpoint: Peer | None
+    detail: EndpointDetail | None
+    seen: Peer
+
+
+# --- which service ports ----------------------------------------------------------------------
+
+
+def watched_address(address: str, port: int, protocol: Protocol) -> Watched:
+    """An address, of which nothing else is known."""
+    frontend = FrontendDetail("", address, port)
+    family = family_of(address).value
+    return Watched("", PortDetail("", protocol.name, family, (frontend,), (), ""))
+
+
+def watched_ports(
+    service: ServiceDetail, port: str = "", protocol: Protocol | None = None
+) -> list[Watched]:
+    """The ports of a Service that are meant, by name or number and by protocol; "" for all."""
+    name = f"{service.namespace}/{service.service}"
+    found = [
+        Watched(f"{name}:{each.name}" if each.name else name, each)
+        for each in service.ports
+        if protocol in (None, PROTOCOL_BY_NAME[each.protocol])
+        and port in ("", each.name, *(str(frontend.port) for frontend in each.frontends))
+    ]
+    if not found:
+        listed = ", ".join(dict.fromkeys(_shown_ports(service.ports)))
+        has = f"it has {listed}" if listed else "it has no port that is served here"
+        raise OperatorError(f"Service {name} has no such port: {has}")
+    return found
+
+
+def _shown_ports(ports: Iterable[PortDetail]) -> Iterator[str]:
+    for port in ports:
+        for frontend in port.frontends[:1]:
+            number = f"{frontend.port}/{port.protocol}"
+            yield f"{port.name} ({number})" if port.name else number
+
+
+def remarks(watched: Iterable[Watched]) -> Iterator[str]:
+    """What people should know before they wait for connections that never show."""
+    for each in watched:
+        if each.name and not any(endpoint.used for endpoint in each.port.endpoints):
+            yield (
+                f"note: {each.name} has no {each.port.ip_family} endpoint that is used: "
+                "connections to it end before they are tracked, so none will show"
+            )
+
+
+# --- which connections ------------------------------------------------------------------------
+
+NodePort = tuple[bytes, bytes]
+"""Protocol and port, as in `Dialled`."""
+Place = tuple[Watched, FrontendDetail]
+
+
+class Index(msgspec.Struct, frozen=True):
+    """The watched service ports by what events say.
+
+    `own` are the addresses of this node, on which node ports are served.
+    """
+
+    exact: Mapping[Dialled, Place]
+    node_ports: Mapping[NodePort, Place]
+    endpoints: Mapping[bytes, EndpointDetail]
+    own: frozenset[bytes]
+
+
+def index(watched: Iterable[Watched], own: Iterable[str]) -> Index:
+    """The index of these; of two that have the same frontend the first counts."""
+    exact: dict[Dialled, Place] = {}
+    node_ports: dict[NodePort, Place] = {}
+    endpoints: dict[bytes, EndpointDetail] = {}
+    for each in watched:
+        protocol = bytes([PROTOCOL_BY_NAME[each.port.protocol]])
+        for frontend in each.port.frontends:
+            port = frontend.port.to_bytes(2, "big")
+            if frontend.kind == _NODE_PORT:
+                node_ports.setdefault((protocol, port), (each, frontend))
+            else:
+                exact.setdefault((pack(frontend.address), protocol, port), (each, frontend))
+        for endpoint in each.port.endpoints:
+            endpoints[pack(endpoint.address) + endpoint.port.to_bytes(2, "big")] = endpoint
+    return Index(exact, node_ports, endpoints, frozenset(map(pack, own)))
+
+
+def place_of(known: Index, dialled: Dialled) -> Place | None:
+    """Whose connection it may be, by what was dialled; None when it is of no watched port."""
+    return known.exact.get(dialled) or known.node_ports.get(dialled[1:])
+
+
+def is_of(known: Index, place: Place, connection: Connection) -> bool:
+    """Whether the connection is of that place: a node port may be another node's."""
+    return (
+        place[1].kind != _NODE_PORT
+        or connection.destination[:-2] in known.own
+        or connection.responder in known.endpoints
+    )
+
+
+def describe(known: Index, place: Place, connection: Connection) -> Traced:
+    """What became of a connection of that place."""
+    watched, frontend = place
+    to, responder = connection.destination, connection.responder
+    detail = known.endpoints.get(responder)
+    return Traced(
+        watched=watched,
+        frontend=frontend,
+        client=peer(connection.client),
+        destination=peer(to),
+        endpoint=peer(responder) if detail or responder != to else None,
+        detail=detail,
+        seen=peer(connection.seen),
+    )
+
+
+def peer(end: bytes) -> Peer:
+    """Address and port in network order, as a value."""
+    return Peer(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
+
+
+# --- filters ----------------------------------------------------------------------------------
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """One of the clients and one of the endpoints; where there are none, any."""
+
+    clients: tuple[Prefix, ...] = ()
+    endpoints: tuple[Peer, ...] = ()
+
+    def accepts(self, connection: Connection) -> bool:
+        """Whether the connection is one of those."""
+        if self.clients:
+            client = peer(connection.client).address
+            if not any(contains(prefix, client) for prefix in self.clients):
+                return False
+        if not self.endpoints:
+            return True
+        chosen = peer(connection.responder)
+        return chosen in self.endpoints or Peer(chosen.address, _ANY_PORT) in self.endpoints
+
+
+def parse_filter(clients: Iterable[str], endpoints: Iterable[str]) -> Filter:
+    """The filter that the texts of --from and --endpoint name."""
+    return Filter(tuple(map(_client, clients)), tuple(map(_endpoint, endpoints)))
+
+
+def _client(text: str) -> Prefix:
+    address = parse_address(text.strip("[]"))
+    prefix = network(address, family_of(address).bits) if address else parse_prefix(text)
+    if prefix is None:
+        raise FieldError("from", text, "it is neither an address nor a CIDR")
+    return prefix
+
+
+def _endpoint(text: str) -> Peer:
+    host, port = split_port(text)
+    address = parse_address(host.strip("[]"))
+    if address is None:
+        raise FieldError("endpoint", text, "it is no ADDRESS[:PORT]")
+    return Peer(address, port_number(port, "endpoint", text) if port else _ANY_PORT)
