@@ -13,8 +13,9 @@ from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.memory import peak, resident
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
 

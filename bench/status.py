@@ -16,9 +16,10 @@ from bench.compiled import THIS_NODE
 from bench.traffic import Rig, compare
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, Outlet
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer
@@ -56,7 +57,7 @@ class Observed(Rig):
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         self._history, self._health = History(), Health(60.0, lambda: True)
-        setting = Setting(THIS_NODE, self.vantage)
+        setting = (THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
@@ -66,6 +67,7 @@ class Observed(Rig):
         )
         self.live = Live(
             config=KubeProxyConfiguration(mode="nftables"),
+            mode=load_mode("nftables"),
             config_file="",
             source="the bench",
             started=0.0,

@@ -23,8 +23,10 @@ from bench.clusters import Size, objects, service
 from bench.compiled import THIS_NODE, Compiled
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer, Page, by_path
@@ -37,7 +39,6 @@ from kubeproxy.serve.rulespage.view import Programmed
 from kubeproxy.serve.traffic.metrics import families
 from kubeproxy.serve.traffic.series import Limits
 from kubeproxy.serve.traffic.traffic import FRESH, Traffic
-from kubeproxy.table.node import Mode
 
 ROUNDS = 6
 SYNCS = 60
@@ -189,7 +190,7 @@ async def main(size: Size) -> None:
     seconds = await asyncio.to_thread(reading_seconds, rig.dataplane.connections)
     print(f"{size}: the kernel's counters are read in {seconds * 1000:.0f} ms")
     traffic = Traffic({Family.IPV4: rig.dataplane})
-    shown = Programmed(rig.builder.table, THIS_NODE, Mode.NFTABLES, {}, rig.dataplane)
+    shown = Programmed(rig.builder.table, THIS_NODE, load_mode("nftables"), {}, rig.dataplane)
     pages = by_path(
         {
             "/metrics": scrape_page(traffic, Limits()),

@@ -19,7 +19,7 @@ from kubeproxy.cluster.watch.setbacks import Saying, Setback, Skipped
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, Outlet
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Mode, Node
@@ -100,7 +100,7 @@ class Proxy:
         self.node = node
         self._dataplane = dataplane
         cluster = Cluster(NODE_NAME)
-        setting = Setting(node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
+        setting = (node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
         self.sync = FamilySync(
             cluster, Family.IPV4, Outlet(dataplane), Schedule(0, 30, 3600), lambda: setting
         )

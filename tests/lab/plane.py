@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Entry, Table

@@ -19,11 +19,12 @@ from kubeproxy.cluster.events import Synced, Upsert
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, Outlet
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.node import Node, PodCIDR
@@ -89,7 +90,7 @@ class Daemon:
             PodCIDR(Prefix("10.128.0.0", 9)),
             node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
         )
-        setting = Setting(node, Vantage(cluster.place, NODE_ADDRESS))
+        setting = (node, Vantage(cluster.place, NODE_ADDRESS))
         self._sync = FamilySync(
             cluster,
             Family.IPV4,

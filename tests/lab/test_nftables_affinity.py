@@ -9,7 +9,7 @@ import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import pins
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode
 from lab.entries import exposed, served

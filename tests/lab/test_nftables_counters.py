@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.counts import Count, Target
 from kubeproxy.dataplane.nftables import counters
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import WHOLE_BATCH, MessageError
 from kubeproxy.linux.nfnetlink import Nfnetlink, Refused

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from fuzz.proxy import Proxy, Step, steps
 from fuzz.rounds import fuzz
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from lab.listing import blocks, list_table, without_idle_choices

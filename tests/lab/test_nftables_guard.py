@@ -12,6 +12,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
@@ -46,7 +47,7 @@ class Both:
         self.told: list[Family] = []
         self.kernels = {family: Nfnetlink() for family in Family}
         self._dataplanes = {
-            family: apply.Nftables(family, apply.Settings(), self.kernels[family], guard)
+            family: apply.Nftables(family, Settings(), self.kernels[family], guard)
             for family in Family
         }
 

@@ -5,7 +5,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import inspect
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
 from lab.entries import Chance, exposed, served, service_ip

@@ -12,6 +12,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.counts import Counts
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.sync import FamilySync
 from kubeproxy.linux.socketuser import socket_user
 from kubeproxy.serve.http.access import Access, is_loopback
@@ -20,7 +21,6 @@ from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.unixsocket import serve_unix
 from kubeproxy.serve.metrics.server import find_page
 from kubeproxy.serve.status.live import Live
-from kubeproxy.table.node import Mode
 
 if TYPE_CHECKING:
     from kubeproxy.serve.rulespage.view import Programmed
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def count_traffic(
-    metrics: Metrics, config: KubeProxyConfiguration, planes: Mapping[Family, Dataplane]
+    metrics: Metrics,
+    config: KubeProxyConfiguration,
+    mode: Mode,
+    planes: Mapping[Family, Dataplane],
 ) -> "Traffic | None":
     """Show how many connections services have, where the mode counts them; None where it doesn't.
 
@@ -43,7 +46,7 @@ def count_traffic(
 
     traffic = Traffic(counts)
     limits = Limits(Detail(config.traffic.metrics), config.traffic.series_limit)
-    endpoints = config.mode == Mode.NFTABLES.value and config.nftables.endpoint_counters
+    endpoints = mode.counts_endpoints(config)
     metrics.registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
     return traffic
 
@@ -51,11 +54,11 @@ def count_traffic(
 def show_rules(
     metrics: Metrics,
     config: KubeProxyConfiguration,
+    mode: Mode,
     syncs: Mapping[Family, FamilySync],
     planes: Mapping[Family, Dataplane],
 ) -> None:
     """Add the page of the rules."""
-    mode = Mode(config.mode)
 
     def shown() -> "Sequence[Programmed]":
         from kubeproxy.serve.rulespage.view import Programmed  # noqa: PLC0415  # when asked for

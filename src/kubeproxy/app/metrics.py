@@ -4,16 +4,15 @@ import time
 from collections.abc import Mapping
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
 from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.metrics.families import About, Kind, Reading
-from kubeproxy.serve.metrics.planes import figure_families, packet_families
+from kubeproxy.serve.metrics.planes import figure_families, kernel_families
 from kubeproxy.serve.metrics.process import process_families, python_families, start_family
 from kubeproxy.serve.metrics.program import program_families
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.metrics.server import Facts, serve_metrics, standard_pages
-from kubeproxy.table.node import Mode
 
 
 class Metrics:
@@ -23,15 +22,18 @@ class Metrics:
     """
 
     def __init__(
-        self, facts: Facts, families: tuple[Family, ...], planes: Mapping[Family, Dataplane]
+        self,
+        facts: Facts,
+        mode: Mode,
+        families: tuple[Family, ...],
+        planes: Mapping[Family, Dataplane],
     ) -> None:
-        mode = Mode(facts.config.mode)
-        localhost = facts.gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS)
+        own = mode.metrics(facts.gates)
         proxy = ProxyMetrics(mode, families, time.time)
         registry = Registry()
         registry.add(*proxy.families())
-        registry.add(*figure_families(mode, planes, localhost=localhost))
-        registry.add(*packet_families(mode, families, localhost=localhost), in_thread=True)
+        registry.add(*figure_families(own, planes))
+        registry.add(*kernel_families(own, families), in_thread=True)
         registry.add(start_family(facts.started), *process_families(), *python_families())
         registry.add(*program_families(registry, facts.gates))
         self._config = facts.config

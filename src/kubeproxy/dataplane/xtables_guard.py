@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.leftovers import TABLES, is_own_chain
+from kubeproxy.dataplane.xtables_chains import TABLES, is_own_chain
 from kubeproxy.linux.netlink.message import Message, attributes
 from kubeproxy.linux.netlink.nfnetlink import (
     NFGENMSG,

@@ -1,10 +1,16 @@
-"""Words of iptables rules that more than one mode writes."""
+"""Texts that iptables and ipvs mode have in common: of rules, and of metrics."""
 
+from kubeproxy.dataplane.mode import Metric
 from kubeproxy.table.node import Node, PodCIDR
+
+RESTORE_FAILURES = Metric(
+    "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+    "Runs of iptables-restore that failed",
+)
 
 
 def pod_match(node: Node) -> tuple[str, str]:
-    """The option that tells pods from others, and its value; empty when there is none."""
+    """The option that matches packets of pods, and its value; empty when there is none."""
     detector = node.detector
     if detector is None:
         return "", ""

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-import msgspec
-
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
@@ -51,13 +49,6 @@ _MOST_WARNINGS = 10
 _MOMENT = 0.002
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """What is read anew at every sync: this node, and from where it looks at the cluster."""
-
-    node: Node
-    vantage: Vantage
-
-
 class Outlet(NamedTuple):
     """Where the difference goes: the family's dataplane, and the flows that it makes stale.
 
@@ -78,7 +69,7 @@ class FamilySync:
         family: Family,
         outlet: Outlet,
         schedule: Schedule,
-        setting: Callable[[], Setting],
+        view: Callable[[], tuple[Node, Vantage]],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
@@ -87,7 +78,7 @@ class FamilySync:
         self._cluster = cluster
         self._dataplane, self._flows, self._notify = outlet
         self._schedule = schedule
-        self._setting = setting
+        self._view = view
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
         self._node: Node | None = None
@@ -204,10 +195,10 @@ class FamilySync:
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
-        setting = self._setting()
+        node, vantage = self._view()
         unfit, excess = dict(self.builder.unfit), set(self.builder.excess)
         changes = self._changes = await paced(
-            self.builder.update_in_steps(self._cluster, touched, setting.vantage)
+            self.builder.update_in_steps(self._cluster, touched, vantage)
         )
         if self._flows is not None:
             self._flows.owe(changes)
@@ -216,11 +207,11 @@ class FamilySync:
         self._report_conflicts()
         again = self._entries_to_try_again(changes)
         report = SyncReport(failed=self._failed)
-        if full or changes or again or setting.node != self._node:
-            update = Update(self.builder.table, setting.node, changes, full, again)
+        if full or changes or again or node != self._node:
+            update = Update(self.builder.table, node, changes, full, again)
             report = await self._dataplane.apply(update)
             self._report_applied(update, report)
-        self._node = setting.node
+        self._node = node
         self._failed = report.failed
         if self._flows is not None:
             self._flows.settle(self.builder.table)

@@ -5,9 +5,10 @@ from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import Guard
 from kubeproxy.dataplane.nftables.program import TABLE
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table

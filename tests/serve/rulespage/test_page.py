@@ -9,6 +9,7 @@ import pytest
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
@@ -37,7 +38,7 @@ def programmed(
 ) -> Programmed:
     table = table_of(*documents, family=family)
     reasons = dict.fromkeys(table.entries, "cannot add it") if failed else {}
-    return Programmed(table, node(mode, family), mode, reasons, plane or Writer())
+    return Programmed(table, node(mode, family), load_mode(mode.value), reasons, plane or Writer())
 
 
 CART = (everywhere({"externalTrafficPolicy": "Local"}), endpoint_slice("L1 R1"))

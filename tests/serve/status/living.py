@@ -9,9 +9,10 @@ from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, Outlet, Setting
+from kubeproxy.engine.sync import FamilySync, Outlet
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.status.history import History
@@ -69,6 +70,7 @@ class Rig:
         config = KubeProxyConfiguration(mode=mode.value, metrics_bind_address="127.0.0.1:10249")
         self.live = Live(
             config=config,
+            mode=load_mode(mode.value),
             config_file="/etc/kube-proxy.conf",
             source="manifests in /srv",
             started=START,
@@ -89,7 +91,7 @@ class Rig:
             family,
             Outlet(self.kernels[family], notify=self._tell),
             Schedule(0.0, 30.0, 3600.0),
-            lambda: Setting(node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
+            lambda: (node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
         )
 
     def _tell(self, observation: Observation) -> None:

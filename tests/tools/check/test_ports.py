@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubeproxy.tools.check.finding import State
+from kubeproxy.dataplane.preflight import State
 from kubeproxy.tools.check.ports import Listener, Wanted, holder, listeners_in, port_finding
 
 TCP = """\

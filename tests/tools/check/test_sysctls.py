@@ -4,9 +4,8 @@ from collections.abc import Collection
 
 import pytest
 
-from kubeproxy.engine.settings import Setting
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic
+from kubeproxy.dataplane.preflight import NODE, Finding, State
+from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.tools.check.sysctls import (
     BRIDGE_IPV4,
     BRIDGE_IPV6,
@@ -14,20 +13,18 @@ from kubeproxy.tools.check.sysctls import (
     FORWARD_IPV6,
     RP_FILTER,
     Reading,
-    localhost_findings,
+    mode_findings,
     operator_findings,
     proxy_findings,
 )
 
 MAX = "net.netfilter.nf_conntrack_max"
-WANTED = Setting(MAX, 131072, "conntrack.maxPerCore: 0")
-NO_FIELD = Setting("net.ipv4.vs.conntrack", 1, "")
+WANTED = Sysctl(MAX, 131072, "conntrack.maxPerCore: 0")
+NO_FIELD = Sysctl("net.ipv4.vs.conntrack", 1, "")
 
 
-def proxy(reading: Reading, setting: Setting = WANTED, *, root: bool = True) -> Finding:
-    (finding,) = proxy_findings(
-        Topic.NODE, "settings", [setting], {setting.name: reading}, root=root
-    )
+def proxy(reading: Reading, setting: Sysctl = WANTED, *, root: bool = True) -> Finding:
+    (finding,) = proxy_findings(NODE, "settings", [setting], {setting.name: reading}, root=root)
     return finding
 
 
@@ -79,9 +76,9 @@ def test_the_remedy_names_the_field_that_leaves_it_alone() -> None:
 
 
 def test_what_is_well_is_one_finding_and_comes_first() -> None:
-    other = Setting("net.netfilter.nf_conntrack_buckets", 32768, "")
+    other = Sysctl("net.netfilter.nf_conntrack_buckets", 32768, "")
     found = proxy_findings(
-        Topic.NODE,
+        NODE,
         "settings",
         [WANTED, other, NO_FIELD],
         {MAX: Reading(1), other.name: Reading(32768), NO_FIELD.name: Reading(1)},
@@ -92,7 +89,7 @@ def test_what_is_well_is_one_finding_and_comes_first() -> None:
     ]
 
 
-LOCALNET = Setting("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNodePorts: false")
+LOCALNET = Sysctl("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNodePorts: false")
 
 
 @pytest.mark.parametrize(
@@ -104,10 +101,14 @@ LOCALNET = Setting("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNod
     ],
 )
 def test_node_ports_on_localhost_are_no_matter_of_life_and_death(
-    wanted: list[Setting], reading: Reading, expected: list[State]
+    wanted: list[Sysctl], reading: Reading, expected: list[State]
 ) -> None:
-    found = localhost_findings(wanted, {LOCALNET.name: reading}, root=True)
+    sysctls = Sysctls(tuple(wanted), "node ports on 127.0.0.1", "they are not served")
+    found = mode_findings("iptables", sysctls, {LOCALNET.name: reading}, root=True)
     assert expected == [finding.state for finding in found]
+
+
+MADE = {"nftables": (), "iptables": (), "ipvs": (FORWARD_IPV4,)}
 
 
 def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, State]]:
@@ -119,7 +120,7 @@ def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, St
         "bridge6": BRIDGE_IPV6,
     }
     readings = {names[name]: Reading(value) for name, value in values.items()}
-    return [(f.what, f.state) for f in operator_findings(readings, devices)]
+    return [(f.what, f.state) for f in operator_findings(readings, devices, MADE)]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +162,11 @@ def test_settings_of_the_node(
 
 
 def test_ipvs_mode_turns_forwarding_on_by_itself() -> None:
-    (finding,) = operator_findings({FORWARD_IPV4: Reading(0)}, [])
-    assert finding.modes == (Mode.NFTABLES, Mode.IPTABLES)
+    (finding,) = operator_findings({FORWARD_IPV4: Reading(0)}, [], MADE)
+    assert finding.modes == ("nftables", "iptables")
 
 
 def test_forwarding_ipv6_is_advised_to_those_who_have_it_and_keep_their_routes() -> None:
-    (finding,) = operator_findings({FORWARD_IPV6: Reading(0)}, [])
+    (finding,) = operator_findings({FORWARD_IPV6: Reading(0)}, [], MADE)
     assert finding.remedy.startswith("if pods have IPv6: sysctl -w net.ipv6.conf.all.forwarding=1")
     assert "first accept_ra=2" in finding.remedy

@@ -14,15 +14,17 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
+from kubeproxy.dataplane.contract import Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.culprits import owners, write_alone
 from kubeproxy.dataplane.iptables.difference import changes, tables_in
+from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import (
     BE_LIBERAL,
     COUNTERS,
+    ROUTE_LOCALNET,
     Options,
     Setup,
     serves_localhost,
@@ -32,13 +34,13 @@ from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rul
 from kubeproxy.dataplane.mistakes import tell_of_mistake
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
-_ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
 _TABLES = ("filter", "nat")
 _CULPRITS = 20
 
@@ -72,12 +74,12 @@ class Iptables:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
-        return Figures(
-            restore_failures=self._programs.restore_failures,
-            partial_restore_failures=self._partial_failures,
-        )
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
+        return {
+            RESTORE_FAILURES.name: self._programs.restore_failures,
+            PARTIAL_RESTORE_FAILURES.name: self._partial_failures,
+        }
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
         """The rules of these service ports, as `iptables-restore` was given them."""
@@ -191,11 +193,11 @@ class Iptables:
         if self._routes_localnet or not serves_localhost(node):
             return
         try:
-            if ensure_sysctl(_ROUTE_LOCALNET, 1):
+            if ensure_sysctl(ROUTE_LOCALNET, 1):
                 klog.info(
                     "Serving node ports on 127.0.0.1; --iptables-localhost-nodeports=false and"
                     " --nodeport-addresses without it keep the sysctl as it was",
-                    sysctl=_ROUTE_LOCALNET,
+                    sysctl=ROUTE_LOCALNET,
                     value=1,
                 )
         except KernelError as error:

@@ -18,7 +18,7 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, contains
-from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.ipvs import sets
 from kubeproxy.dataplane.ipvs.counts import counts
@@ -34,15 +34,15 @@ from kubeproxy.dataplane.ipvs.parse import (
 )
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
 from kubeproxy.dataplane.ipvs.shown import shown
 from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
 from kubeproxy.dataplane.ipvs.steps import DRAINING, Found, Steps, as_written, steps
 from kubeproxy.dataplane.ipvs.work import Work
-from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.dataplane.mistakes import tell_of_mistake
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux import dummy, ipset
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.links import watch_device
@@ -183,9 +183,9 @@ class Ipvs:
             except KernelError as error:
                 klog.error("Cannot look after draining real servers", err=error)
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
-        return Figures(restore_failures=self._programs.restore_failures)
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
+        return {RESTORE_FAILURES.name: self._programs.restore_failures}
 
     async def close(self) -> None:
         """Give the socket back."""

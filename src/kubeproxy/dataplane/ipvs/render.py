@@ -11,9 +11,8 @@ from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.ipvs.plan import Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
 from kubeproxy.dataplane.ipvs.state import State, state_of
-from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,

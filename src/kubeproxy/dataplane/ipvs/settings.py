@@ -5,6 +5,8 @@ import msgspec
 from kubeproxy.base.inet import Prefix
 
 DEFAULT_SCHEDULER = "rr"
+DEVICE = "kube-ipvs0"
+"""The dummy device that has the addresses of services."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):

@@ -20,8 +20,9 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, join
-from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
+from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
     Batch,
     batch_messages,
@@ -40,12 +41,8 @@ from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import Pins
-from kubeproxy.dataplane.nftables.program import (
-    AFFINITY_SIZE,
-    FIREWALL_SOURCES,
-    masquerade_mark,
-    program,
-)
+from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES
+from kubeproxy.dataplane.nftables.settings import Settings
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -70,14 +67,6 @@ _LARGE = 256 << 10
 _MOMENT = 0.1
 
 T = TypeVar("T")
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """How the operator set nftables mode up."""
-
-    masquerade_bit: int = 14
-    endpoint_counters: bool = False
-    affinity_size: int = AFFINITY_SIZE
 
 
 class Survey(NamedTuple):
@@ -128,15 +117,15 @@ class Nftables:
         self.pins.close()
         self._kernel.close()
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
         local = self._proxy.statistics()
-        return Figures(
-            commit_failures=self._commit_failures,
-            cleanup_failures=self._cleanup_failures,
-            listeners=local.listeners,
-            listener_failures=local.bind_failures,
-        )
+        return {
+            metrics.SYNC_FAILURES.name: self._commit_failures,
+            metrics.CLEANUP_FAILURES.name: self._cleanup_failures,
+            metrics.LISTENERS.name: local.listeners,
+            metrics.LISTENER_FAILURES.name: local.bind_failures,
+        }
 
     def connections(self) -> Reading | None:
         """What was counted so far, for threads; None while a full sync is under way."""
@@ -174,12 +163,7 @@ class Nftables:
             except Refused:
                 pass  # the kernel is not as we remember it: read it
         self._state = None
-        wanted = program(
-            update.node,
-            masquerade_mark(self._settings.masquerade_bit),
-            endpoint_counters=self._settings.endpoint_counters,
-            affinity_size=self._settings.affinity_size,
-        )
+        wanted = self._settings.program(update.node)
         try:
             return await self._full(wanted, update)
         except KernelError:

@@ -45,7 +45,7 @@ def _names(shown: Programmed, wanted: Sequence[str]) -> list[ServicePortName]:
 def _text(selected: Selected, *, whole: bool) -> Iterator[bytes]:
     for shown, names in selected:
         count = f"{len(names)} service port{'' if len(names) == 1 else 's'}"
-        yield f"# {shown.node.family.value}: {count}, mode {shown.mode.value}\n".encode()
+        yield f"# {shown.node.family.value}: {count}, mode {shown.mode.name}\n".encode()
     yield b"\n"
     for piece in text_pieces(selected):
         yield piece.encode()

@@ -57,7 +57,7 @@ def _written(selected: Selected) -> Iterator[Written]:
         for start in range(0, len(names) or 1, _PORTS_AT_ONCE):
             some, plane = names[start : start + _PORTS_AT_ONCE], shown.dataplane
             text = plane.written(shown.table, some) if isinstance(plane, Shows) else ""
-            yield Written(shown.node.family.value, shown.mode.value, text)
+            yield Written(shown.node.family.value, shown.mode.name, text)
 
 
 def json_pieces(selected: Selected, *, written: bool) -> Iterator[bytes]:

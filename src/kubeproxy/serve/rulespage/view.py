@@ -6,8 +6,9 @@ import msgspec
 
 from kubeproxy.base.printable import printable
 from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.table.entries import Entry, ServicePortName, Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.rows import entry_rows
 
 _POLICY = {False: "Cluster", True: "Local"}
@@ -73,14 +74,14 @@ def port_of(entry: Entry, shown: Programmed) -> Port:
         ip_family=shown.node.family.value,
         frontends=tuple(Address(f.kind.value, f.port, f.address) for f in entry.frontends),
         internal_traffic_policy=_POLICY[entry.internal_local],
-        rows=tuple(Way(*row) for row in entry_rows(entry, shown.node, shown.mode)),
+        rows=tuple(Way(*row) for row in entry_rows(entry, shown.node, shown.mode.policy)),
         port=name.port,
         endpoints=tuple(map(str, entry.cluster)),
         local_endpoints=tuple(map(str, entry.local)),
         external_traffic_policy=_POLICY[entry.external_local] if external else "",
         affinity_seconds=entry.affinity_seconds,
         source_ranges=None if ranges is None else tuple(map(str, ranges)),
-        balance=entry.balance.value if shown.mode is Mode.NFTABLES else "",
+        balance=entry.balance.value if shown.mode.balances else "",
         not_programmed=shown.failed.get(name, ""),
     )
 

@@ -9,7 +9,6 @@ from kubeproxy.serve.status.listing import looks
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.ports import Port, endpoint_details, port_detail
 from kubeproxy.table.compile import service_port_name
-from kubeproxy.table.node import Mode
 
 
 async def service_detail(live: Live, namespace: str, name: str) -> wire.ServiceDetail | None:
@@ -35,7 +34,6 @@ async def service_detail(live: Live, namespace: str, name: str) -> wire.ServiceD
 
 def _ports(live: Live, family: Family, service: ObjectKey, found: Looks) -> list[Port]:
     cluster, sync = live.cluster, live.syncs[family]
-    balances = live.config.mode == Mode.NFTABLES.value
     conflicts = sync.builder.conflicts()
     ports = []
     for about in cluster.service_ports(family, service):
@@ -51,7 +49,7 @@ def _ports(live: Live, family: Family, service: ObjectKey, found: Looks) -> list
                 place=cluster.place,
                 entry=entry,
                 failed=sync.failed.get(name, left_out),
-                balance=entry.balance.value if balances and entry else "",
+                balance=entry.balance.value if live.mode.balances and entry else "",
                 conflicts=[each for each in conflicts if name in (each.loser, each.winner)],
                 look=found.get(family),
             )

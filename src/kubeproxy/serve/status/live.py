@@ -10,6 +10,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.source import Gap
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.sync import FamilySync
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.status.history import History
@@ -34,6 +35,7 @@ class Live(msgspec.Struct, frozen=True):
     """
 
     config: KubeProxyConfiguration
+    mode: Mode
     config_file: str
     source: str
     started: float

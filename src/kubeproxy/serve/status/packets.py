@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubeproxy.base.errors import OperatorError
-from kubeproxy.engine.node import node_ips
+from kubeproxy.engine.node import node_ips, with_bind_address
 from kubeproxy.explain.answers import Asked, View, explained, meant
 from kubeproxy.explain.question import Question
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.pace import unhurried
 from kubeproxy.serve.status.live import Live
-from kubeproxy.table.node import Mode
 
 NOT_YET: Final = "nothing is programmed yet: ask again when the first sync is over"
 MOST: Final = 200
@@ -46,8 +45,8 @@ async def explanations(
     }
     view = View(
         cluster=live.cluster,
-        mode=Mode(live.config.mode),
-        ips=node_ips(live.cluster.node, live.config.bind_address),
+        mode=live.mode.policy,
+        ips=node_ips(with_bind_address(live.cluster.node, live.config.bind_address)),
         tables={family: sync.builder.table for family, (sync, _) in synced.items()},
         nodes={family: node for family, (_, node) in synced.items()},
         conflicts={family: sync.builder.conflicts() for family, (sync, _) in synced.items()},

@@ -14,7 +14,7 @@ from kubeproxy.base.errors import KubeProxyError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 
 if TYPE_CHECKING:  # who reads a table needs none of the daemon
     from kubeproxy.serve.status.live import Live
@@ -28,7 +28,7 @@ class Head(msgspec.Struct, frozen=True):
     """The first line. `entries` is how many lines follow."""
 
     family: Family
-    mode: Mode
+    mode: str
     node: Node
     config: KubeProxyConfiguration
     failed: tuple[tuple[ServicePortName, str], ...]
@@ -48,7 +48,7 @@ class Desired(msgspec.Struct, frozen=True):
 
     table: Table
     node: Node
-    mode: Mode
+    mode: str
     config: KubeProxyConfiguration
     failed: Mapping[ServicePortName, str]
     syncs: int
@@ -72,7 +72,7 @@ def table_pieces(live: "Live", family: Family) -> Iterator[bytes]:
     entries = tuple(table.entries.values())
     head = Head(
         family=family,
-        mode=Mode(live.config.mode),
+        mode=live.mode.name,
         node=sync.node,
         config=live.config,
         failed=tuple(sync.failed.items()),

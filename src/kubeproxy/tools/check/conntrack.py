@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.preflight import NODE, Finding, State, lacking, ok
 from kubeproxy.linux.conntrack import udp_flows
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
 
 
 def listed(families: Iterable[Family]) -> list[Finding]:
@@ -17,11 +17,11 @@ def listed(families: Iterable[Family]) -> list[Finding]:
     except KernelError as error:
         return [
             lacking(
-                Topic.NODE,
+                NODE,
                 what,
                 f"flows to endpoints that are gone cannot be forgotten: {error}",
                 "modprobe nf_conntrack_netlink",
                 State.WARNING,
             )
         ]
-    return [ok(Topic.NODE, what, "flows can be listed, and stale ones forgotten")]
+    return [ok(NODE, what, "flows can be listed, and stale ones forgotten")]

@@ -10,13 +10,19 @@ import msgspec
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.preflight import (
+    BRIDGE,
+    PROGRAMS,
+    Finding,
+    lacking,
+    modules_in,
+    ok,
+    one_will_do,
+)
 from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.linux.tools import ToolFailed, run
 from kubeproxy.linux.xtables import find_program, unfit
-from kubeproxy.tools.check.finding import Finding, Topic, lacking, ok
-from kubeproxy.tools.check.judge import one_will_do
-from kubeproxy.tools.check.modules import BRIDGE, modules_in
 from kubeproxy.tools.check.ports import Listener, listeners_in
 from kubeproxy.tools.check.rights import NET_ADMIN, Rights, effective
 from kubeproxy.tools.check.sysctls import Reading
@@ -121,14 +127,14 @@ def _program_finding(family: Family, version: str) -> Finding:
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
     why = unfit(version)
     if not missing and why:
-        return lacking(Topic.PROGRAMS, what, why, "install a newer one, or choose nftables")
+        return lacking(PROGRAMS, what, why, "install a newer one, or choose nftables")
     if not missing and version:
-        return ok(Topic.PROGRAMS, what, version)
+        return ok(PROGRAMS, what, version)
     verb = "is" if len(missing) == 1 else "are"
     detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
     if not missing:
         detail = f"{what} --version fails"
-    return lacking(Topic.PROGRAMS, what, detail, "install iptables, or choose nftables")
+    return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
 
 
 # --- who listens ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import msgspec
 from kubeproxy.base.inet import parse_address, unpack
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.hostport import split_host_port
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.dataplane.preflight import PORTS, Finding, State, lacking, ok
 
 _LISTENING = "0A"
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what is heard, not bound
@@ -67,11 +67,11 @@ def port_finding(wanted: Wanted, held: Listener | None, owners: Mapping[int, str
     """Whether the proxy can serve there; `owners` are processes by the inodes of their sockets."""
     what = f"{wanted.purpose} {wanted.where}"
     if held is None:
-        return ok(Topic.PORTS, what, "free")
+        return ok(PORTS, what, "free")
     owner = owners.get(held.inode, "")
     if _OURS in owner:
         return lacking(
-            Topic.PORTS,
+            PORTS,
             what,
             f"taken by {owner}: two proxies would undo each other's work",
             "stop that one first: its rules stay in force until the new one takes over",
@@ -79,7 +79,7 @@ def port_finding(wanted: Wanted, held: Listener | None, owners: Mapping[int, str
         )
     without = "the proxy ends without it" if wanted.vital else "the proxy goes on without it"
     return lacking(
-        Topic.PORTS,
+        PORTS,
         what,
         f"taken by {owner or 'a process that cannot be seen from here'}; {without}",
         f"stop it, or choose another port with {wanted.field}",

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import msgspec
 
-from kubeproxy.tools.check.finding import Finding
+from kubeproxy.dataplane.preflight import Finding
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000

@@ -1,0 +1,27 @@
+"""Reads the chains of `iptables-nft` from the kernel."""
+
+from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.xtables_chains import TABLES, Chain
+from kubeproxy.linux.netlink.message import Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import (
+    NFGENMSG,
+    NFPROTO_IPV4,
+    NFPROTO_IPV6,
+    NFT_MSG_GETCHAIN,
+)
+from kubeproxy.linux.nfnetlink import Nfnetlink
+
+_NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
+
+
+def nft_chains(family: Family) -> tuple[Chain, ...]:
+    """All chains in the tables that `iptables-nft` uses, of kube-proxy and of others."""
+    with Nfnetlink() as netfilter:
+        chains = map(_chain_in, netfilter.dump(NFT_MSG_GETCHAIN, _NFPROTO[family]))
+        return tuple(chain for chain in chains if chain.table in TABLES)
+
+
+def _chain_in(message: Message) -> Chain:
+    found = attributes(message.payload[NFGENMSG.size :])
+    table, chain = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (1, 3))
+    return Chain(table, chain)
