@@ -21,6 +21,7 @@ from kubeproxy.config.validate import validate
 from kubeproxy.config.validate_logging import validate_logging
 from kubeproxy.config.version_flag import reported_version, version_text
 from kubeproxy.dataplane.cleanup import clean_up
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.tools.names import tools_text
 
 # Python's default, 700, is made for programs that throw most of their objects away. At the start
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         klog.plain(f"FLAG: --{name}={gotext.quote(value)}", v=1)
     for notice in loaded.notices:
         log_notice(notice)
-    validate(loaded.config, loaded.gates)
+    validate(loaded.config, loaded.gates, MODES)
     target = parsed.value("write-config-to", str)
     if target:
         write_config(target, loaded.config)

@@ -4,7 +4,7 @@ The paths are upstream's too. They name its internal types rather than the field
 but they are what operators find when they search.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from kubeproxy.base.inet import parse_address, parse_prefix
@@ -29,6 +29,7 @@ BALANCES: Final = ("random", "round-robin", "source-hash")
 TRAFFIC_METRICS: Final = ("frontend", "service", "none")
 READERS: Final = ("local", "all", "none")
 _P: Final = "KubeProxyConfiguration"
+_MODES: Final = tuple(mode.value for mode in Mode)
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
@@ -37,14 +38,18 @@ _MOST_PINS: Final = 16_777_216
 _FULL_SYNC_PERIOD: Final = of_seconds(3600)
 
 
-def validate(config: KubeProxyConfiguration, gates: Gates) -> None:
+def validate(
+    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str] = _MODES
+) -> None:
     """Raise ConfigError, `failed validate: ...`, with everything that is wrong."""
-    problems = list(problems_of(config, gates))
+    problems = list(problems_of(config, gates, modes))
     if problems:
         raise ConfigError(f"failed validate: {joined(problems)}")
 
 
-def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
+def problems_of(
+    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str] = _MODES
+) -> Iterator[str]:
     """Everything that is wrong but for the logging section, which has its own check."""
     yield from _bit(config.iptables.masquerade_bit, "KubeProxyIPTablesConfiguration")
     if config.mode == Mode.IPVS.value:
@@ -56,7 +61,7 @@ def problems_of(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
     if not -1000 <= config.oom_score_adj <= 1000:
         path = f"{_P}.KubeProxyLinuxConfiguration.OOMScoreAdj"
         yield invalid(path, config.oom_score_adj, "must be within the range [-1000, 1000]")
-    yield from _mode(config.mode, gates)
+    yield from _mode(config.mode, gates, modes)
     yield from _client(config.client_connection)
     yield from _periods(config)
     yield from _addresses(config)
@@ -122,13 +127,13 @@ def _conntrack(conntrack: Conntrack) -> Iterator[str]:
     yield from _not_negative(f"{path}.UDPStreamTimeout", conntrack.udp_stream_timeout)
 
 
-def _mode(mode: str, gates: Gates) -> Iterator[str]:
-    modes = {known.value for known in Mode}
+def _mode(mode: str, gates: Gates, modes: Collection[str]) -> Iterator[str]:
+    known = set(modes)
     if not gates.enabled(KUBE_PROXY_IPVS):
-        modes.discard(Mode.IPVS.value)
-    if mode and mode not in modes:
+        known.discard(Mode.IPVS.value)
+    if mode and mode not in known:
         detail = (
-            f"must be {', '.join(sorted(modes))} or blank"
+            f"must be {', '.join(sorted(known))} or blank"
             " (blank means the best-available proxy [currently nftables])"
         )
         if (removed := REMOVED_MODES.get(mode)) is not None:

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from kubeproxy.base.errors import OperatorError
 from kubeproxy.dataplane.mode import Mode
 
 MODES = {
@@ -14,6 +15,8 @@ MODES = {
 
 def load_mode(name: str) -> Mode:
     """Load one mode; the daemon loads the one it runs in."""
+    if name not in MODES:
+        raise OperatorError(f"unknown proxy mode {name!r}")
     mode: Mode = import_module(MODES[name]).MODE
     return mode
 

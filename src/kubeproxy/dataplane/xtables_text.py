@@ -1,7 +1,10 @@
-"""Texts that iptables and ipvs mode have in common: of rules, and of metrics."""
+"""Texts that iptables and ipvs mode have in common: of programs, rules and metrics."""
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
 from kubeproxy.table.node import Node, PodCIDR
+
+PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 RESTORE_FAILURES = Metric(
     "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",

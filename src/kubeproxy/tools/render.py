@@ -14,7 +14,7 @@ from kubeproxy.config.flagset import Flag, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.load import Loaded, load
 from kubeproxy.config.validate import validate
-from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.tools.view import read_snapshot, shared_flags, view_of
 
 _OWN: Final = (
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if mode:  # before the defaults, which depend on it; a config file has none of the flags
         parsed = parse([*_OWN, *FLAGS], [*arguments, f"--proxy-mode={mode}"])
     loaded = _in_mode(load(parsed), mode)
-    validate(loaded.config, loaded.gates)
+    validate(loaded.config, loaded.gates, MODES)
     render = load_mode(loaded.config.mode).render
     families = _families(parsed.value("family", str))
     snapshot = read_snapshot(parsed, loaded)

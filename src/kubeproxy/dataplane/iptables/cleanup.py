@@ -17,11 +17,11 @@ from kubeproxy.dataplane.xtables_chains import (
     is_own_chain,
 )
 from kubeproxy.dataplane.xtables_nft import nft_chains
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.nfacct import delete_counters
 from kubeproxy.linux.tools import Backend, ToolFailed, find_iptables, run
 
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 _NFACCT_MODULE = Path("/sys/module/nfnetlink_acct")
 _LOCK_SECONDS = "5"
 _SHOWN = 10  # of what may be thousands
@@ -57,7 +57,7 @@ def clean_up(cleanup: Cleanup) -> None:
 
 def _remove_own(cleanup: Cleanup, family: Family, backend: Backend, kubelets: _Kubelets) -> None:
     """Remove the chains of kube-proxy; no program is run where there are none."""
-    program = f"{_PROGRAM[family]}-{backend.value}"
+    program = f"{PROGRAM[family]}-{backend.value}"
     chains = tuple((nft_chains if backend is Backend.NFT else legacy_chains)(family))
     if any(is_own_chain(*chain) for chain in chains):
         for removal in chain_removals(_saved(family, backend)):
@@ -76,10 +76,10 @@ def _keep(kubelets: _Kubelets, program: str, table: str, names: Iterable[str]) -
 
 def _saved(family: Family, backend: Backend) -> str:
     """The output of `iptables-save`."""
-    program = f"{_PROGRAM[family]}-{backend.value}"
+    program = f"{PROGRAM[family]}-{backend.value}"
     stays = f"what kube-proxy left in the tables of {program} stays"
-    save = find_iptables(f"{_PROGRAM[family]}-save", backend)
-    if save is None or find_iptables(f"{_PROGRAM[family]}-restore", backend) is None:
+    save = find_iptables(f"{PROGRAM[family]}-save", backend)
+    if save is None or find_iptables(f"{PROGRAM[family]}-restore", backend) is None:
         raise KernelError(
             f"{stays}: there is no {program}-save and -restore to remove it with: install iptables"
         )
@@ -90,8 +90,8 @@ def _saved(family: Family, backend: Backend) -> str:
 
 
 def _remove_chains(cleanup: Cleanup, family: Family, backend: Backend, removal: Removal) -> None:
-    program = f"{_PROGRAM[family]}-{backend.value}"
-    restore = find_iptables(f"{_PROGRAM[family]}-restore", backend) or program
+    program = f"{PROGRAM[family]}-{backend.value}"
+    restore = find_iptables(f"{PROGRAM[family]}-restore", backend) or program
     for kept in removal.kept:
         klog.warning(
             "Chain stays, because rules of others jump to it",

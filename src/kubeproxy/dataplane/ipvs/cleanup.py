@@ -9,13 +9,13 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.leftovers import own_servers, own_sets
 from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.leftovers import Cleanup
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux import ipset
 from kubeproxy.linux.dummy import delete_dummy, device_addresses
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.ipvs import DeleteServer
 from kubeproxy.linux.tools import Backend, find, find_iptables, run
 
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 _VIRTUAL_SERVERS = Path("/proc/net/ip_vs")
 _IP_SET_MODULE = Path("/sys/module/ip_set")
 _SHOWN = 10  # of what may be thousands
@@ -77,9 +77,9 @@ def _rules_with_set(name: str) -> list[str]:
     found = []
     for family in Family:
         for backend in Backend:
-            save = find_iptables(f"{_PROGRAM[family]}-save", backend)
+            save = find_iptables(f"{PROGRAM[family]}-save", backend)
             lines = run([save]).splitlines() if save else []
-            program = f"{_PROGRAM[family]}-{backend.value}"
+            program = f"{PROGRAM[family]}-{backend.value}"
             found += [f"{program} {line}" for line in lines if f"--match-set {name} " in line]
     return found
 

@@ -13,6 +13,7 @@ from kubeproxy.dataplane.ipvs.plan import Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
 from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
 from kubeproxy.dataplane.ipvs.state import State, state_of
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
@@ -29,7 +30,6 @@ _BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
     "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
 }
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 
 def describe(table: Table, node: Node, settings: Settings) -> str:
@@ -46,7 +46,7 @@ def describe(table: Table, node: Node, settings: Settings) -> str:
             *set_lines(state, family),
             "# ipvsadm -S -n\n",
             *server_lines(state.servers()),
-            f"# {_PROGRAM[family]}-save\n",
+            f"# {PROGRAM[family]}-save\n",
             *(line for name in ("filter", "nat") for line in table_lines(name, wanted[name])),
         )
     )

@@ -71,5 +71,5 @@ def _plans(parsed: Parsed, arguments: Sequence[str]) -> list[Plan]:
 
 def _loaded(parsed: Parsed) -> KubeProxyConfiguration:
     loaded = load(parsed)
-    validate(loaded.config, loaded.gates)
+    validate(loaded.config, loaded.gates, MODES)
     return loaded.config

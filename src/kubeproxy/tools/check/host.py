@@ -19,6 +19,7 @@ from kubeproxy.dataplane.preflight import (
     ok,
     one_will_do,
 )
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.linux.tools import ToolFailed, run
@@ -123,7 +124,7 @@ def _version(family: Family) -> str:
 
 
 def _program_finding(family: Family, version: str) -> Finding:
-    what = "iptables" if family is Family.IPV4 else "ip6tables"
+    what = PROGRAM[family]
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
     why = unfit(version)
     if not missing and why:

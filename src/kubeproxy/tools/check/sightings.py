@@ -14,11 +14,11 @@ from kubeproxy.dataplane.modes import all_modes
 from kubeproxy.dataplane.preflight import Look, NotInstalled
 from kubeproxy.dataplane.xtables_chains import HINT, Chain, Chains, is_own_chain
 from kubeproxy.dataplane.xtables_nft import nft_chains
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.nfnetlink import Refused
 from kubeproxy.linux.tools import Backend, find_iptables, run
 from kubeproxy.tools.check.rivals import Sightings
 
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 _LEGACY_TABLES = {
     Family.IPV4: Path("/proc/net/ip_tables_names"),
     Family.IPV6: Path("/proc/net/ip6_tables_names"),
@@ -82,7 +82,7 @@ def _legacy_listing(family: Family) -> str:
         return ""
     if not has_tables:
         return ""
-    program = _PROGRAM[family]
+    program = PROGRAM[family]
     save = find_iptables(f"{program}-save", Backend.LEGACY)
     if save is None:
         raise NotInstalled(f"iptables: there is no {program}-legacy-save to list them with")
@@ -99,7 +99,7 @@ def _listed(saved: str) -> Iterator[Chain]:
 
 
 def _has(family: Family, backend: Backend) -> bool:
-    program = _PROGRAM[family]
+    program = PROGRAM[family]
     return all(find_iptables(f"{program}-{verb}", backend) for verb in ("save", "restore"))
 
 
