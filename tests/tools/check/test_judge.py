@@ -1,9 +1,10 @@
 """What findings come to, for each mode."""
 
 import pytest
+from msgspec.structs import replace
 
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.dataplane.preflight import NODE, Finding, State, lacking, ok, one_will_do
+from kubeproxy.dataplane.preflight import NODE, PROGRAMS, Finding, State, lacking, ok, one_will_do
 from kubeproxy.tools.check.judge import Report, concerning, judge
 
 NFTABLES, IPVS = load_mode("nftables"), load_mode("ipvs")
@@ -71,6 +72,17 @@ def test_a_report_works_when_any_mode_would() -> None:
 def test_findings_of_other_modes_are_left_out() -> None:
     found = concerning([FINE, NO_IP_VS], [NFTABLES])
     assert [(f.what, f.modes) for f in found] == [("IP families", ("nftables",))]
+
+
+def test_a_finding_may_name_its_modes() -> None:
+    found = concerning([replace(FINE, modes=("ipvs",))], [NFTABLES, IPVS])
+    assert [finding.modes for finding in found] == [("ipvs",)]
+
+
+def test_programs_matter_for_the_modes_that_run_them() -> None:
+    missing = lacking(PROGRAMS, "iptables", "not installed", "install iptables")
+    found = concerning([missing], [NFTABLES, IPVS])
+    assert [finding.modes for finding in found] == [("ipvs",)]
 
 
 def test_one_family_will_do() -> None:
