@@ -191,7 +191,7 @@ def test_a_change_that_cannot_be_worked_out_is_told_and_everything_written(
     assert plane.put(A, C).failed == {}
     assert kept_of(kind, A, C) == plane.kept()
     said = capsys.readouterr().err
-    assert "A change cannot be worked out, writing everything instead" in said
+    assert "Cannot compute a change, writing everything instead" in said
     assert "ZeroDivisionError: by nothing" in said
 
 

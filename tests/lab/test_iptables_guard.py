@@ -74,7 +74,7 @@ class Guarded:
     async def wait_all_heard(self) -> None:
         """A transaction is told of before its number is."""
         with Nfnetlink() as kernel:
-            await until(lambda: self.guard._heard == kernel.generation())
+            await until(lambda: self.guard._seen == kernel.generation())
 
     async def others(self, words: str, program: str = "iptables") -> None:
         """Somebody else runs the program."""
@@ -162,7 +162,7 @@ async def test_after_a_failure_to_listen_anything_may_have_happened(
     opened = Guarded(namespace)
     following = asyncio.create_task(opened.follow())
     await until(lambda: opened.told == 1)
-    assert "Cannot hear whether others change the rules" in capsys.readouterr().err
+    assert "Cannot watch for changes of the rules by others" in capsys.readouterr().err
     following.cancel()
     await asyncio.wait([following])
 
@@ -237,7 +237,7 @@ async def test_ipvs_mode_is_told_as_well(namespace: Namespace) -> None:
     await until(lambda: dataplane._guard._watch is not None)
     await asyncio.to_thread(tables.restore, TEXT)
     with Nfnetlink() as kernel:
-        await until(lambda: dataplane._guard._heard == kernel.generation())
+        await until(lambda: dataplane._guard._seen == kernel.generation())
     assert not told.is_set()
     words = ["iptables", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"]
     await asyncio.to_thread(namespace.run, words)

@@ -267,7 +267,7 @@ async def test_no_answer_without_endpoints(monkeypatch: pytest.MonkeyPatch) -> N
         server.faults.status("/endpointslices", 403, times=None)
         with pytest.raises(ApiServerError) as caught:
             await from_api_server(Access(server=filled(server).url), HERE)
-        expected = f"{server.url} did not tell of all Services and EndpointSlices within 0.05 s"
+        expected = f"{server.url} did not list all Services and EndpointSlices within 0.05 s"
     assert expected == str(caught.value)
 
 

@@ -30,7 +30,7 @@ _ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 
 
 def usage_text() -> str:
-    """How to call the daemon, and what there is beside it."""
+    """How to call the daemon, and the list of tools."""
     return f"{flags.usage_text()}\n{tools_text()}"
 
 

@@ -158,7 +158,7 @@ def chain_removals(saved: str) -> tuple[Removal, ...]:
     """What `iptables-save` says, with or without counters -> how to remove what is kube-proxy's.
 
     A chain that others' rules lead to stays, without rules. KUBE-MARK-MASQ then keeps its rule:
-    the CNI plugin portmap can be told to mark through it.
+    the CNI plugin portmap can be configured to mark through it.
     """
     return tuple(map(_removal, _tables(saved)))
 

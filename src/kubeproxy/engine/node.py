@@ -37,7 +37,7 @@ def node_ips(node: NodeState) -> dict[Family, str]:
 
 
 def detector(config: KubeProxyConfiguration, node: NodeState, family: Family) -> Detector | None:
-    """How pods are told from others in the family; None when they cannot be."""
+    """How pods are distinguished from others in the family; None when they cannot be."""
     match config.detect_local_mode:
         case LocalMode.CLUSTER_CIDR.value:
             return _first(config.cluster_cidrs, family)

@@ -1,4 +1,4 @@
-"""Our Node against the configuration: what to say at the start, what ends the run later.
+"""Our Node against the configuration: notices at the start, reasons for a restart later.
 
 Functions on values only.
 """
@@ -25,7 +25,7 @@ from kubeproxy.table.node import Node
 
 
 def by_node_cidr(config: KubeProxyConfiguration) -> bool:
-    """Whether pods are told from others by the pod ranges of our Node."""
+    """Whether pods are recognised by the pod ranges of our Node."""
     return config.detect_local_mode == LocalMode.NODE_CIDR.value
 
 
@@ -66,7 +66,7 @@ def start_notices(
 
 
 def _unserved_loopback(node: Node, mode: Mode) -> Iterator[Notice]:
-    """Whether node ports are asked for on loopback addresses, in vain."""
+    """Whether node ports are wanted on loopback addresses, and not served there."""
     asked = node.loopback_ranges
     if not asked or node.serves_loopback(mode.policy):
         return
@@ -90,7 +90,7 @@ def _stack(primary: Family, *, dual_stack: bool) -> Notice:
 def _missing_detector(
     config: KubeProxyConfiguration, node: NodeState, primary: Family
 ) -> Iterator[Notice]:
-    """Whether pods of the primary family cannot be told from others."""
+    """Whether pods of the primary family cannot be recognised."""
     if detector(config, node, primary) is not None:
         return
     family = primary.value

@@ -1,4 +1,4 @@
-"""Configurations that are valid but do not fit the node: a line in the log, or the end."""
+"""Configurations that are valid but do not fit the node: a warning, or an error."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -80,7 +80,7 @@ def family_warnings(
 
 
 def _is_fatal(config: KubeProxyConfiguration, node: NodeState, *, dual_stack: bool) -> bool:
-    """Whether local traffic cannot be told from other traffic at all."""
+    """Whether local traffic cannot be recognised at all."""
     wrong = {primary_family(node).other}
     match config.detect_local_mode:
         case LocalMode.CLUSTER_CIDR.value:

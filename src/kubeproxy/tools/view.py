@@ -1,4 +1,4 @@
-"""A cluster as one node's proxy sees it, for the tools that look at it without being one."""
+"""A cluster as the proxy of one node sees it, for tools."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ _SHARED: Final = frozenset(
 
 
 class NoCluster(OperatorError):
-    """The command line names no cluster, and neither does anything else."""
+    """Neither the command line nor the environment names a cluster."""
 
 
 def shared_flags() -> Iterable[Flag]:
@@ -71,7 +71,7 @@ def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
     manifests = parsed.value("manifests", tuple)
     if manifests:
         return from_manifests(manifests, wanted)
-    # The proxy's config file names the proxy's kubeconfig: who asks may have another.
+    # The proxy's config file names the proxy's kubeconfig: the user may have another.
     kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
     master = parsed.value("master", str)
     if not kubeconfig and not master:
@@ -81,7 +81,7 @@ def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
 
 
 def _users_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Where kubectl would look: this is a tool for people, unlike the daemon. "" inside a pod."""
+    """Where kubectl would look: a tool is run by people, unlike the daemon. "" inside a pod."""
     given = environ.get("KUBECONFIG", "").partition(":")[0]
     usual = Path(environ.get("HOME", "/")) / ".kube/config"
     if given or usual.exists():

@@ -1,7 +1,7 @@
 """Makes the kernel's rules those of the update, with one `iptables-restore` a sync.
 
 A partial sync writes the top-level rules of all services and the chains of those that changed; a
-full one also sees to the jumps from the kernel's own chains, and deletes chains that nobody uses.
+full one also ensures the jumps from the built-in chains, and deletes unused chains.
 Each table is replaced as a whole or not at all, so a sync that fails leaves the rules of before.
 """
 
@@ -31,7 +31,7 @@ from kubeproxy.dataplane.iptables.setup import (
     setup_of,
 )
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
-from kubeproxy.dataplane.mistakes import tell_of_mistake
+from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import Guard
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
@@ -46,7 +46,7 @@ _CULPRITS = 20
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How the operator set iptables mode up; the period is how often the canaries are visited."""
+    """How the operator set iptables mode up; the period is how often the canaries are checked."""
 
     masquerade_bit: int = 14
     monitor_period: float = 30.0
@@ -111,7 +111,7 @@ class Iptables:
                 if not found:
                     if knows_all:
                         raise
-                    tell_of_mistake(self._family)
+                    log_bug(self._family)
             else:
                 self._left_out.remember(update.table, failed)
                 return msgspec.structs.replace(report, failed=failed)
@@ -134,7 +134,7 @@ class Iptables:
             written = difference(kept, update.table, update.changes)
         top_level = restore_text(update.node, options, NO_SERVICES)
         report = SyncReport()
-        # Addresses come and go with every pod: most of them are no news for the rules.
+        # Addresses come and go with every pod: most of these changes do not affect the rules.
         if written.is_news or top_level != self._top_level:
             text = restore_text(update.node, options, written)
             self._write(text, written.stale.delete, partial=not everything_new)
@@ -144,7 +144,7 @@ class Iptables:
         return report
 
     def _prepare(self) -> Options:
-        """See to what a restore does not write: jumps and counters."""
+        """Ensure what a restore does not write: jumps and counters."""
         for jump in JUMPS:
             self._programs.ensure_chain(jump.table, jump.target)
             self._programs.ensure_rule(jump.table, jump.chain, jump.words)
@@ -160,14 +160,16 @@ class Iptables:
         except KernelError as error:
             failed = dict.fromkeys(COUNTERS, str(error))
         for counter, reason in failed.items():
-            klog.info("Rules do not count", v=2, counter=counter, err=reason)
+            klog.info("nfacct counter unavailable", v=2, counter=counter, err=reason)
         return frozenset(COUNTERS) - failed.keys()
 
     def _found(self) -> Found:
         try:
             return found_chains(self._programs.save("nat"))
         except KernelError as error:
-            klog.error("Chains that nobody uses remain until the next full sync", err=error)
+            klog.error(
+                "Could not list stale chains, they remain until the next full sync", err=error
+            )
             return Found()
 
     def _write(self, text: str, deleted: Collection[str], *, partial: bool) -> None:
@@ -206,7 +208,7 @@ class Iptables:
             self._routes_localnet = True
 
     async def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` when others change our chains, as far as that can be noticed."""
+        """Call `lost` when others change our chains, as far as that can be seen."""
         period = self._settings.monitor_period
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._guard.follow(lost, period), name="guard")

@@ -99,7 +99,7 @@ def _servers(scheduler: str, families: Iterable[Family]) -> list[Finding]:
 
 
 def _not_allowed(error: NetlinkError) -> Finding:
-    """ip_vs lets nobody try it but the machine's own root: not even the root of a container."""
+    """Only the root of the machine may try ip_vs: not even the root of a container."""
     if error.errno != errno.EPERM:
         return lacking(_TOPIC, "ip_vs", str(error), "choose nftables")
     return lacking(

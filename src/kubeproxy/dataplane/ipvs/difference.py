@@ -1,4 +1,4 @@
-"""The work of a full sync that nobody does -> differences, in the words of the kernel's tools."""
+"""The work of a full sync, which is not done -> differences, as the kernel's tools write them."""
 
 from collections.abc import Iterator
 from typing import assert_never

@@ -44,8 +44,8 @@ def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
 def wanted_sysctls(settings: Settings, release: str) -> dict[str, int]:
     """The kernel's settings, as they have to be on a kernel of that release.
 
-    A client's port that is used again goes to the server of before, where anything else is slow:
-    kernels before 5.9 delay such a connection by a second when it is to be scheduled anew.
+    A client's port that is used again goes to the same server as before, where others are slow:
+    kernels before 5.9 delay such a connection by a second when it is scheduled again.
     """
     wanted = dict(_SYSCTLS)
     if settings.strict_arp:

@@ -5,11 +5,11 @@ The sets as `ipset save` shows them, the virtual servers as `ipvsadm -S -n`, the
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
-from kubeproxy.dataplane.ipvs.plan import Server, setup_of
+from kubeproxy.dataplane.ipvs.plan import Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
 from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
 from kubeproxy.dataplane.ipvs.state import State, state_of
@@ -50,6 +50,16 @@ def describe(table: Table, node: Node, settings: Settings) -> str:
             *(line for name in ("filter", "nat") for line in table_lines(name, wanted[name])),
         )
     )
+
+
+def describe_some(parts: Sequence[Part], family: Family) -> str:
+    """What some service ports have: their members of sets, and their virtual servers."""
+    members = dict.fromkeys(member for part in parts for member in part.members)
+    lines = [f"add {set_name(set_, family)} {member}\n" for set_, member in members]
+    servers = {key: s for part in parts for key, s in (part.node_ports | part.servers).items()}
+    if not servers:
+        return ""
+    return "".join(("# ipset save\n", *lines, "# ipvsadm -S -n\n", *server_lines(servers)))
 
 
 def _address_lines(state: State, family: Family) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 A partial update is the difference that the update names. A full one reads the kernel and writes
 only what differs: a restart with nothing changed writes nothing. A table that is not our program
-(upstream's, an older one of ours, one that somebody changed) is replaced as a whole in the same
+(upstream's, an older one of ours, one that was changed) is replaced as a whole in the same
 transaction that fills the new one.
 
-What takes time is done in a thread: full syncs, and changes of many elements. Nobody but the
+What takes time is done in a thread: full syncs, and changes of many elements. Only the
 family's own sync changes what they read, and what others look at changes in the event loop.
 """
 
@@ -150,7 +150,7 @@ class Nftables:
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
         report = await self._program(update)
-        # With few clients there is then nobody left who is sent to an endpoint that has gone.
+        # With few clients, none is then sent to an endpoint that is gone.
         await self.pins.wait_done(_MOMENT)
         await self._listen(update)
         return report
@@ -218,18 +218,18 @@ class Nftables:
                 if replace or error.errors[0].index == WHOLE_BATCH:
                     raise
                 refusals += 1
-                self._tell_of_refusal(error, refusals)
+                self._log_refusal(error, refusals)
             else:
                 return msgspec.structs.replace(report, failed=failed)
 
-    def _tell_of_refusal(self, error: Refused, refusals: int) -> None:
+    def _log_refusal(self, error: Refused, refusals: int) -> None:
         family = self._family.value
         if refusals < _REFUSALS:
             klog.info("Changes of rules refused, reading them again", err=error, ipFamily=family)
         else:
             klog.error(
                 "Changes of rules refused again, replacing the whole table; "
-                "connection counters and affinity of clients begin anew",
+                "connection counters and affinity of clients are reset",
                 err=error,
                 ipFamily=family,
             )
@@ -269,14 +269,14 @@ class Nftables:
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
         if found.intact:  # else there are no pins that could have a number of before
             state.last_number = self._last_number
-        # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
+        # Chains of unused choices do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, node, prune=prune)
         unused, next_.batch.unused_chains = next_.batch.unused_chains, []
         return Survey(state, next_, unused, self._pieces(wanted, found, next_))
 
     async def _prune(self, state: Programmed, unused: list[str]) -> None:
-        """Remove chains that nobody leads to; kernels before 6.2 may notice that only later."""
+        """Remove chains that nothing leads to; kernels before 6.2 may accept that only later."""
         if not unused:
             return
         try:
@@ -314,7 +314,7 @@ class Nftables:
             self._kernel.commit(messages, guard.expected(since))
             guard.committed()
             return
-        async with guard.unheard(self._kernel):
+        async with guard.paused(self._kernel):
             await asyncio.to_thread(self._kernel.commit, messages, guard.expected(since))
             guard.committed()
 

@@ -51,7 +51,7 @@ LISTENER_FAILURES = Metric(
 )
 REJECTED = Metric(
     f"{_LOCALHOST}rejected_packets_total",
-    "Packets to node ports of localhost that nobody listens on",
+    "Packets to node ports of localhost without a listener",
     ("ip_family", "protocol"),
     read=_rejected,
 )

@@ -32,11 +32,11 @@ RETRY_SECONDS = 5.0
 
 def stale_pins(pins: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]) -> list[bytes]:
     """The heads of pins to an endpoint that their service does not choose any more."""
-    nobody: frozenset[bytes] = frozenset()
+    none: frozenset[bytes] = frozenset()
     return [
         head
         for head, tail in pins.items()
-        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack(head[-4:])[0], nobody)
+        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack(head[-4:])[0], none)
     ]
 
 
@@ -188,7 +188,7 @@ class Pins:
         stale = await asyncio.to_thread(find_stale, pins, placed, local=local)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
-            async with self._guard.unheard(kernel):
+            async with self._guard.paused(kernel):
                 count = await asyncio.to_thread(delete_pins, kernel, program, name, heads)
                 self._guard.committed(count)
         return len(stale)

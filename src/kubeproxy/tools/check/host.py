@@ -45,7 +45,7 @@ def own_rights() -> Rights:
 
 
 def _administers(capabilities: int) -> bool:
-    """Whether the kernel takes our word about rules; a capability may be that of a container."""
+    """Whether the kernel lets us read rules; a capability may hold in a container only."""
     try:
         with Nfnetlink() as netfilter:
             netfilter.generation()
@@ -57,7 +57,7 @@ def _administers(capabilities: int) -> bool:
 
 
 def readings(names: Iterable[str]) -> dict[str, Reading]:
-    """Settings as they are, and who may set them."""
+    """Settings as they are, and whether they can be set."""
     return {name: _reading(name) for name in names}
 
 
@@ -92,7 +92,7 @@ def present_modules(release: str, root: Path = _MODULES) -> frozenset[str]:
     with contextlib.suppress(OSError):
         found |= {module.name for module in _LOADED.iterdir()}
     if _BRIDGE_SYSCTLS.exists():
-        found.add(BRIDGE)  # which is not told of otherwise, when it is built in
+        found.add(BRIDGE)  # not listed elsewhere when it is built in
     return frozenset(found)
 
 
@@ -138,7 +138,7 @@ def _program_finding(family: Family, version: str) -> Finding:
     return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
 
 
-# --- who listens ------------------------------------------------------------------------------
+# --- listeners --------------------------------------------------------------------------------
 
 
 def listeners() -> list[Listener]:
@@ -169,7 +169,7 @@ def _links(directory: Path) -> Iterator[str]:
     try:
         entries = list(directory.iterdir())
     except OSError:
-        return  # it ended, or is none of our business
+        return  # it ended, or may not be read
     for entry in entries:
         try:
             yield str(entry.readlink())
@@ -178,7 +178,7 @@ def _links(directory: Path) -> Iterator[str]:
 
 
 def _name(process: Path) -> str:
-    """The program, and what it interprets: of Python, that is what tells."""
+    """The program, and for an interpreter its script."""
     try:
         words = (process / "cmdline").read_text(errors="replace").split("\0")[:2]
     except OSError:

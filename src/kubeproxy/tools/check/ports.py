@@ -1,4 +1,4 @@
-"""Who listens, from the kernel's list of sockets -> whether the proxy's ports are free."""
+"""The kernel's list of sockets -> whether the proxy's ports are free."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ from kubeproxy.config.hostport import split_host_port
 from kubeproxy.dataplane.preflight import PORTS, Finding, State, lacking, ok
 
 _LISTENING = "0A"
-_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what is heard, not bound
+_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 _OURS = "kube-proxy"
 
 
@@ -50,7 +50,7 @@ def _address(digits: str) -> str:
 
 
 def holder(wanted: Wanted, listeners: Iterable[Listener]) -> Listener | None:
-    """Who has the port already."""
+    """The socket that has the port already."""
     try:
         host, port = split_host_port(wanted.where)
     except ValueTextError:

@@ -16,7 +16,7 @@ _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """Who this process is. `administers` says that it may change this network namespace."""
+    """The user and rights of this process; it `administers` a network that it may change."""
 
     uid: int
     capabilities: int
@@ -33,7 +33,7 @@ class Rights(msgspec.Struct, frozen=True):
 
     @property
     def may_load_modules(self) -> bool:
-        """Whether a proxy in its place may. Who is not root says nothing about that one."""
+        """Whether a proxy in its place may; unknown, and so assumed, when this is not root."""
         return self.has(SYS_MODULE) or not self.is_root
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 def effective(status: str) -> int:
-    """The effective capabilities that /proc/self/status tells."""
+    """The effective capabilities in /proc/self/status."""
     found = _EFFECTIVE.search(status)
     return int(found[1], 16) if found else 0
 

@@ -33,7 +33,7 @@ from kubeproxy.tools.check.judge import Report, concerning, judge
 from kubeproxy.tools.check.ports import Wanted, holder, port_finding
 from kubeproxy.tools.check.rights import Rights, right_findings
 from kubeproxy.tools.check.rivals import rival_findings
-from kubeproxy.tools.check.scratch import Broken, Child, Told
+from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
 from kubeproxy.tools.check.sightings import sightings
 from kubeproxy.tools.check.sysctls import (
     OPERATORS,
@@ -111,16 +111,16 @@ def _families(no_ipv6: str) -> Finding:
 
 
 def _tried(
-    mode: Mode, outcome: Told | Broken, machine: Machine, rights: Rights
+    mode: Mode, outcome: TrialResult | Broken, machine: Machine, rights: Rights
 ) -> Sequence[Finding]:
     """What the trial of a mode found; some can be rehearsed without a scratch namespace."""
-    refused = isinstance(outcome, Told) and outcome.refused
+    refused = isinstance(outcome, TrialResult) and outcome.refused
     if refused and mode.rehearse is not None and rights.administers:
         return mode.rehearse(machine)
     return _found(mode.name, "rules", outcome)
 
 
-def _found(topic: str, what: str, outcome: Told | Broken) -> Sequence[Finding]:
+def _found(topic: str, what: str, outcome: TrialResult | Broken) -> Sequence[Finding]:
     if isinstance(outcome, Broken):
         remedy = "run it again; if that stays so, report it"
         detail = f"the trial in a scratch namespace has no result: {outcome.why}"

@@ -26,8 +26,8 @@ _POD_BRIDGES = frozenset({"cni0", "cbr0", "kube-bridge"})
 class Reading(msgspec.Struct, frozen=True):
     """A setting as it is: None where this kernel has none of that name.
 
-    `writable` says that this process may set it, and `fixed` that nobody may from this network
-    namespace.
+    `writable` says that this process may set it, and `fixed` that it cannot be set from this
+    network namespace.
     """
 
     value: int | None = None
@@ -162,7 +162,7 @@ def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
     """Pods of one bridge reach each other without the node's rules, unless these say otherwise."""
     names = (BRIDGE_IPV4, BRIDGE_IPV6)
     off = [name for name in names if readings.get(name, Reading()).value == 0]
-    what = "a pod that dials a Service and gets a pod of the same bridge waits in vain"
+    what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
         yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)

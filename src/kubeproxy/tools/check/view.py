@@ -57,7 +57,7 @@ def _headings() -> dict[str, str]:
 
 
 def _column(findings: Iterable[Finding], width: int) -> int:
-    """How wide names are; nought has texts stand below them, where there is no room beside."""
+    """How wide names are; 0 puts texts below them, where there is no room beside."""
     widest = min(max(len(finding.what) for finding in findings), _WIDEST_NAME)
     return widest if width - widest >= _ROOM_BESIDE else 0
 
