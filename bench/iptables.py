@@ -16,7 +16,7 @@ from bench.compiled import Compiled
 from bench.memory import resident
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.linux.xtables import Xtables
 
 CHANGES = 20
@@ -44,7 +44,7 @@ class Timed(Xtables):
 async def main(size: Size, *, idle: bool) -> None:
     compiled = Compiled(size)
     programs = Timed(Family.IPV4, idle=idle)
-    dataplane = Iptables(Family.IPV4, Settings(), programs)
+    dataplane = Iptables(Family.IPV4, IptablesSettings(), programs)
     before = resident()
     first = await _timed(dataplane, programs, compiled.everything(compiled.first))
     print(f"{size}: first full sync: {first}, {programs.sent / 1e6:.1f} MB to restore")

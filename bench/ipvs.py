@@ -26,7 +26,7 @@ from bench.memory import resident
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux import dummy, ipset, ipvs, tools
 from kubeproxy.linux.netlink_socket import open_netlink
 from kubeproxy.linux.xtables import Xtables
@@ -127,7 +127,7 @@ async def main(size: Size) -> None:
 
 def _dataplane() -> Ipvs:
     """As a process that has just started."""
-    return Ipvs(Family.IPV4, Settings(), ipvs.Ipvs(), Xtables(Family.IPV4))
+    return Ipvs(Family.IPV4, IpvsSettings(), ipvs.Ipvs(), Xtables(Family.IPV4))
 
 
 async def _timed(dataplane: Ipvs, update: Update) -> Shares:

@@ -25,8 +25,8 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.dataplane.nftables.apply import Nftables
-from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.dataplane.nftables.settings import Settings
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.http.access import Access
 from kubeproxy.serve.http.answer import Answer, Page, by_path
@@ -75,7 +75,7 @@ class Rig(Compiled):
         services = [(Kind.SERVICE, exposed(index)) for index in range(size.services)]
         slices = [each for each in objects(size) if each[0] is Kind.ENDPOINT_SLICE]
         super().__init__(size, [*services, *slices])
-        self.dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+        self.dataplane = Nftables(Family.IPV4, NftablesSettings(), Nfnetlink(), TableGuard())
         self._events = self.events()
 
     async def fill(self) -> None:

@@ -13,7 +13,7 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.mode import settings
-from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings, Timeouts
 from kubeproxy.linux import ipvs
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from world import prefix
@@ -34,15 +34,15 @@ def setup_of(*flags: str) -> Setup:
     return wiring.setup_of(parsed, load(parsed), b"")
 
 
-def settings_of(*flags: str) -> Settings:
+def settings_of(*flags: str) -> IpvsSettings:
     return settings(load(parse_flags(["--proxy-mode=ipvs", *flags])).config)
 
 
 def test_settings() -> None:
     excluded = (prefix("192.0.2.0/24"), prefix("fd99::/64"))
-    expected = Settings(12, "wlc", excluded, strict_arp=True, timeouts=Timeouts(900, 90, 5))
+    expected = IpvsSettings(12, "wlc", excluded, strict_arp=True, timeouts=Timeouts(900, 90, 5))
     assert expected == settings_of(*FLAGS)
-    assert Settings() == settings_of()
+    assert IpvsSettings() == settings_of()
 
 
 def test_a_family_without_programs_is_not_served(

@@ -3,23 +3,23 @@
 import pytest
 
 from kubeproxy.base.errors import KernelError
-from kubeproxy.dataplane.preflight import Look, NotInstalled
+from kubeproxy.dataplane.preflight import NotInstalled, Scan
 
 
-def raising(error: Exception) -> Look:
-    look = Look()
+def raising(error: Exception) -> Scan:
+    scan = Scan()
 
     def fails() -> int:
         raise error
 
-    assert look.at("sets", fails, 7) == 7
-    return look
+    assert scan.at("sets", fails, 7) == 7
+    return scan
 
 
 def test_what_a_look_finds() -> None:
-    look = Look()
-    assert look.at("sets", lambda: 3, 0) == 3
-    assert look.unseen == {}
+    scan = Scan()
+    assert scan.at("sets", lambda: 3, 0) == 3
+    assert scan.unseen == {}
 
 
 @pytest.mark.parametrize(

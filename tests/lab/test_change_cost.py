@@ -20,8 +20,8 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables
-from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.dataplane.nftables.settings import Settings
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, Outlet
@@ -82,7 +82,7 @@ class Daemon:
         self._size = size
         self._compiled = 0
         self.kernel = CountedKernel()
-        self._dataplane = Nftables(Family.IPV4, Settings(), self.kernel, Guard())
+        self._dataplane = Nftables(Family.IPV4, NftablesSettings(), self.kernel, TableGuard())
         cluster = Cluster(NODE)
         node = Node(
             Family.IPV4,

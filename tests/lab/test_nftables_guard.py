@@ -11,8 +11,8 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
-from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.dataplane.nftables.settings import Settings
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
@@ -42,12 +42,12 @@ def _many_large_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 class Both:
     """Both families under one guard, with a note of who was told of changes by others."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: TableGuard) -> None:
         self.guard = guard
         self.told: list[Family] = []
         self.kernels = {family: Nfnetlink() for family in Family}
         self._dataplanes = {
-            family: apply.Nftables(family, Settings(), self.kernels[family], guard)
+            family: apply.Nftables(family, NftablesSettings(), self.kernels[family], guard)
             for family in Family
         }
 
@@ -77,7 +77,7 @@ class Both:
 @pytest.fixture
 async def both(namespace: Namespace) -> AsyncIterator[Both]:
     del namespace  # is entered
-    opened = Both(Guard())
+    opened = Both(TableGuard())
     yield opened
     await opened.close()
 

@@ -248,18 +248,8 @@ def make_parts(setup: Setup) -> Parts:
     )
     show_status(metrics, live)
     return Parts(
-        cluster=cluster,
-        node=node,
-        dataplanes=dataplanes,
-        flows=flows,
-        syncs=syncs,
-        handler=handler,
-        health=health,
-        health_checks=health_checks,
-        metrics=metrics,
-        traffic=traffic,
-        observers=observers,
-        remains=remains,
+        *(cluster, node, dataplanes, flows, syncs, handler),
+        *(health, health_checks, metrics, traffic, observers, remains),
     )
 
 

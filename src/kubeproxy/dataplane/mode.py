@@ -14,7 +14,7 @@ from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
-from kubeproxy.dataplane.preflight import Finding, Look, Machine
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctls
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Mode as Policy
@@ -72,7 +72,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     rehearse: Callable[[Machine], list[Finding]] | None = None
     """Asks the kernel without writing, for where there is no scratch namespace."""
 
-    leftovers: Callable[[Look], Iterator[Leftover]] = lambda _look: iter(())
+    leftovers: Callable[[Scan], Iterator[Leftover]] = lambda _scan: iter(())
     """What there is of the mode in the kernel, for `check`."""
 
     sysctls: Callable[[Config, Mapping[Family, Node], str], Sysctls] = lambda *_: Sysctls()

@@ -118,7 +118,7 @@ class NotInstalled(Exception):
     """A program that would be needed to look."""
 
 
-class Look:
+class Scan:
     """What was seen of other proxies, by modes too, and in `unseen` what could not be.
 
     `kind` is that of the system's iptables programs, nft or legacy, "" where there are none.

@@ -72,7 +72,7 @@ def _generation() -> int:
         return kernel.generation()
 
 
-class Guard:
+class ChainGuard:
     """Reports changes that others make to the chains of one family."""
 
     def __init__(self, programs: Xtables) -> None:

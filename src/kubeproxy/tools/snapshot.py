@@ -36,7 +36,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Viewpoint(msgspec.Struct, frozen=True):
     """How to look at a cluster.
 
     `node` is the node to look from, "" when it is not given; `hostname` is this machine; `pod` is
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True):
     allow_external_ips: bool = True
 
 
-def choose_node(wanted: Wanted, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
+def choose_node(wanted: Viewpoint, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
     """The node to look from: the one asked for, the pod's, this machine, or the only one."""
     if wanted.node:
         if nodes and wanted.node not in nodes:
@@ -70,7 +70,7 @@ def _shown(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
-def from_manifests(paths: Sequence[str], wanted: Wanted) -> Snapshot:
+def from_manifests(paths: Sequence[str], wanted: Viewpoint) -> Snapshot:
     """The cluster that manifests describe."""
     loaded = load(paths)
     nodes = sorted(key.name for kind, key in loaded.objects if kind is Kind.NODE)
@@ -165,7 +165,7 @@ def _to_pod(pod: _PodObject) -> Pod:
     return Pod(pod.metadata.namespace or "default", pod.metadata.name, tuple(ips), node)
 
 
-async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
+async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
     """The cluster of an API server, and its Pods of the wanted name."""
     from kubeproxy.cluster.watch.apiserver import ApiServer, Settings  # noqa: PLC0415  # costly to import
 

@@ -25,7 +25,7 @@ from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import Node
-from kubeproxy.tools.snapshot import Snapshot, Wanted, from_api_server, from_manifests
+from kubeproxy.tools.snapshot import Snapshot, Viewpoint, from_api_server, from_manifests
 
 # The daemon's flags that change a verdict, or say where the cluster's state comes from.
 _SHARED: Final = frozenset(
@@ -62,7 +62,7 @@ def shared_flags() -> Iterable[Flag]:
 
 def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
     """The cluster that the command line names; `pod` is one whose address is wanted."""
-    wanted = Wanted(
+    wanted = Viewpoint(
         node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
         hostname=socket.gethostname().strip().lower(),
         pod=pod,

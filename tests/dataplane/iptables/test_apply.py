@@ -11,7 +11,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply as module
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
 from kubeproxy.dataplane.iptables.names import CANARY, is_service_chain
 from kubeproxy.dataplane.iptables.render import JUMPS
@@ -62,7 +62,9 @@ class Plane:
         self.programs = FakeXtables()
         self.node = node or kestrel()
         self.table = Table(self.node.family)
-        self.dataplane = Iptables(self.node.family, Settings(monitor_period=0.001), self.programs)
+        self.dataplane = Iptables(
+            self.node.family, IptablesSettings(monitor_period=0.001), self.programs
+        )
 
     async def put(self, name: str, *, full: bool = False) -> str:
         changes = diff(self.table, table(name, self.node.family))

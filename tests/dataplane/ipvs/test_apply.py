@@ -13,7 +13,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.rules import JUMPS
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
@@ -118,7 +118,7 @@ def test_what_others_change_is_repaired(name: str, family: Family) -> None:
 
 def test_servers_in_excluded_ranges_stay() -> None:
     kernel = FakeKernel()
-    excluded = Settings(excluded=(prefix("192.0.2.0/24"),))
+    excluded = IpvsSettings(excluded=(prefix("192.0.2.0/24"),))
     plane = Plane(kernel, settings=excluded)
     theirs = ServerKey(Protocol.UDP, "192.0.2.1", 53)
     kernel.servers.run([AddServer(theirs, VirtualServer("sh"))])

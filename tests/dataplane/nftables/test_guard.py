@@ -10,7 +10,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import guard as guard_module
 from kubeproxy.dataplane.nftables.encode import delete_table, new_chain, new_table
-from kubeproxy.dataplane.nftables.guard import Guard, Moment, concerns
+from kubeproxy.dataplane.nftables.guard import Moment, TableGuard, concerns
 from kubeproxy.dataplane.nftables.language import Chain
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
@@ -102,7 +102,7 @@ class FakeWatch:
 class Followed:
     """A guard that both families follow, and how often each has lost its table."""
 
-    def __init__(self, guard: Guard, watches: list[FakeWatch]) -> None:
+    def __init__(self, guard: TableGuard, watches: list[FakeWatch]) -> None:
         self.guard = guard
         self.lost = {Family.IPV4: 0, Family.IPV6: 0}
         self.watches = watches
@@ -128,7 +128,7 @@ async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
         return made[-1]
 
     monkeypatch.setattr(guard_module, "Watch", watch)
-    followed = Followed(Guard(), made)
+    followed = Followed(TableGuard(), made)
     tasks = [
         asyncio.ensure_future(followed.guard.follow(number, OURS + number, followed.lose(family)))
         for number, family in ((NFPROTO_IPV4, Family.IPV4), (NFPROTO_IPV6, Family.IPV6))
@@ -206,14 +206,14 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
 
 async def test_before_anybody_follows_nothing_is_paused_and_nobody_told() -> None:
     kernel = FakeNftables()
-    guard = Guard()
+    guard = TableGuard()
     async with guard.paused(kernel):
         someone_commits(kernel)
     assert await guard.moment(kernel) == Moment(kernel.generation(), 0)
 
 
 async def test_the_generation_that_is_expected_counts_our_own_transactions() -> None:
-    guard = Guard()
+    guard = TableGuard()
     kernel = FakeNftables()
     kernel.ruleset.generation = 0xFFFFFFFF
     since = await guard.moment(kernel)
@@ -224,7 +224,7 @@ async def test_the_generation_that_is_expected_counts_our_own_transactions() -> 
 
 
 async def test_the_present_waits_for_a_transaction_that_is_under_way() -> None:
-    guard = Guard()
+    guard = TableGuard()
     kernel = FakeNftables()
     async with guard.paused(kernel):
         moment = asyncio.ensure_future(guard.moment(kernel))

@@ -10,12 +10,12 @@ from kubeproxy.config.errors import ConfigError, UsageError
 from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, Finding, lacking, ok
 from kubeproxy.tools.check import command as check
-from kubeproxy.tools.check.judge import Report, Verdict, concerning
+from kubeproxy.tools.check.judge import ModeVerdict, Report, concerning
 from kubeproxy.tools.check.survey import Plan
 from kubeproxy.tools.terminal import Look
 
-READY = Verdict("nftables", True, "ready")
-NOT_POSSIBLE = Verdict("ipvs", False, "not possible: no ip_vs")
+READY = ModeVerdict("nftables", True, "ready")
+NOT_POSSIBLE = ModeVerdict("ipvs", False, "not possible: no ip_vs")
 FINDINGS: tuple[Finding, ...] = concerning(
     (
         ok("nftables", "kernel", "6.1"),
@@ -28,7 +28,7 @@ FINDINGS: tuple[Finding, ...] = concerning(
 class Surveyor:
     """Stands for the look at the node."""
 
-    def __init__(self, *verdicts: Verdict) -> None:
+    def __init__(self, *verdicts: ModeVerdict) -> None:
         self.verdicts = verdicts
         self.findings = FINDINGS
         self.plans: list[Sequence[Plan]] = []
@@ -94,7 +94,7 @@ def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: 
         pytest.param((NOT_POSSIBLE,), 1, id="none-would"),
     ],
 )
-def test_exit_codes(survey: Surveyor, verdicts: tuple[Verdict, ...], expected: int) -> None:
+def test_exit_codes(survey: Surveyor, verdicts: tuple[ModeVerdict, ...], expected: int) -> None:
     survey.verdicts = verdicts
     assert expected == check.main([])
 

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.iptables import leftovers as iptables
 from kubeproxy.dataplane.ipvs import leftovers as ipvs
 from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import all_modes
-from kubeproxy.dataplane.nftables import leftovers as nftables
-from kubeproxy.dataplane.preflight import Finding, State
+from kubeproxy.dataplane.nftables import check as nftables
+from kubeproxy.dataplane.preflight import Finding, Scan, State
 from kubeproxy.dataplane.xtables_chains import Chains
 from kubeproxy.tools.check.rivals import Sightings, rival_findings
 
@@ -32,20 +31,20 @@ def seen_of(
     kind: str = "nft",
     unseen: Mapping[str, str] | None = None,
 ) -> Sightings:
+    scan = Scan(kind, devices)
+    scan.chains = chains
+    scan.unseen.update(unseen or {})
     return Sightings(
+        scan,
         leftovers={
             "nftables": tuple(nftables.leftovers(tables or {})),
-            "iptables": tuple(iptables.leftovers(chains, kind)),
+            "iptables": tuple(IPTABLES.leftovers(scan)),
             "ipvs": (
                 *ipvs.chain_leftovers(chains, kind),
                 *ipvs.leftovers(sets, servers, has_device=DEVICE in devices),
             ),
         },
-        devices=devices,
         pins=pins,
-        kind=kind,
-        hinted=tuple(each.kind for each in chains if each.has_hint),
-        unseen=unseen or {},
     )
 
 

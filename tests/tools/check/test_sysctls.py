@@ -12,7 +12,7 @@ from kubeproxy.tools.check.sysctls import (
     FORWARD_IPV4,
     FORWARD_IPV6,
     RP_FILTER,
-    Reading,
+    SysctlReading,
     mode_findings,
     operator_findings,
     proxy_findings,
@@ -23,7 +23,7 @@ WANTED = Sysctl(MAX, 131072, "conntrack.maxPerCore: 0")
 NO_FIELD = Sysctl("net.ipv4.vs.conntrack", 1, "")
 
 
-def proxy(reading: Reading, setting: Sysctl = WANTED, *, root: bool = True) -> Finding:
+def proxy(reading: SysctlReading, setting: Sysctl = WANTED, *, root: bool = True) -> Finding:
     (finding,) = proxy_findings(NODE, "settings", [setting], {setting.name: reading}, root=root)
     return finding
 
@@ -31,18 +31,20 @@ def proxy(reading: Reading, setting: Sysctl = WANTED, *, root: bool = True) -> F
 @pytest.mark.parametrize(
     ("reading", "expected"),
     [
-        pytest.param(Reading(131072), "max is 131072", id="as-it-should-be"),
+        pytest.param(SysctlReading(131072), "max is 131072", id="as-it-should-be"),
         pytest.param(
-            Reading(65536, writable=True), "max is 65536 and will be 131072", id="will-be-set"
+            SysctlReading(65536, writable=True),
+            "max is 65536 and will be 131072",
+            id="will-be-set",
         ),
         pytest.param(
-            Reading(262144, fixed=True),
+            SysctlReading(262144, fixed=True),
             "max stays 262144, as the machine has it",
             id="nobody-may-set-it-and-it-will-do",
         ),
     ],
 )
-def test_settings_that_are_well(reading: Reading, expected: str) -> None:
+def test_settings_that_are_well(reading: SysctlReading, expected: str) -> None:
     finding = proxy(reading)
     assert ("settings", State.OK, expected) == (finding.what, finding.state, finding.detail)
 
@@ -51,28 +53,34 @@ def test_settings_that_are_well(reading: Reading, expected: str) -> None:
     ("reading", "root", "state", "detail"),
     [
         pytest.param(
-            Reading(), True, State.MISSING, "this kernel has no such setting", id="not-there"
+            SysctlReading(), True, State.MISSING, "this kernel has no such setting", id="not-there"
         ),
         pytest.param(
-            Reading(65536, fixed=True),
+            SysctlReading(65536, fixed=True),
             False,
             State.WARNING,
             "belongs to the machine",
             id="nobody-may-set-it",
         ),
-        pytest.param(Reading(65536), True, State.MISSING, "cannot be set from here", id="root"),
-        pytest.param(Reading(65536), False, State.UNKNOWN, "only root sees", id="a-user"),
+        pytest.param(
+            SysctlReading(65536), True, State.MISSING, "cannot be set from here", id="root"
+        ),
+        pytest.param(SysctlReading(65536), False, State.UNKNOWN, "only root sees", id="a-user"),
     ],
 )
-def test_settings_that_are_not(reading: Reading, root: bool, state: State, detail: str) -> None:
+def test_settings_that_are_not(
+    reading: SysctlReading, root: bool, state: State, detail: str
+) -> None:
     finding = proxy(reading, root=root)
     assert (state, True) == (finding.state, detail in finding.detail)
     assert finding.remedy
 
 
 def test_the_remedy_names_the_field_that_leaves_it_alone() -> None:
-    assert proxy(Reading(1)).remedy.endswith(", or leave it alone with conntrack.maxPerCore: 0")
-    assert proxy(Reading(0), NO_FIELD).remedy.endswith("run --init-only")
+    assert proxy(SysctlReading(1)).remedy.endswith(
+        ", or leave it alone with conntrack.maxPerCore: 0"
+    )
+    assert proxy(SysctlReading(0), NO_FIELD).remedy.endswith("run --init-only")
 
 
 def test_what_is_well_is_one_finding_and_comes_first() -> None:
@@ -81,7 +89,7 @@ def test_what_is_well_is_one_finding_and_comes_first() -> None:
         NODE,
         "settings",
         [WANTED, other, NO_FIELD],
-        {MAX: Reading(1), other.name: Reading(32768), NO_FIELD.name: Reading(1)},
+        {MAX: SysctlReading(1), other.name: SysctlReading(32768), NO_FIELD.name: SysctlReading(1)},
         root=True,
     )
     assert [("settings", "buckets is 32768, conntrack is 1"), (MAX, found[1].detail)] == [
@@ -95,13 +103,13 @@ LOCALNET = Sysctl("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNode
 @pytest.mark.parametrize(
     ("wanted", "reading", "expected"),
     [
-        pytest.param([], Reading(0), [], id="not-served-there"),
-        pytest.param([LOCALNET], Reading(1), [State.OK], id="set-already"),
-        pytest.param([LOCALNET], Reading(0), [State.WARNING], id="cannot-be-set"),
+        pytest.param([], SysctlReading(0), [], id="not-served-there"),
+        pytest.param([LOCALNET], SysctlReading(1), [State.OK], id="set-already"),
+        pytest.param([LOCALNET], SysctlReading(0), [State.WARNING], id="cannot-be-set"),
     ],
 )
 def test_node_ports_on_localhost_are_no_matter_of_life_and_death(
-    wanted: list[Sysctl], reading: Reading, expected: list[State]
+    wanted: list[Sysctl], reading: SysctlReading, expected: list[State]
 ) -> None:
     sysctls = Sysctls(tuple(wanted), "node ports on 127.0.0.1", "they are not served")
     found = mode_findings("iptables", sysctls, {LOCALNET.name: reading}, root=True)
@@ -119,7 +127,7 @@ def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, St
         "bridge": BRIDGE_IPV4,
         "bridge6": BRIDGE_IPV6,
     }
-    readings = {names[name]: Reading(value) for name, value in values.items()}
+    readings = {names[name]: SysctlReading(value) for name, value in values.items()}
     return [(f.what, f.state) for f in operator_findings(readings, devices, MADE)]
 
 
@@ -162,11 +170,11 @@ def test_settings_of_the_node(
 
 
 def test_ipvs_mode_turns_forwarding_on_by_itself() -> None:
-    (finding,) = operator_findings({FORWARD_IPV4: Reading(0)}, [], MADE)
+    (finding,) = operator_findings({FORWARD_IPV4: SysctlReading(0)}, [], MADE)
     assert finding.modes == ("nftables", "iptables")
 
 
 def test_forwarding_ipv6_is_advised_to_those_who_have_it_and_keep_their_routes() -> None:
-    (finding,) = operator_findings({FORWARD_IPV6: Reading(0)}, [], MADE)
+    (finding,) = operator_findings({FORWARD_IPV6: SysctlReading(0)}, [], MADE)
     assert finding.remedy.startswith("if pods have IPv6: sysctl -w net.ipv6.conf.all.forwarding=1")
     assert "first accept_ra=2" in finding.remedy

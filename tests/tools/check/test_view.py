@@ -1,7 +1,7 @@
 """What a check found, as people see it."""
 
 from kubeproxy.dataplane.preflight import NODE, PORTS, Finding, State, lacking, ok
-from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.check.view import screen
 from kubeproxy.tools.terminal import Look, painted
 
@@ -10,8 +10,8 @@ LONG = "net.netfilter.nf_conntrack_tcp_timeout_established"
 
 def report(*findings: Finding) -> Report:
     verdicts = (
-        Verdict("nftables", True, "ready, 1 warning"),
-        Verdict("ipvs", False, "not possible: the kernel has no ip_vs"),
+        ModeVerdict("nftables", True, "ready, 1 warning"),
+        ModeVerdict("ipvs", False, "not possible: the kernel has no ip_vs"),
     )
     return Report("kestrel", "6.1.0", "root", verdicts, findings)
 

@@ -33,7 +33,7 @@ from kubeproxy.dataplane.iptables.setup import (
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
 from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
-from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
@@ -45,7 +45,7 @@ _TABLES = ("filter", "nat")
 _CULPRITS = 20
 
 
-class Settings(msgspec.Struct, frozen=True):
+class IptablesSettings(msgspec.Struct, frozen=True):
     """How the operator set iptables mode up; the period is how often the canaries are checked."""
 
     masquerade_bit: int = 14
@@ -55,11 +55,11 @@ class Settings(msgspec.Struct, frozen=True):
 class Iptables:
     """One family of iptables mode."""
 
-    def __init__(self, family: Family, settings: Settings, programs: Xtables) -> None:
+    def __init__(self, family: Family, settings: IptablesSettings, programs: Xtables) -> None:
         self._family = family
         self._settings = settings
         self._programs = programs
-        self._guard = Guard(programs)
+        self._guard = ChainGuard(programs)
         self._options: Options | None = None
         self._kept: Kept | None = None
         self._top_level = ""

@@ -6,6 +6,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import INVALID_COUNTER, LOCALHOST_COUNTER
 from kubeproxy.dataplane.mode import Metric
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.linux import nfacct
 
 PARTIAL_RESTORE_FAILURES = Metric(
     "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
@@ -17,9 +18,7 @@ def _packets(name: str, help_: str, counter: str) -> Metric:
     """What an nfacct counter has; it counts packets of both families."""
 
     def read(_families: tuple[Family, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
-        from kubeproxy.linux.nfacct import read_packets  # noqa: PLC0415  # on a scrape
-
-        for packets in read_packets([counter]).values():
+        for packets in nfacct.read_packets([counter]).values():
             yield (), packets
 
     return Metric(name, help_, (), read=read)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
-from kubeproxy.dataplane.iptables.leftovers import leftovers
 from kubeproxy.dataplane.iptables.metrics import METRICS
 from kubeproxy.dataplane.iptables.setup import (
     COUNTERS,
@@ -16,18 +17,19 @@ from kubeproxy.dataplane.iptables.setup import (
 )
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.dataplane.preflight import Finding, Look, Machine
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
+from kubeproxy.dataplane.xtables_chains import chain_leftover, own_by_mode
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
 def _open(config: Config) -> Callable[[Family], Dataplane]:
-    from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+    from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
     from kubeproxy.linux.xtables import Xtables
 
-    settings = Settings(config.masquerade_bit, config.sync_period.seconds)
+    settings = IptablesSettings(config.masquerade_bit, config.sync_period.seconds)
     return lambda family: Iptables(family, settings, Xtables(family))
 
 
@@ -75,8 +77,15 @@ def _trial(config: Config, machine: Machine) -> list[Finding]:
     return trial(config.masquerade_bit, machine)
 
 
-def _leftovers(look: Look) -> Iterator[Leftover]:
-    return leftovers(look.chains, look.kind)
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
+    """The chains of iptables mode, and those of userspace mode, which no mode takes over."""
+    for chains in scan.chains:
+        own = own_by_mode(chains.own)
+        if own.userspace:
+            old = chain_leftover(replace(chains, own=own.userspace), scan.kind, "userspace")
+            yield old._replace(own=old.beside)
+        if own.iptables:
+            yield chain_leftover(replace(chains, own=own.iptables), scan.kind, "iptables")
 
 
 def _clean_up(cleanup: Cleanup) -> None:

@@ -32,13 +32,13 @@ from kubeproxy.dataplane.ipvs.parse import (
 )
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
-from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
 from kubeproxy.dataplane.ipvs.steps import Found, Steps, as_written, steps
 from kubeproxy.dataplane.ipvs.work import Failures, Work, is_fine, write_alone
 from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
-from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux import dummy, ipset
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
@@ -71,13 +71,13 @@ class Ipvs:
     """One family of ipvs mode."""
 
     def __init__(
-        self, family: Family, settings: Settings, servers: VirtualServers, programs: Xtables
+        self, family: Family, settings: IpvsSettings, servers: VirtualServers, programs: Xtables
     ) -> None:
         self._family = family
         self._settings = settings
         self._servers = servers
         self._programs = programs
-        self._guard = Guard(programs)
+        self._guard = ChainGuard(programs)
         self._state: State | None = None
         self._table = Table(family)
         self._rules = ""

@@ -18,13 +18,13 @@ from kubeproxy.dataplane.ipvs.modules import (
 from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.rules import JUMPS, facts_of, restore_text, tables
 from kubeproxy.dataplane.ipvs.sets import creation
-from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.leftovers import Leftover
 from kubeproxy.dataplane.preflight import (
     Finding,
-    Look,
     Machine,
     NotInstalled,
+    Scan,
     State,
     lacking,
     ok,
@@ -49,7 +49,7 @@ _SERVER = {
 }
 
 
-def trial(settings: Settings, machine: Machine) -> list[Finding]:
+def trial(settings: IpvsSettings, machine: Machine) -> list[Finding]:
     """Write what ipvs mode writes. For a scratch namespace."""
     modules = machine.modules
     try:
@@ -122,7 +122,9 @@ def _dummy() -> Finding:
     return ok(_TOPIC, what, f"{DEVICE} was made")
 
 
-def _sets_and_rules(settings: Settings, machine: Machine, *, has_ip_vs: bool) -> Sequence[Finding]:
+def _sets_and_rules(
+    settings: IpvsSettings, machine: Machine, *, has_ip_vs: bool
+) -> Sequence[Finding]:
     """The sets of all families, then the rules that look into them."""
     findings = []
     if find("ipset") is None:
@@ -150,13 +152,13 @@ def _sets_and_rules(settings: Settings, machine: Machine, *, has_ip_vs: bool) ->
     return [sets, *one_will_do(findings, "the family is not served")]
 
 
-def seen(look: Look) -> Iterator[Leftover]:
+def seen(scan: Scan) -> Iterator[Leftover]:
     """What there is of ipvs mode, and virtual servers of others."""
-    yield from chain_leftovers(look.chains, look.kind)
+    yield from chain_leftovers(scan.chains, scan.kind)
     none: tuple[str, ...] = ()
-    sets = look.at("ipsets", partial(_sets, administers=look.administers), none)
-    servers = look.at("virtual servers", _server_count, 0)
-    yield from leftovers(sets, servers, has_device=DEVICE in look.devices)
+    sets = scan.at("ipsets", partial(_sets, administers=scan.administers), none)
+    servers = scan.at("virtual servers", _server_count, 0)
+    yield from leftovers(sets, servers, has_device=DEVICE in scan.devices)
 
 
 def _sets(*, administers: bool) -> tuple[str, ...]:

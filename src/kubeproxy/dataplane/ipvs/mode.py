@@ -7,10 +7,10 @@ from kubeproxy.base.inet import Family, parse_prefix
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
-from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER, DEVICE, Settings, Timeouts
+from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER, DEVICE, IpvsSettings, Timeouts
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.dataplane.preflight import Finding, Look, Machine
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.entries import ServicePortName, Table
@@ -18,10 +18,10 @@ from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
-def settings(config: Config) -> Settings:
+def settings(config: Config) -> IpvsSettings:
     """The settings of ipvs mode."""
     section = config.ipvs
-    return Settings(
+    return IpvsSettings(
         masquerade_bit=config.masquerade_bit,
         scheduler=section.scheduler or DEFAULT_SCHEDULER,
         excluded=tuple(filter(None, map(parse_prefix, section.exclude_cidrs))),
@@ -82,10 +82,10 @@ def _trial(config: Config, machine: Machine) -> list[Finding]:
     return trial(settings(config), machine)
 
 
-def _leftovers(look: Look) -> Iterator[Leftover]:
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
     from kubeproxy.dataplane.ipvs.check import seen
 
-    return seen(look)
+    return seen(scan)
 
 
 def _clean_up(cleanup: Cleanup) -> None:

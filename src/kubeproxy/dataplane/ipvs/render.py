@@ -11,7 +11,7 @@ from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
 from kubeproxy.dataplane.ipvs.plan import Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
-from kubeproxy.dataplane.ipvs.settings import DEVICE, Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import State, state_of
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink.ipvs import (
@@ -32,7 +32,7 @@ _BUILT_IN = {
 }
 
 
-def describe(table: Table, node: Node, settings: Settings) -> str:
+def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
     """All that a sync of an empty kernel would leave."""
     state = state_of(table, setup_of(node, settings.scheduler))
     family = table.family

@@ -17,7 +17,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     udp: int = 0
 
 
-class Settings(msgspec.Struct, frozen=True):
+class IpvsSettings(msgspec.Struct, frozen=True):
     """How the operator set ipvs mode up.
 
     `excluded` are ranges whose virtual servers are never deleted. The period is how often real

@@ -36,13 +36,13 @@ from kubeproxy.dataplane.nftables.counters import read
 from kubeproxy.dataplane.nftables.elements import entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard, Moment
+from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
 from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import Pins
 from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES
-from kubeproxy.dataplane.nftables.settings import Settings
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -90,7 +90,7 @@ class Nftables:
     """One family of nftables mode."""
 
     def __init__(
-        self, family: Family, settings: Settings, kernel: Nfnetlink, guard: Guard
+        self, family: Family, settings: NftablesSettings, kernel: Nfnetlink, guard: TableGuard
     ) -> None:
         self._family = family
         self._settings = settings

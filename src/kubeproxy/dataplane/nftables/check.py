@@ -4,21 +4,21 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.leftovers import Leftover
+from kubeproxy.dataplane.leftovers import REMOVED, Fate, Leftover
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.dump import read_chains
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard
-from kubeproxy.dataplane.nftables.leftovers import leftovers
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.language import HEADERS
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, check_release, probe
 from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.dataplane.nftables.settings import Settings
-from kubeproxy.dataplane.preflight import Finding, Look, Machine, lacking, ok
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan, lacking, ok
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.nfnetlink import NFT_MSG_GETCHAIN, NFT_MSG_GETTABLE
@@ -43,7 +43,7 @@ def kernel_finding(release: str) -> Finding:
     return ok(_TOPIC, what, f"{release}: 5.13 or later is needed")
 
 
-def trial(settings: Settings, machine: Machine) -> list[Finding]:
+def trial(settings: NftablesSettings, machine: Machine) -> list[Finding]:
     """Have the kernel check all kinds of rules, then write some. For a scratch namespace."""
     return [_tried(family, settings) for family in machine.families]
 
@@ -53,7 +53,7 @@ def rehearse(machine: Machine) -> list[Finding]:
     return [_rehearsed(family) for family in machine.families]
 
 
-def _tried(family: Family, settings: Settings) -> Finding:
+def _tried(family: Family, settings: NftablesSettings) -> Finding:
     finding = _rehearsed(family)
     if finding.remedy:
         return finding
@@ -81,8 +81,8 @@ def _rehearsed(family: Family) -> Finding:
     return ok(_TOPIC, what, "the kernel takes every kind of rule (it was only asked)")
 
 
-async def _sync(family: Family, settings: Settings) -> SyncReport:
-    plane = Nftables(family, settings, Nfnetlink(), Guard())
+async def _sync(family: Family, settings: NftablesSettings) -> SyncReport:
+    plane = Nftables(family, settings, Nfnetlink(), TableGuard())
     table, node = sample_table(family), sample_node(family)
     try:
         return await plane.apply(Update(table, node, NO_CHANGES, full=True))
@@ -90,9 +90,21 @@ async def _sync(family: Family, settings: Settings) -> SyncReport:
         await plane.close()
 
 
-def seen(look: Look) -> Iterator[Leftover]:
+def seen(scan: Scan) -> Iterator[Leftover]:
     """The tables of nftables mode that exist."""
-    return leftovers(look.at("nftables tables", _tables, {}))
+    return leftovers(scan.at("nftables tables", _tables, {}))
+
+
+def leftovers(tables: Mapping[Family, bool]) -> Iterator[Leftover]:
+    """The tables; for each family that has one, whether this program made it."""
+    for ours in sorted(set(tables.values())):
+        families = [HEADERS[family].keyword for family, own in tables.items() if own is ours]
+        whose = "this program's" if ours else "another kube-proxy's"
+        there = f"{whose}, {' and '.join(families)}"
+        taken = (
+            "taken over, and what differs is written" if ours else "replaced in one transaction"
+        )
+        yield Leftover("nftables table kube-proxy", there, Fate(taken), REMOVED, REMOVED)
 
 
 def _tables() -> dict[Family, bool]:

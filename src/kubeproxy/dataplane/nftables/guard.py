@@ -50,7 +50,7 @@ class Moment(NamedTuple):
     own: int
 
 
-class Guard:
+class TableGuard:
     """Reports changes by others to the dataplane of the family."""
 
     def __init__(self) -> None:

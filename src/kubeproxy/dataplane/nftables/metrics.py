@@ -4,6 +4,9 @@ from collections.abc import Collection, Iterator
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
+from kubeproxy.dataplane.nftables import program
+from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.linux import nftcounters
 
 _SYNC = "kubeproxy_sync_proxy_rules_nftables_"
 _LOCALHOST = "kubeproxy_nftables_localhost_nodeport_"
@@ -11,16 +14,12 @@ _Series = Iterator[tuple[tuple[str, ...], float]]
 
 
 def _affinity_full(families: tuple[Family, ...]) -> _Series:
-    from kubeproxy.dataplane.nftables.program import AFFINITY_FULL  # noqa: PLC0415  # on a scrape
-
-    for family, _, packets in _counted(families, [AFFINITY_FULL]):
+    for family, _, packets in _counted(families, [program.AFFINITY_FULL]):
         yield (family.value,), packets
 
 
 def _rejected(families: tuple[Family, ...]) -> _Series:
-    from kubeproxy.dataplane.nftables.program import LOCALHOST_COUNTER  # noqa: PLC0415  # as above
-
-    protocol_of = {name: protocol for protocol, name in LOCALHOST_COUNTER.items()}
+    protocol_of = {name: protocol for protocol, name in program.LOCALHOST_COUNTER.items()}
     for family, name, packets in _counted(families, protocol_of):
         yield (family.value, protocol_of[name].name), packets
 
@@ -29,12 +28,10 @@ def _counted(
     families: tuple[Family, ...], names: Collection[str]
 ) -> Iterator[tuple[Family, str, int]]:
     """The packets of named counters of our tables."""
-    from kubeproxy.dataplane.nftables.expressions import NFPROTO  # noqa: PLC0415  # as above
-    from kubeproxy.dataplane.nftables.program import TABLE  # noqa: PLC0415
-    from kubeproxy.linux.nftcounters import read_packets  # noqa: PLC0415
-
     for family in families:
-        for name, packets in read_packets(NFPROTO[family], TABLE, names).items():
+        for name, packets in nftcounters.read_packets(
+            NFPROTO[family], program.TABLE, names
+        ).items():
             yield family, name, packets
 
 

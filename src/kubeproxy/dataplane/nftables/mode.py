@@ -1,5 +1,6 @@
 """nftables mode: a table for each family, written over netlink in one transaction a sync."""
 
+import errno
 import os
 from collections.abc import Callable, Collection, Iterator
 
@@ -11,25 +12,27 @@ from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Metric, Mode
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
-from kubeproxy.dataplane.nftables.settings import Settings
-from kubeproxy.dataplane.preflight import Finding, Look, Machine
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
-def _settings(config: Config) -> Settings:
+def _settings(config: Config) -> NftablesSettings:
     section = config.nftables
-    return Settings(config.masquerade_bit, section.endpoint_counters, section.affinity_size)
+    return NftablesSettings(
+        config.masquerade_bit, section.endpoint_counters, section.affinity_size
+    )
 
 
 def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.dataplane.nftables.apply import Nftables
-    from kubeproxy.dataplane.nftables.guard import Guard
+    from kubeproxy.dataplane.nftables.guard import TableGuard
     from kubeproxy.dataplane.nftables.probe import check_release, probe
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
-    guard = Guard()
+    guard = TableGuard()
 
     def open_family(family: Family) -> Dataplane:
         if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
@@ -75,16 +78,27 @@ def _rehearse(machine: Machine) -> list[Finding]:
     return rehearse(machine)
 
 
-def _leftovers(look: Look) -> Iterator[Leftover]:
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
     from kubeproxy.dataplane.nftables.check import seen
 
-    return seen(look)
+    return seen(scan)
 
 
 def _clean_up(cleanup: Cleanup) -> None:
-    from kubeproxy.dataplane.nftables.cleanup import clean_up
+    from kubeproxy.dataplane.nftables.encode import delete_table
+    from kubeproxy.dataplane.nftables.language import HEADERS
+    from kubeproxy.dataplane.nftables.program import TABLE
+    from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 
-    clean_up(cleanup)
+    for family in Family if cleanup.has_nf_tables else ():
+        with cleanup.step(), Nfnetlink() as netfilter:
+            try:
+                netfilter.commit((delete_table(family, TABLE),))
+            except Refused as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            else:
+                cleanup.note(f"nftables table {HEADERS[family].keyword} {TABLE}")
 
 
 def _metrics(gates: Gates) -> tuple[Metric, ...]:

@@ -12,7 +12,7 @@ from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import backend_data
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
@@ -109,7 +109,7 @@ class Pins:
     first needed, and kept: a process that has no descriptor to spare later can still forget.
     """
 
-    def __init__(self, guard: Guard, current: Callable[[], Programmed | None]) -> None:
+    def __init__(self, guard: TableGuard, current: Callable[[], Programmed | None]) -> None:
         self._guard = guard
         self._current = current
         self._due = asyncio.Event()

@@ -7,7 +7,7 @@ from kubeproxy.dataplane.nftables.program import AFFINITY_SIZE, masquerade_mark,
 from kubeproxy.table.node import Node
 
 
-class Settings(msgspec.Struct, frozen=True):
+class NftablesSettings(msgspec.Struct, frozen=True):
     """The fields of the configuration that nftables mode reads."""
 
     masquerade_bit: int = 14

@@ -24,9 +24,9 @@ from kubeproxy.linux.nfnetlink import Nfnetlink, Refused
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.linux.tools import ToolFailed, run
 from kubeproxy.linux.xtables import find_program, unfit
-from kubeproxy.tools.check.ports import Listener, listeners_in
+from kubeproxy.tools.check.ports import ListeningSocket, listeners_in
 from kubeproxy.tools.check.rights import NET_ADMIN, Rights, effective
-from kubeproxy.tools.check.sysctls import Reading
+from kubeproxy.tools.check.sysctls import SysctlReading
 
 _STATUS = Path("/proc/self/status")
 _SYSCTLS = Path("/proc/sys")
@@ -56,18 +56,18 @@ def _administers(capabilities: int) -> bool:
     return True
 
 
-def readings(names: Iterable[str]) -> dict[str, Reading]:
+def readings(names: Iterable[str]) -> dict[str, SysctlReading]:
     """Settings as they are, and whether they can be set."""
     return {name: _reading(name) for name in names}
 
 
-def _reading(name: str) -> Reading:
+def _reading(name: str) -> SysctlReading:
     try:
         value = read_sysctl(name)
     except KernelError:
         value = None
     path = _SYSCTLS.joinpath(*name.split("."))
-    return Reading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
+    return SysctlReading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
 
 
 def available_modules(release: str, root: Path = _MODULES) -> frozenset[str] | None:
@@ -141,9 +141,9 @@ def _program_finding(family: Family, version: str) -> Finding:
 # --- listeners --------------------------------------------------------------------------------
 
 
-def listeners() -> list[Listener]:
+def listeners() -> list[ListeningSocket]:
     """Every TCP socket that listens in this network namespace."""
-    found: list[Listener] = []
+    found: list[ListeningSocket] = []
     for path in _SOCKETS:
         try:
             found += listeners_in(path.read_text())

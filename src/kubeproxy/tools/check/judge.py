@@ -10,7 +10,7 @@ from kubeproxy.dataplane.modes import MODES
 from kubeproxy.dataplane.preflight import PROGRAMS, Finding, State
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ModeVerdict(msgspec.Struct, frozen=True):
     """Whether a mode would work, and why not."""
 
     mode: str
@@ -27,7 +27,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     kernel: str
     checked_as: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ModeVerdict, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -53,7 +53,7 @@ def _matters(finding: Finding, mode: Mode) -> bool:
     return finding.topic == mode.name or finding.topic not in MODES
 
 
-def judge(mode: Mode, findings: Iterable[Finding]) -> Verdict:
+def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     """Whether the mode would work, as far as these findings say."""
     by_state: dict[State, list[Finding]] = {state: [] for state in State}
     for finding in findings:
@@ -61,14 +61,14 @@ def judge(mode: Mode, findings: Iterable[Finding]) -> Verdict:
             by_state[finding.state].append(finding)
     missing = by_state[State.MISSING]
     if missing:
-        return Verdict(mode.name, False, f"not possible: {_reason(missing)}")
+        return ModeVerdict(mode.name, False, f"not possible: {_reason(missing)}")
     unknown, warnings = len(by_state[State.UNKNOWN]), len(by_state[State.WARNING])
     conclusion = "ready"
     if unknown:
         conclusion += f" as far as can be seen ({_counted(unknown, 'thing')} could not be)"
     if warnings:
         conclusion += f", {_counted(warnings, 'warning')}"
-    return Verdict(mode.name, True, conclusion)
+    return ModeVerdict(mode.name, True, conclusion)
 
 
 def _reason(missing: Sequence[Finding]) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kubeproxy.dataplane.leftovers import Fate, Leftover
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.dataplane.preflight import RIVALS, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import RIVALS, Finding, Scan, State, lacking, ok
 
 _CALICO_PIN = "cali_v4_nat_fe"
 _CALICO_DEVICE = "bpfin.cali"
@@ -18,19 +18,14 @@ _KUBE_ROUTER_DEVICE = "kube-dummy-if"
 
 
 class Sightings(msgspec.Struct, frozen=True):
-    """What there is. `leftovers` are those of each mode, by its name.
+    """What there is: leftovers by the mode that made them, and what was seen besides.
 
-    `pins` are names of eBPF maps, None where they could not be listed. `kind` is that of the
-    system's iptables programs, "" where there are none, and `hinted` has the kinds that the
-    kubelet uses. `unseen` says what could not be looked at, and what to do.
+    `pins` are names of eBPF maps, None where they could not be listed.
     """
 
+    scan: Scan
     leftovers: Mapping[str, Sequence[Leftover]] = {}
-    devices: frozenset[str] = frozenset()
     pins: tuple[str, ...] | None = ()
-    kind: str = "nft"
-    hinted: tuple[str, ...] = ()
-    unseen: Mapping[str, str] = {}
 
 
 def rival_findings(seen: Sightings, modes: Sequence[Mode]) -> list[Finding]:
@@ -42,11 +37,11 @@ def rival_findings(seen: Sightings, modes: Sequence[Mode]) -> list[Finding]:
             for leftover in leftovers
             for finding in _fates(leftover, owner, modes)
         ),
-        *_kubelet(seen, modes),
+        *_kubelet(seen.scan, modes),
         *_cilium(seen),
         *_calico(seen),
-        *_kube_router(seen.devices),
-        *_unseen(seen.unseen),
+        *_kube_router(seen.scan.devices),
+        *_unseen(seen.scan.unseen),
     ]
     return findings or [ok(RIVALS, "rules of others", "none found")]
 
@@ -80,15 +75,16 @@ def _unseen(unseen: Mapping[str, str]) -> Iterator[Finding]:
         yield lacking(RIVALS, "rules of others", detail, remedy, State.UNKNOWN)
 
 
-def _kubelet(seen: Sightings, modes: Sequence[Mode]) -> Iterator[Finding]:
+def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
     """The kubelet leaves a chain in the kind of iptables that it uses, as a hint."""
-    if seen.hinted and seen.kind and seen.kind not in seen.hinted:
-        uses = seen.hinted[0]
+    kinds = [chains.kind for chains in scan.chains if chains.has_hint]
+    if kinds and scan.kind and scan.kind not in kinds:
         finding = lacking(
             RIVALS,
             "kubelet",
-            f"it uses iptables-{uses}, and the programs here are iptables-{seen.kind}",
-            f"have the proxy use iptables-{uses} too: rules of both kinds do not see each other",
+            f"it uses iptables-{kinds[0]}, and the programs here are iptables-{scan.kind}",
+            f"have the proxy use iptables-{kinds[0]} too: rules of both kinds do not see each"
+            " other",
             State.WARNING,
         )
         yield replace(finding, modes=tuple(mode.name for mode in modes if mode.uses_iptables))
@@ -105,7 +101,7 @@ def _cilium(seen: Sightings) -> Iterator[Finding]:
             f"{how}; set kubeProxyReplacement: false there, or run no kube-proxy here",
             State.WARNING,
         )
-    elif _CILIUM_DEVICE in seen.devices and seen.pins is None:
+    elif _CILIUM_DEVICE in seen.scan.devices and seen.pins is None:
         yield lacking(
             RIVALS,
             what,
@@ -113,12 +109,12 @@ def _cilium(seen: Sightings) -> Iterator[Finding]:
             how,
             State.UNKNOWN,
         )
-    elif _CILIUM_DEVICE in seen.devices:
+    elif _CILIUM_DEVICE in seen.scan.devices:
         yield ok(RIVALS, what, "it is here, and leaves Services to kube-proxy")
 
 
 def _calico(seen: Sightings) -> Iterator[Finding]:
-    if _has_pin(seen.pins, _CALICO_PIN) or _CALICO_DEVICE in seen.devices:
+    if _has_pin(seen.pins, _CALICO_PIN) or _CALICO_DEVICE in seen.scan.devices:
         yield lacking(
             RIVALS,
             "Calico's eBPF dataplane",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.modes import all_modes
-from kubeproxy.dataplane.preflight import Look, NotInstalled
+from kubeproxy.dataplane.preflight import NotInstalled, Scan
 from kubeproxy.dataplane.xtables_chains import HINT, Chain, Chains, is_own_chain
 from kubeproxy.dataplane.xtables_nft import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
@@ -34,20 +34,13 @@ def sightings(kind: str, *, administers: bool) -> Sightings:
     A process that does not administer this network namespace cannot see sets.
     """
     devices = frozenset(name for _, name in socket.if_nameindex())
-    look = Look(kind, devices, administers=administers)
-    look.chains = (
-        look.at("chains of iptables-nft", _nft_chains, Chains(Backend.NFT.value)),
-        look.at("chains of iptables-legacy", _legacy_chains, Chains(Backend.LEGACY.value)),
+    scan = Scan(kind, devices, administers=administers)
+    scan.chains = (
+        scan.at("chains of iptables-nft", _nft_chains, Chains(Backend.NFT.value)),
+        scan.at("chains of iptables-legacy", _legacy_chains, Chains(Backend.LEGACY.value)),
     )
-    leftovers = {mode.name: tuple(mode.leftovers(look)) for mode in all_modes()}
-    return Sightings(
-        leftovers=leftovers,
-        devices=devices,
-        pins=look.at("eBPF maps of Cilium and Calico", _pins, None),
-        kind=kind,
-        hinted=tuple(chains.kind for chains in look.chains if chains.has_hint),
-        unseen=look.unseen,
-    )
+    leftovers = {mode.name: tuple(mode.leftovers(scan)) for mode in all_modes()}
+    return Sightings(scan, leftovers, scan.at("eBPF maps of Cilium and Calico", _pins, None))
 
 
 def _nft_chains() -> Chains:

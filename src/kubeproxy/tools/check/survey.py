@@ -3,11 +3,12 @@
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
 
+from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.gates import Gates
@@ -24,13 +25,14 @@ from kubeproxy.dataplane.preflight import (
 )
 from kubeproxy.engine.node import node_view
 from kubeproxy.engine.settings import wanted_sysctls
+from kubeproxy.linux.conntrack import udp_flows
 from kubeproxy.linux.cores import online_cores
 from kubeproxy.linux.families import why_no_ipv6
 from kubeproxy.linux.tools import find
 from kubeproxy.table.node import Node
-from kubeproxy.tools.check import conntrack, host
+from kubeproxy.tools.check import host
 from kubeproxy.tools.check.judge import Report, concerning, judge
-from kubeproxy.tools.check.ports import Wanted, holder, port_finding
+from kubeproxy.tools.check.ports import WantedPort, holder, port_finding
 from kubeproxy.tools.check.rights import Rights, right_findings
 from kubeproxy.tools.check.rivals import rival_findings
 from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
@@ -67,7 +69,7 @@ def survey(plans: Sequence[Plan]) -> Report:
     modes = [plan.mode for plan in plans]
     deadline = time.monotonic() + _SECONDS
     trials = {
-        NODE: Child(partial(conntrack.listed, machine.families)),
+        NODE: Child(partial(_conntrack, machine.families)),
         **{p.mode.name: Child(partial(p.mode.trial, p.config, machine)) for p in plans},
     }
     programs = host.programs(machine.families)
@@ -85,7 +87,7 @@ def survey(plans: Sequence[Plan]) -> Report:
             for finding in _tried(mode, outcomes[mode.name], machine, rights)
         ),
         # After the trials: modules bring their settings.
-        *_settings(plans, machine, seen.devices, root=rights.is_root),
+        *_settings(plans, machine, seen.scan.devices, root=rights.is_root),
         *rival_findings(seen, modes),
         *_ports(plans[0].config),
     ]
@@ -108,6 +110,25 @@ def _families(no_ipv6: str) -> Finding:
     if not no_ipv6:
         return ok(NODE, "IP families", "IPv4 and IPv6")
     return ok(NODE, "IP families", f"IPv4 only; IPv6: {no_ipv6[0].lower()}{no_ipv6[1:]}")
+
+
+def _conntrack(families: Iterable[Family]) -> list[Finding]:
+    """List the UDP flows of each family. For a scratch namespace, which has none."""
+    what = "conntrack"
+    try:
+        for family in families:
+            list(udp_flows(family))
+    except KernelError as error:
+        return [
+            lacking(
+                NODE,
+                what,
+                f"flows to endpoints that are gone cannot be forgotten: {error}",
+                "modprobe nf_conntrack_netlink",
+                State.WARNING,
+            )
+        ]
+    return [ok(NODE, what, "flows can be listed, and stale ones forgotten")]
 
 
 def _tried(
@@ -156,8 +177,8 @@ def _nodes(config: KubeProxyConfiguration) -> dict[Family, Node]:
 def _ports(config: KubeProxyConfiguration) -> list[Finding]:
     vital = config.bind_address_hard_fail
     places = (
-        Wanted("health", config.healthz_bind_address, "healthzBindAddress", vital),
-        Wanted("metrics", config.metrics_bind_address, "metricsBindAddress", vital),
+        WantedPort("health", config.healthz_bind_address, "healthzBindAddress", vital),
+        WantedPort("metrics", config.metrics_bind_address, "metricsBindAddress", vital),
     )
     listening = host.listeners()
     held = {place: holder(place, listening) for place in places if place.where}

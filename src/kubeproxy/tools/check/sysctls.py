@@ -23,7 +23,7 @@ OPERATORS = {
 _POD_BRIDGES = frozenset({"cni0", "cbr0", "kube-bridge"})
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SysctlReading(msgspec.Struct, frozen=True):
     """A setting as it is: None where this kernel has none of that name.
 
     `writable` says that this process may set it, and `fixed` that it cannot be set from this
@@ -35,7 +35,7 @@ class Reading(msgspec.Struct, frozen=True):
     fixed: bool = False
 
 
-Readings = Mapping[str, Reading]
+Readings = Mapping[str, SysctlReading]
 
 
 def proxy_findings(
@@ -46,7 +46,7 @@ def proxy_findings(
     unsure: list[str] = []
     findings: list[Finding] = []
     for setting in wanted:
-        reading = readings.get(setting.name, Reading())
+        reading = readings.get(setting.name, SysctlReading())
         if setting.is_met(reading.value):
             fine.append(f"{_short(setting)} is {reading.value}")
         elif reading.value is None:
@@ -85,7 +85,7 @@ def _absent(topic: str, setting: Sysctl) -> Finding:
     )
 
 
-def _not_settable(topic: str, setting: Sysctl, reading: Reading) -> Finding:
+def _not_settable(topic: str, setting: Sysctl, reading: SysctlReading) -> Finding:
     name, value = setting.name, setting.value
     detail = f"is {reading.value} and should be {value}"
     on_the_host = f"run `sysctl -w {name}={value}` on the host"
@@ -125,7 +125,7 @@ def _forwarding(
     family: Family, readings: Readings, made: Mapping[str, Collection[str]]
 ) -> Iterable[Finding]:
     name = FORWARD_IPV4 if family is Family.IPV4 else FORWARD_IPV6
-    value = readings.get(name, Reading()).value
+    value = readings.get(name, SysctlReading()).value
     if value is None:
         return
     finding = ok(NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
@@ -147,7 +147,7 @@ def _forwarding(
 
 
 def _rp_filter(readings: Readings) -> Iterable[Finding]:
-    if readings.get(RP_FILTER, Reading()).value == 1:
+    if readings.get(RP_FILTER, SysctlReading()).value == 1:
         yield lacking(
             NODE,
             RP_FILTER,
@@ -161,12 +161,12 @@ def _rp_filter(readings: Readings) -> Iterable[Finding]:
 def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
     """Pods of one bridge reach each other without the node's rules, unless these say otherwise."""
     names = (BRIDGE_IPV4, BRIDGE_IPV6)
-    off = [name for name in names if readings.get(name, Reading()).value == 0]
+    off = [name for name in names if readings.get(name, SysctlReading()).value == 0]
     what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
         yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)
-    loaded = any(readings.get(name, Reading()).value is not None for name in names)
+    loaded = any(readings.get(name, SysctlReading()).value is not None for name in names)
     if loaded and not off:
         yield ok(NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
     if not loaded and bridges:

@@ -6,7 +6,7 @@ from typing import Final
 
 from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, PORTS, PROGRAMS, RIVALS, Finding, State
-from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.terminal import GAP, Line, Span, Style, line, prose
 
 _MARK: Final = {
@@ -76,7 +76,7 @@ def _finding(finding: Finding, column: int, width: int) -> Iterator[Line]:
     yield from (line(" " * indent, text) for text in said)
 
 
-def _verdict(verdict: Verdict, column: int, width: int) -> Iterator[Line]:
+def _verdict(verdict: ModeVerdict, column: int, width: int) -> Iterator[Line]:
     name = f"{verdict.mode}:"
     style = Style.GREEN if verdict.ready else Style.RED
     gap = " " * (column + len(GAP))
