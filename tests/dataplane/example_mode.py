@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.dataplane.leftovers import Cleanup
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.table.node import Mode as Policy
@@ -34,8 +33,6 @@ MODE = Mode(
     policy=Policy.NFTABLES,
     open=lambda _config: lambda _family: Memory(),
     render=lambda _config, table, node: str(rows(table, node, Policy.NFTABLES)),
-    drift=lambda _config, _table, node, _failed: (
-        [] if node.family.value in RULES else [Difference(Change.ADD, "rules")]
-    ),
+    drift=lambda *_: [],
     clean_up=clean_up,
 )
