@@ -12,14 +12,14 @@ from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.shares import PROGRAMS, measure
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.linux.xtables import Xtables
 
 CHANGES = 20
 
 
 def start() -> Iptables:
-    return Iptables(Family.IPV4, Settings(), Xtables(Family.IPV4))
+    return Iptables(Family.IPV4, IptablesSettings(), Xtables(Family.IPV4))
 
 
 def idle(*_: object, **__: object) -> str:

@@ -18,7 +18,7 @@ from bench.compiled import Compiled
 from bench.shares import KERNEL, PROGRAMS, measure
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux import ipset, ipvs, tools
 from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.netlink_socket import open_netlink
@@ -53,7 +53,7 @@ def stopwatches() -> Iterator[None]:
 
 
 def start() -> Ipvs:
-    return Ipvs(Family.IPV4, Settings(), ipvs.Ipvs(), Xtables(Family.IPV4))
+    return Ipvs(Family.IPV4, IpvsSettings(), ipvs.Ipvs(), Xtables(Family.IPV4))
 
 
 if __name__ == "__main__":

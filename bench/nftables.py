@@ -13,8 +13,9 @@ from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.processes import peak, resident
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.apply import Nftables
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
 
@@ -38,7 +39,7 @@ async def main(size: Size) -> None:
     compiled = Compiled(size)
     before = resident()
     kernel = Timed()
-    dataplane = Nftables(Family.IPV4, Settings(), kernel, Guard())
+    dataplane = Nftables(Family.IPV4, NftablesSettings(), kernel, TableGuard())
     started = time.perf_counter()
     await dataplane.apply(compiled.everything())
     filled = time.perf_counter() - started
@@ -58,7 +59,7 @@ async def main(size: Size) -> None:
         f"{size}: one endpoint changed, event to kernel: p50 {cuts[49]:.2f} ms, "
         f"p99 {cuts[98]:.2f} ms, {statistics.median(kernel.sent):.0f} bytes sent"
     )
-    again = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+    again = Nftables(Family.IPV4, NftablesSettings(), Nfnetlink(), TableGuard())
     started = time.perf_counter()
     report = await again.apply(compiled.everything())
     compared = time.perf_counter() - started

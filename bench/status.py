@@ -17,9 +17,10 @@ from bench.traffic import Rig, compare
 from kubeproxy.base.inet import Family
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.listening import listen
 from kubeproxy.serve.http.room import Room
@@ -55,7 +56,7 @@ class Observed(Rig):
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         self._history, self._health = History(time.time), Health(60.0, lambda: True)
-        setting = SyncInput(THIS_NODE, self.vantage)
+        setting = (THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
@@ -83,6 +84,7 @@ class Observed(Rig):
         )
         return State(
             config=self._config,
+            mode=load_mode("nftables"),
             config_file="",
             source="the bench",
             started=0.0,

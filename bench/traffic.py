@@ -23,8 +23,10 @@ from bench.clusters import Size, objects, service
 from bench.compiled import THIS_NODE, Compiled
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.nftables.apply import Nftables
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.http.answer import Answer, Page
 from kubeproxy.serve.http.listening import listen
@@ -38,7 +40,6 @@ from kubeproxy.serve.status.state import FamilyState
 from kubeproxy.serve.traffic.metrics import families
 from kubeproxy.serve.traffic.series import SeriesLimits
 from kubeproxy.serve.traffic.traffic import FRESH, Traffic
-from kubeproxy.table.node import Mode
 
 ROUNDS = 6
 SYNCS = 60
@@ -75,7 +76,7 @@ class Rig(Compiled):
         services = [(Kind.SERVICE, exposed(index)) for index in range(size.services)]
         slices = [each for each in objects(size) if each[0] is Kind.ENDPOINT_SLICE]
         super().__init__(size, [*services, *slices])
-        self.dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+        self.dataplane = Nftables(Family.IPV4, NftablesSettings(), Nfnetlink(), TableGuard())
         self._events = self.events()
 
     async def fill(self) -> None:
@@ -202,7 +203,7 @@ async def main(size: Size) -> None:
         history=FamilyHistory(),
         dataplane=rig.dataplane,
     )
-    shown = [Selected(family, THIS_NODE, Mode.NFTABLES, names)]
+    shown = [Selected(family, THIS_NODE, load_mode("nftables"), names)]
     pages: dict[str, Page] = {
         "/metrics": scrape_page(traffic, SeriesLimits()),
         "/all": scrape_page(traffic, SeriesLimits(series=0)),

@@ -13,7 +13,8 @@ import yaml
 from fakes.apiserver import FakeApiServer
 from fakes.dataplane import FakeDataplane
 from kubeproxy.app import daemon
-from kubeproxy.app.daemon import Daemon, Setup
+from kubeproxy.app.daemon import Daemon
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.access import Access
@@ -21,6 +22,7 @@ from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
+from kubeproxy.engine import own_node
 from kubeproxy.engine.own_node import RestartNeeded
 from waiting import until
 from world import NODE_ADDRESSES, NODE_NAME, endpoint_slice, kestrel, service
@@ -122,7 +124,7 @@ async def test_addresses_of_services_are_not_those_of_the_node(
     async def watch(_changed: object, besides: str) -> None:
         asked.add(besides)
 
-    monkeypatch.setattr(daemon, "interface_addresses", addresses)
+    monkeypatch.setattr(own_node, "interface_addresses", addresses)
     monkeypatch.setattr(daemon, "watch_addresses", watch)
     async with FakeApiServer() as server:
         rig = Rig(server, f"--proxy-mode={mode}")

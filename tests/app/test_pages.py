@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fakes.dataplane import FakeDataplane
-from kubeproxy.app.daemon import Daemon, Setup
+from kubeproxy.app.daemon import Daemon
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
@@ -55,8 +56,8 @@ def daemon(plane: type[FakeDataplane], directory: Path, *flags: str) -> Daemon:
 
 async def scraped(running: Daemon) -> set[str]:
     names = {"kubeproxy_service_connections_total", "kubeproxy_endpoint_connections_total"}
-    text = "".join([piece async for piece in running.registry.expose(names)])
-    running.registry.close()
+    text = "".join([piece async for piece in running.parts.registry.expose(names)])
+    running.parts.registry.close()
     return {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
 
 
@@ -73,19 +74,19 @@ async def test_connections(
 ) -> None:
     running = daemon(plane, tmp_path, *flags)
     assert expected == await scraped(running)
-    assert (running.traffic is not None) == (plane is Counting)
+    assert (running.parts.traffic is not None) == (plane is Counting)
 
 
 async def test_endpoints_are_a_family_where_they_count(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--nftables-endpoint-counters")
-    names = {family.about.name for family in running.registry.families()}
+    names = {family.about.name for family in running.parts.registry.families()}
     assert "kubeproxy_endpoint_connections_total" in names
 
 
 @pytest.mark.parametrize("path", ["/rules", "/rules/", "/rules/shop", "/rules/shop/cart"])
 async def test_the_page_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = router(running.routes, Listeners.METRICS)
+    page = router(running.parts.routes, Listeners.METRICS)
     answer = page(Request("GET", path, peer="192.0.2.1"))
     assert isinstance(answer, Answer)
     assert answer.status == 403
@@ -110,7 +111,7 @@ async def test_on_this_machine_it_is_for_root_and_our_own_user(
     path: str, user: int | None, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "socket_user", lambda *ends: {ENDS: user}[ends])
-    page = router(daemon(Counting, tmp_path).routes, Listeners.METRICS)
+    page = router(daemon(Counting, tmp_path).parts.routes, Listeners.METRICS)
     found = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     answer = found if isinstance(found, Answer) else await found
     assert status == answer.status
@@ -119,7 +120,7 @@ async def test_on_this_machine_it_is_for_root_and_our_own_user(
 @pytest.mark.usefixtures("_asked_by_root")
 async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    page = router(running.routes, Listeners.METRICS)
+    page = router(running.parts.routes, Listeners.METRICS)
     found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert not isinstance(found, Answer)
     answer = await found
@@ -130,10 +131,10 @@ async def test_before_the_first_sync_there_is_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_asked_by_root")
 async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path)
-    (sync,) = running.syncs.values()
+    (sync,) = running.parts.syncs.values()
     assert (sync.node, sync.failed) == (None, {})
     await sync.sync()
-    page = router(running.routes, Listeners.METRICS)
+    page = router(running.parts.routes, Listeners.METRICS)
     found = page(Request("GET", "/rules", peer="127.0.0.1", ends=ENDS))
     assert not isinstance(found, Answer)
     answer = await found
@@ -146,7 +147,7 @@ async def test_what_a_sync_programmed_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/status", "/status/", "/status/services/shop/cart"])
 async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none")
-    page = router(running.routes, Listeners.METRICS)
+    page = router(running.parts.routes, Listeners.METRICS)
     answer = page(Request("GET", path, peer="127.0.0.1", ends=ENDS))
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
@@ -156,7 +157,7 @@ async def test_the_status_answers_for_all_below_it(path: str, tmp_path: Path) ->
 async def test_the_socket_answers_what_people_may_ask_and_nothing_else(tmp_path: Path) -> None:
     running = daemon(Counting, tmp_path, "--status-page=none", "--rules-page=none")
     path = tmp_path / "status.sock"
-    task = asyncio.create_task(serve_socket(running.routes, str(path)))
+    task = asyncio.create_task(serve_socket(running.parts.routes, str(path)))
     try:
         await until(lambda: is_there(path))
         lines = [await ask(path, each) for each in ("/status/rates", "/rules", "/metrics")]

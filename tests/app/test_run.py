@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubeproxy.app import run
+from kubeproxy.app import run, wiring
 from kubeproxy.app.cli import main
-from kubeproxy.app.daemon import Daemon, Setup
+from kubeproxy.app.daemon import Daemon
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
 from kubeproxy.base.version import KUBERNETES_VERSION
@@ -326,7 +327,7 @@ def test_a_directory_is_no_config_file(call: Called, tmp_path: Path) -> None:
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(flags)
-    return run._setup(parsed, load(parsed), b"content")
+    return wiring.setup_of(parsed, load(parsed), b"content")
 
 
 def test_what_a_run_on_manifests_depends_on(tmp_path: Path) -> None:

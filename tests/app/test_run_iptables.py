@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.app import run
-from kubeproxy.app.daemon import Setup
+from kubeproxy.app import wiring
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
@@ -15,7 +15,7 @@ from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(["--proxy-mode=iptables", *flags])
-    return run._setup(parsed, load(parsed), b"")
+    return wiring.setup_of(parsed, load(parsed), b"")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def _ipv4_only(monkeypatch: pytest.MonkeyPatch) -> None:
         if programs.family is Family.IPV6:
             raise XtablesFailed("ip6tables is not installed")
 
-    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(wiring, "supported_families", lambda: tuple(Family))
     monkeypatch.setattr(Xtables, "check", check)
 
 
@@ -45,7 +45,7 @@ def test_without_any_family_the_reason_is_the_error(
     def check(programs: Xtables) -> None:
         raise XtablesFailed(f"{programs.family.value}: CAP_NET_ADMIN is missing")
 
-    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(wiring, "supported_families", lambda: tuple(Family))
     monkeypatch.setattr(Xtables, "check", check)
     with pytest.raises(XtablesFailed, match="IPv4: CAP_NET_ADMIN is missing"):
         setup_of(f"--manifests={tmp_path}")
@@ -65,6 +65,6 @@ def test_programs_that_are_too_old_are_the_error_at_the_start(
         program.write_text(f"#!/bin/sh\necho {name} v1.6.1\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(wiring, "supported_families", lambda: tuple(Family))
     with pytest.raises(XtablesFailed, match=r"iptables v1\.6\.1 is too old, 1\.6\.2 or later is"):
         setup_of(f"--proxy-mode={mode}", f"--manifests={tmp_path}")

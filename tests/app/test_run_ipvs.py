@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from fakes.ipvs import FakeKernel
-from kubeproxy.app import run
-from kubeproxy.app.daemon import Setup
+from kubeproxy.app import wiring
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
-from kubeproxy.engine.ipvs_settings import ipvs_settings
+from kubeproxy.dataplane.ipvs.mode import settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings, Timeouts
 from kubeproxy.linux import ipvs
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from world import prefix
@@ -31,18 +31,18 @@ FLAGS = (
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(["--proxy-mode=ipvs", *flags])
-    return run._setup(parsed, load(parsed), b"")
+    return wiring.setup_of(parsed, load(parsed), b"")
 
 
-def settings_of(*flags: str) -> Settings:
-    return ipvs_settings(load(parse_flags(["--proxy-mode=ipvs", *flags])).config)
+def settings_of(*flags: str) -> IpvsSettings:
+    return settings(load(parse_flags(["--proxy-mode=ipvs", *flags])).config)
 
 
 def test_settings() -> None:
     excluded = (prefix("192.0.2.0/24"), prefix("fd99::/64"))
-    expected = Settings(12, "wlc", excluded, strict_arp=True, timeouts=Timeouts(900, 90, 5))
+    expected = IpvsSettings(12, "wlc", excluded, strict_arp=True, timeouts=Timeouts(900, 90, 5))
     assert expected == settings_of(*FLAGS)
-    assert Settings() == settings_of()
+    assert IpvsSettings() == settings_of()
 
 
 def test_a_family_without_programs_is_not_served(
@@ -53,7 +53,7 @@ def test_a_family_without_programs_is_not_served(
             raise XtablesFailed("ip6tables is not installed")
 
     kernel = FakeKernel()
-    monkeypatch.setattr(run, "supported_families", lambda: tuple(Family))
+    monkeypatch.setattr(wiring, "supported_families", lambda: tuple(Family))
     monkeypatch.setattr(Xtables, "check", check)
     monkeypatch.setattr(ipvs, "Ipvs", lambda: kernel.servers)
     setup = setup_of(f"--manifests={tmp_path}")

@@ -6,6 +6,7 @@ from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff
@@ -22,7 +23,7 @@ def update(table: Table, changes: Changes, *, full: bool = False) -> Update:
 
 async def told(what: Update, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The log lines without their heads."""
-    assert SyncReport() == await DryRun(NFT).apply(what)
+    assert SyncReport() == await DryRun(load_mode("nftables")).apply(what)
     return re.findall(r"^I.* dryrun\.py:\d+\] (.*)$", capsys.readouterr().err, re.MULTILINE)
 
 
@@ -72,7 +73,7 @@ async def test_the_rows_are_those_of_the_mode(capsys: pytest.CaptureFixture[str]
     cluster = cluster_of(service({"internalTrafficPolicy": "Local"}), endpoint_slice("R1"))
     builder = Builder(Family.IPV4)
     changes = builder.update(cluster, (), Vantage(cluster.place))
-    await DryRun(Mode.IPVS).apply(update(builder.table, changes))
+    await DryRun(load_mode("ipvs")).apply(update(builder.table, changes))
     assert "10.112.0.21:80/TCP pod - hairpin reject" in capsys.readouterr().err
-    await DryRun(Mode.NFTABLES).apply(update(builder.table, changes))
+    await DryRun(load_mode("nftables")).apply(update(builder.table, changes))
     assert "10.112.0.21:80/TCP pod - hairpin drop" in capsys.readouterr().err

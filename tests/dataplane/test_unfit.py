@@ -16,7 +16,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables import apply as iptables
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.dataplane.unfit import Unfit, unfit
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Table
@@ -55,7 +55,7 @@ class IptablesMode:
 
     def __init__(self) -> None:
         self.programs = FakeXtables()
-        self._plane = Iptables(Family.IPV4, Settings(), self.programs)
+        self._plane = Iptables(Family.IPV4, IptablesSettings(), self.programs)
         self._before = Table(Family.IPV4)
 
     def put(self, *entries: Entry, full: bool = False) -> SyncReport:
@@ -191,7 +191,7 @@ def test_a_change_that_cannot_be_worked_out_is_told_and_everything_written(
     assert plane.put(A, C).failed == {}
     assert kept_of(kind, A, C) == plane.kept()
     said = capsys.readouterr().err
-    assert "A change cannot be worked out, writing everything instead" in said
+    assert "Cannot compute a change, writing everything instead" in said
     assert "ZeroDivisionError: by nothing" in said
 
 

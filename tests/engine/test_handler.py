@@ -9,7 +9,7 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.own_node import RestartNeeded
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.node import Mode
 from world import CART, NODE_NAME, endpoint_slice, kestrel, node, service
@@ -28,7 +28,7 @@ class Rig:
         self.handler = EventHandler(self.cluster, tuple(self.syncs.values()), self._node_changed)
 
     def _sync(self, family: Family) -> FamilySync:
-        setting = SyncInput(node(Mode.NFTABLES, family), Vantage(self.cluster.place))
+        setting = (node(Mode.NFTABLES, family), Vantage(self.cluster.place))
         return FamilySync(
             self.cluster,
             family,

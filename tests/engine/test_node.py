@@ -7,12 +7,12 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
 from kubeproxy.config.load import Loaded, complete
 from kubeproxy.engine.node import (
-    NodeIPs,
-    Surroundings,
     detector,
     node_ips,
     node_port_ranges,
     node_view,
+    primary_family,
+    with_bind_address,
 )
 from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
 from world import prefix
@@ -29,57 +29,48 @@ def loaded(*flags: str) -> Loaded:
 @pytest.mark.parametrize(
     ("node", "bind_address", "expected"),
     [
-        pytest.param(KESTREL, "0.0.0.0", NodeIPs(V4, {V4: IP4, V6: IP6}), id="the-first-of-each"),
+        pytest.param(KESTREL, "0.0.0.0", (V4, {V4: IP4, V6: IP6}), id="the-first-of-each"),
         pytest.param(
             NodeState("kestrel", ips=(IP6, IP4)),
             "::",
-            NodeIPs(V6, {V4: IP4, V6: IP6}),
+            (V6, {V4: IP4, V6: IP6}),
             id="the-first-is-primary",
         ),
         pytest.param(
             NodeState("kestrel", ips=(IP4,)),
             "0.0.0.0",
-            NodeIPs(V4, {V4: IP4, V6: "::1"}),
+            (V4, {V4: IP4}),
             id="one-family",
         ),
-        pytest.param(
-            NodeState("kestrel"), "0.0.0.0", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}), id="none"
-        ),
-        pytest.param(None, "0.0.0.0", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}), id="no-node"),
+        pytest.param(NodeState("kestrel"), "0.0.0.0", (V4, {}), id="none"),
+        pytest.param(None, "0.0.0.0", (V4, {}), id="no-node"),
         pytest.param(
             KESTREL,
             "2001:db8:aa::77",
-            NodeIPs(V6, {V4: IP4, V6: "2001:db8:aa::77"}),
+            (V6, {V4: IP4, V6: "2001:db8:aa::77"}),
             id="bind-address-replaces-and-becomes-primary",
         ),
         pytest.param(
             None,
             IP4,
-            NodeIPs(V4, {V4: IP4, V6: "::1"}),
+            (V4, {V4: IP4}),
             id="bind-address-without-node",
         ),
         pytest.param(
-            KESTREL, "nonsense", NodeIPs(V4, {V4: IP4, V6: IP6}), id="bind-address-that-is-none"
+            KESTREL, "nonsense", (V4, {V4: IP4, V6: IP6}), id="bind-address-that-is-none"
         ),
     ],
 )
-def test_node_ips(node: NodeState | None, bind_address: str, expected: NodeIPs) -> None:
-    assert expected == node_ips(node, bind_address)
-
-
-@pytest.mark.parametrize(
-    ("node", "known", "known_ips"),
-    [
-        pytest.param(KESTREL, True, {V4: IP4, V6: IP6}, id="both"),
-        pytest.param(NodeState("kestrel", ips=(IP6,)), True, {V4: None, V6: IP6}, id="one"),
-        pytest.param(None, False, {V4: None, V6: None}, id="none"),
-    ],
-)
-def test_a_loopback_address_is_a_placeholder(
-    node: NodeState | None, known: bool, known_ips: dict[Family, str | None]
+def test_node_ips(
+    node: NodeState | None, bind_address: str, expected: tuple[Family, dict[Family, str]]
 ) -> None:
-    ips = node_ips(node, "0.0.0.0")
-    assert (known, known_ips) == (ips.known, {family: ips.known_ip(family) for family in Family})
+    own = with_bind_address(node, bind_address)
+    assert expected == (primary_family(own), node_ips(own))
+
+
+def test_a_loopback_address_says_nothing() -> None:
+    own = with_bind_address(KESTREL, "127.0.0.1")
+    assert (primary_family(own), node_ips(own)) == (V4, {V6: IP6})
 
 
 @pytest.mark.parametrize(
@@ -131,7 +122,9 @@ def test_detector(
     flags: tuple[str, ...], node: NodeState | None, expected: dict[Family, Detector | None]
 ) -> None:
     config = loaded(*flags).config
-    assert expected == {family: detector(config, node, family) for family in Family}
+    assert expected == {
+        family: detector(config, node or NodeState(""), family) for family in Family
+    }
 
 
 @pytest.mark.parametrize(
@@ -173,14 +166,14 @@ def test_node_port_ranges(
     flags: tuple[str, ...], node: NodeState, expected: dict[Family, tuple[str, ...]]
 ) -> None:
     config = loaded(*flags).config
-    ips = node_ips(node, config.bind_address)
-    actual = {family: tuple(map(str, node_port_ranges(config, ips, family))) for family in Family}
+    own = with_bind_address(node, config.bind_address)
+    actual = {family: tuple(map(str, node_port_ranges(config, own, family))) for family in Family}
     assert expected == actual
 
 
 def test_a_configuration_without_node_port_addresses_serves_everywhere() -> None:
     config = msgspec.structs.replace(loaded().config, node_port_addresses=())
-    assert (prefix("::/0"),) == node_port_ranges(config, node_ips(KESTREL, ""), V6)
+    assert (prefix("::/0"),) == node_port_ranges(config, KESTREL, V6)
 
 
 def test_node_view() -> None:
@@ -192,20 +185,17 @@ def test_node_view() -> None:
         "--nodeport-addresses=192.0.2.0/24",
         gate,
     )
-    around = Surroundings(KESTREL, node_ips(KESTREL, ""), (IP4,), (prefix("10.112.0.0/16"),))
     assert Node(
         family=V4,
-        addresses=(IP4,),
         detector=PodCIDR(prefix("10.64.0.0/14")),
         masquerade_all=True,
         node_port_ranges=(prefix("192.0.2.0/24"),),
-        service_cidrs=(prefix("10.112.0.0/16"),),
         localhost_node_ports=False,
         localhost_gate=True,
-    ) == node_view(found.config, found.gates, V4, around)
+    ) == node_view(found.config, found.gates, V4, KESTREL)
 
 
 def test_node_view_by_default() -> None:
     found = loaded()
-    view = node_view(found.config, found.gates, V4, Surroundings(None, node_ips(None, ""), ()))
+    view = node_view(found.config, found.gates, V4, NodeState(""))
     assert Node(V4) == view

@@ -1,10 +1,13 @@
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.types import Conntrack
+from kubeproxy.config.types import Conntrack, KubeProxyConfiguration
 from kubeproxy.config.values import of_seconds, parse_duration
-from kubeproxy.engine.settings import ROUTE_LOCALNET, Setting, wanted_at_init, wanted_settings
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.dataplane.iptables.setup import ROUTE_LOCALNET
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.sysctls import Sysctl
+from kubeproxy.engine.settings import wanted_sysctls
+from kubeproxy.table.node import Node
 from world import prefix
 
 ZERO = of_seconds(0)
@@ -16,7 +19,7 @@ V4, V6 = Family.IPV4, Family.IPV6
 
 
 def values(conntrack: Conntrack, cores: int = 4) -> dict[str, int]:
-    wanted = wanted_settings(conntrack, cores)
+    wanted = wanted_sysctls(conntrack, cores)
     return {setting.name.removeprefix("net.netfilter."): setting.value for setting in wanted}
 
 
@@ -96,7 +99,7 @@ def test_how_many_flows_may_be_tracked(
     ],
 )
 def test_when_a_setting_will_do(at_least: bool, current: int | None, expected: bool) -> None:
-    assert expected == Setting("a", 10, "", at_least).is_met(current)
+    assert expected == Sysctl("a", 10, "", at_least).is_met(current)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_when_a_setting_will_do(at_least: bool, current: int | None, expected: b
     ],
 )
 def test_when_a_setting_is_lowered(at_least: bool, current: int | None, expected: bool) -> None:
-    assert expected == Setting("a", 10, "", at_least).lowers(current)
+    assert expected == Sysctl("a", 10, "", at_least).lowers(current)
 
 
 def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() -> None:
@@ -118,7 +121,7 @@ def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() ->
     everything = Conntrack(tcp_be_liberal=True, udp_timeout=second, udp_stream_timeout=second)
     asked = {
         setting.name.removeprefix("net.netfilter.nf_conntrack_"): setting.asked_by
-        for setting in wanted_settings(everything, cores=1)
+        for setting in wanted_sysctls(everything, cores=1)
         if setting.asked_by
     }
     assert asked == {
@@ -135,25 +138,37 @@ def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() ->
     ("mode", "node", "expected"),
     [
         pytest.param(
-            Mode.IPTABLES,
+            "iptables",
             Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
             [ROUTE_LOCALNET],
             id="node-ports-on-localhost",
         ),
         pytest.param(
-            Mode.IPTABLES,
+            "iptables",
             Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=False),
             [],
             id="not-on-localhost",
         ),
         pytest.param(
-            Mode.NFTABLES,
+            "nftables",
             Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
             [],
             id="nftables-needs-nothing",
         ),
-        pytest.param(Mode.IPTABLES, Node(V6, localhost_node_ports=True), [], id="no-ipv4"),
+        pytest.param("iptables", Node(V6, localhost_node_ports=True), [], id="no-ipv4"),
+        pytest.param(
+            "ipvs",
+            Node(V4),
+            [
+                "net.ipv4.vs.conntrack",
+                "net.ipv4.vs.expire_nodest_conn",
+                "net.ipv4.vs.expire_quiescent_template",
+                "net.ipv4.ip_forward",
+            ],
+            id="ipvs",
+        ),
     ],
 )
-def test_what_init_only_sets_besides(mode: Mode, node: Node, expected: list[str]) -> None:
-    assert expected == [setting.name for setting in wanted_at_init(mode, {node.family: node})]
+def test_what_the_mode_sets(mode: str, node: Node, expected: list[str]) -> None:
+    found = load_mode(mode).sysctls(KubeProxyConfiguration(), {node.family: node}, "6.1")
+    assert expected == [sysctl.name for sysctl in found.wanted]

@@ -17,11 +17,11 @@ from kubeproxy.engine.observer import (
     SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome, Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table import build, limits
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode
+from kubeproxy.table.node import Mode, Node
 from waiting import until
 from world import CART, NODE_IP, Document, cluster_of, endpoint_slice, node, service
 
@@ -41,7 +41,7 @@ class Rig:
             Family.IPV4,
             SyncTarget(self.kernel, notify=self.observations.append),
             schedule or Schedule(0.0, 30.0, 3600.0),
-            lambda: SyncInput(self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
+            lambda: (self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
         )
 
     def change(self, endpoints: str) -> None:
@@ -358,11 +358,11 @@ async def test_a_node_that_cannot_be_looked_at_fails_the_sync_and_loses_nothing(
 ) -> None:
     rig = Rig()
     await rig.sync.sync()
-    look, rig.sync._read_input = rig.sync._read_input, Mistaken(error)
+    look, rig.sync._view = rig.sync._view, Mistaken(error)
     rig.change("R1")
     await rig.sync.sync()
     assert "no addresses" in rig.sync.failure
-    rig.sync._read_input = look
+    rig.sync._view = look
     await rig.sync.sync()
     assert rig.sync.failure == ""
     assert rig.backends == ["10.65.7.21"]
@@ -374,5 +374,5 @@ class Mistaken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self) -> SyncInput:
+    def __call__(self) -> tuple[Node, Vantage]:
         raise self._error

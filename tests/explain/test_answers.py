@@ -3,7 +3,7 @@
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.node import node_ips
+from kubeproxy.engine.node import node_ips, with_bind_address
 from kubeproxy.explain.answers import Asked, View, answer
 from kubeproxy.explain.words import Explanation
 from kubeproxy.table.build import Builder
@@ -23,7 +23,7 @@ def view(*documents: Document, mode: Mode = Mode.NFTABLES) -> View:
     return View(
         cluster=cluster,
         mode=mode,
-        ips=node_ips(cluster.node, ""),
+        ips=node_ips(with_bind_address(cluster.node, "")),
         tables={family: builder.table for family, builder in builders.items()},
         nodes={family: node(mode, family) for family in Family},
         conflicts={family: builder.conflicts() for family, builder in builders.items()},

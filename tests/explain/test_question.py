@@ -2,7 +2,6 @@ import pytest
 
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.engine.node import NodeIPs
 from kubeproxy.explain.question import (
     Origin,
     Pod,
@@ -184,8 +183,8 @@ PODS = (
     Pod("shop", "twin", ("10.64.3.52",), "kestrel"),
     Pod("other", "twin", ("10.64.3.53",), "kestrel"),
 )
-ORIGIN = Origin("kestrel", NodeIPs(V4, {V4: IP4, V6: IP6}), PODS)
-STRANGER = Origin("kestrel", NodeIPs(V4, {V4: "127.0.0.1", V6: "::1"}))
+ORIGIN = Origin("kestrel", {V4: IP4, V6: IP6}, PODS)
+STRANGER = Origin("kestrel", {})
 
 
 FAR = "10.65.7.99 is Pod shop/far, whose packets are handled on node heron (--node heron)"

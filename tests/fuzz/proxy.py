@@ -20,7 +20,7 @@ from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch, Ver
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Mode, Node
@@ -101,7 +101,7 @@ class Proxy:
         self.node = node
         self._dataplane = dataplane
         cluster = Cluster(NODE_NAME)
-        setting = SyncInput(node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
+        setting = (node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
         self.sync = FamilySync(
             cluster, Family.IPV4, SyncTarget(dataplane), Schedule(0, 30, 3600), lambda: setting
         )

@@ -7,6 +7,7 @@ scratch. The meaning itself is `decide`.
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, family_of
 from kubeproxy.cluster.model.cluster import Cluster
@@ -15,7 +16,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import load
-from kubeproxy.engine.node import Surroundings, node_ips, node_view
+from kubeproxy.engine.node import node_ips, node_view, with_bind_address
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet, Verdict, decide
@@ -58,17 +59,15 @@ def expectation(
     for document in map(complete, documents):
         kind = Kind(document["kind"])
         cluster.upsert(kind, convert(kind, document))
-    ips = node_ips(cluster.node, loaded.config.bind_address)
+    own = with_bind_address(cluster.node, loaded.config.bind_address)
     tables, nodes = {}, {}
     for family in Family:
         builder = Builder(family)
-        builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family)))
+        builder.update(cluster, (), Vantage(cluster.place, node_ips(own).get(family)))
         tables[family] = builder.table
-        around = Surroundings(
-            node=cluster.node,
-            ips=ips,
+        nodes[family] = replace(
+            node_view(loaded.config, loaded.gates, family, own),
             addresses=addresses[family],
             service_cidrs=cluster.service_cidrs(family),
         )
-        nodes[family] = node_view(loaded.config, loaded.gates, family, around)
     return Expectation(Mode(loaded.config.mode), tables, nodes, held or addresses)

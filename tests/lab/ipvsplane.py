@@ -11,7 +11,7 @@ from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.prepare import prepare
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import diff, patch
@@ -40,7 +40,7 @@ def endpoint(name: str, family: Family) -> Backend:
 class Plane:
     """One family of ipvs mode on kestrel, and one service: names of the plan are its endpoints."""
 
-    def __init__(self, network: Network, family: Family, settings: Settings) -> None:
+    def __init__(self, network: Network, family: Family, settings: IpvsSettings) -> None:
         self.network = network
         self.family = family
         self.address = service_ip(NUMBER, family)
@@ -151,7 +151,7 @@ def _who(outcome: Outcome) -> str:
 @contextlib.contextmanager
 def plane(network: Network, family: Family, scheduler: str = "rr") -> Iterator[Plane]:
     """A plane for as long as the context lasts."""
-    opened = Plane(network, family, Settings(scheduler=scheduler))
+    opened = Plane(network, family, IpvsSettings(scheduler=scheduler))
     try:
         yield opened
     finally:

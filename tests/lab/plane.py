@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
@@ -41,10 +42,12 @@ class Plane:
     Threads that the dataplane starts are children of this one while it is inside, and stay there.
     """
 
-    def __init__(self, namespace: Namespace, node: Node, settings: Settings | None = None) -> None:
+    def __init__(
+        self, namespace: Namespace, node: Node, settings: NftablesSettings | None = None
+    ) -> None:
         self.node = node
         self.table = Table(node.family)
-        self.settings = settings or Settings()
+        self.settings = settings or NftablesSettings()
         self._namespace = namespace
         self._runner = asyncio.Runner()
         self._start()
@@ -52,7 +55,7 @@ class Plane:
     def _start(self) -> None:
         with self._namespace.entered():
             self.kernel = Recorder()
-        self._dataplane = Nftables(self.node.family, self.settings, self.kernel, Guard())
+        self._dataplane = Nftables(self.node.family, self.settings, self.kernel, TableGuard())
         self._is_known = False
 
     @property
@@ -119,7 +122,9 @@ class Plane:
 
 
 @contextlib.contextmanager
-def plane(namespace: Namespace, node: Node, settings: Settings | None = None) -> Iterator[Plane]:
+def plane(
+    namespace: Namespace, node: Node, settings: NftablesSettings | None = None
+) -> Iterator[Plane]:
     """A plane for as long as the context lasts."""
     opened = Plane(namespace, node, settings)
     try:

@@ -15,7 +15,8 @@ from pathlib import Path
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Entry, Table
@@ -61,7 +62,7 @@ async def program(lifetime: int, family: Family) -> None:
     """Never returns."""
     chance = random.Random(lifetime)
     with Doomed(lifetime) as kernel:
-        dataplane = apply.Nftables(family, apply.Settings(), kernel, Guard())
+        dataplane = apply.Nftables(family, NftablesSettings(), kernel, TableGuard())
         table = Table(family)
         known = entries(chance, family)
         full = True

@@ -19,11 +19,12 @@ from kubeproxy.cluster.events import Synced, Upsert
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.apply import Nftables
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.node import Node, PodCIDR
@@ -81,7 +82,7 @@ class Daemon:
         self._size = size
         self._compiled = 0
         self.kernel = CountedKernel()
-        self._dataplane = Nftables(Family.IPV4, Settings(), self.kernel, Guard())
+        self._dataplane = Nftables(Family.IPV4, NftablesSettings(), self.kernel, TableGuard())
         cluster = Cluster(NODE)
         node = Node(
             Family.IPV4,
@@ -89,7 +90,7 @@ class Daemon:
             PodCIDR(Prefix("10.128.0.0", 9)),
             node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
         )
-        setting = SyncInput(node, Vantage(cluster.place, NODE_ADDRESS))
+        setting = (node, Vantage(cluster.place, NODE_ADDRESS))
         self._sync = FamilySync(
             cluster,
             Family.IPV4,

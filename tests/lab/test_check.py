@@ -14,11 +14,11 @@ import pytest
 
 from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.preflight import NODE, Finding, ok
 from kubeproxy.linux import tools
 from kubeproxy.linux.tools import Backend, find
 from kubeproxy.tools.check import scratch
-from kubeproxy.tools.check.finding import Finding, Topic, ok
-from kubeproxy.tools.check.scratch import Broken, Child, Told
+from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
 from lab.cleaning import restore_beside
 from lab.namespaces import Namespace
 from lab.upstream import SINCE_1_33, Upstream, start
@@ -357,7 +357,7 @@ def test_where_there_can_be_no_scratch_namespace(node: Namespace) -> None:
 # --- the child ----------------------------------------------------------------------------------
 
 
-def outcome(trial: object, seconds: float = 20.0) -> Told | Broken:
+def outcome(trial: object, seconds: float = 20.0) -> TrialResult | Broken:
     assert callable(trial)
     return Child(trial).outcome(time.monotonic() + seconds)
 
@@ -365,28 +365,28 @@ def outcome(trial: object, seconds: float = 20.0) -> Told | Broken:
 def test_a_child_is_somewhere_else() -> None:
     def trial() -> list[Finding]:
         devices = ", ".join(name for _, name in socket.if_nameindex())
-        return [ok(Topic.NODE, "devices", devices)]
+        return [ok(NODE, "devices", devices)]
 
-    assert outcome(trial) == Told((ok(Topic.NODE, "devices", "lo"),))
+    assert outcome(trial) == TrialResult((ok(NODE, "devices", "lo"),))
 
 
 def test_a_child_with_much_to_say() -> None:
-    finding = ok(Topic.NODE, "words", "x" * 1000)
-    assert outcome(lambda: [finding] * 500) == Told((finding,) * 500)
+    finding = ok(NODE, "words", "x" * 1000)
+    assert outcome(lambda: [finding] * 500) == TrialResult((finding,) * 500)
 
 
 def test_a_child_that_breaks() -> None:
     def trial() -> list[Finding]:
         raise ZeroDivisionError("by nothing")
 
-    assert outcome(trial) == Broken("it broke: ZeroDivisionError: by nothing")
+    assert outcome(trial) == Broken("it failed: ZeroDivisionError: by nothing")
 
 
 def test_a_child_that_dies() -> None:
     def trial() -> list[Finding]:
         os._exit(9)
 
-    assert outcome(trial) == Broken("it broke: without a word")
+    assert outcome(trial) == Broken("it failed: no output on stderr")
 
 
 def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -448,9 +448,9 @@ def test_programs_behind_a_link_in_run_are_found(
     def trial() -> list[Finding]:
         (run / "new").touch()
         seen = f"{(run / 'current-system/bin').is_dir()} {(run / 'xtables.lock').exists()}"
-        return [ok(Topic.NODE, "run", seen)]
+        return [ok(NODE, "run", seen)]
 
-    assert outcome(trial) == Told((ok(Topic.NODE, "run", "True False"),))
+    assert outcome(trial) == TrialResult((ok(NODE, "run", "True False"),))
     assert not (run / "new").exists()
 
 

@@ -136,7 +136,7 @@ def test_one_step_that_fails_keeps_no_other_from_being_done(node: Namespace) -> 
     assert "CHAIN_DEL failed (Device or resource busy): chain KUBE-SERVICES;" in said
     assert "the device kube-ipvs0 stays, because it is no dummy but of kind bridge" in said
     assert (
-        "the ipset KUBE-IPVS-IPS stays, because rules look into it:"
+        "the ipset KUBE-IPVS-IPS stays, because rules use it:"
         " iptables-nft -A INPUT -m set --match-set KUBE-IPVS-IPS dst"
     ) in said
     assert set_names(node) == ["KUBE-IPVS-IPS"]

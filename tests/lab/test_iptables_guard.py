@@ -17,8 +17,8 @@ from kubeproxy.dataplane import xtables_guard
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply
 from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
+from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -59,7 +59,7 @@ class Guarded:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.programs = Xtables(Family.IPV4)
-        self.guard = Guard(self.programs)
+        self.guard = ChainGuard(self.programs)
         self.told = 0
 
     async def follow(self) -> None:
@@ -74,7 +74,7 @@ class Guarded:
     async def wait_all_heard(self) -> None:
         """A transaction is told of before its number is."""
         with Nfnetlink() as kernel:
-            await until(lambda: self.guard._heard == kernel.generation())
+            await until(lambda: self.guard._seen == kernel.generation())
 
     async def others(self, words: str, program: str = "iptables") -> None:
         """Somebody else runs the program."""
@@ -162,7 +162,7 @@ async def test_after_a_failure_to_listen_anything_may_have_happened(
     opened = Guarded(namespace)
     following = asyncio.create_task(opened.follow())
     await until(lambda: opened.told == 1)
-    assert "Cannot hear whether others change the rules" in capsys.readouterr().err
+    assert "Cannot watch for changes of the rules by others" in capsys.readouterr().err
     following.cancel()
     await asyncio.wait([following])
 
@@ -187,7 +187,7 @@ async def test_a_large_restore_that_others_disturb_is_made_again(
         restore(text)
         namespace.run(["iptables", *words.split()])
 
-    dataplane = apply.Iptables(Family.IPV4, apply.Settings(), tables)
+    dataplane = apply.Iptables(Family.IPV4, apply.IptablesSettings(), tables)
     watching = asyncio.create_task(dataplane.watch(lambda: None))
     await until(lambda: dataplane._guard._watch is not None)
     update = Update(table("cluster-ip", Family.IPV4), kestrel(), NO_CHANGES, full=True)
@@ -232,12 +232,12 @@ async def test_ipvs_mode_is_told_as_well(namespace: Namespace) -> None:
     told = asyncio.Event()
     tables = Xtables(Family.IPV4)
     await asyncio.to_thread(tables.restore, TEXT)
-    dataplane = Ipvs(Family.IPV4, Settings(), VirtualServers(), tables)
+    dataplane = Ipvs(Family.IPV4, IpvsSettings(), VirtualServers(), tables)
     watching = asyncio.create_task(dataplane.watch(told.set))
     await until(lambda: dataplane._guard._watch is not None)
     await asyncio.to_thread(tables.restore, TEXT)
     with Nfnetlink() as kernel:
-        await until(lambda: dataplane._guard._heard == kernel.generation())
+        await until(lambda: dataplane._guard._seen == kernel.generation())
     assert not told.is_set()
     words = ["iptables", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"]
     await asyncio.to_thread(namespace.run, words)

@@ -17,7 +17,7 @@ from dataplane.iptables.clusters import CLUSTERS, kestrel, table
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.linux.tools import Backend, find
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
@@ -41,7 +41,7 @@ class Plane:
         self.program = PROGRAMS[list(Family).index(family)]
         self.table = Table(family)
         self._runner = asyncio.Runner()
-        self._dataplane = Iptables(family, Settings(), Xtables(family))
+        self._dataplane = Iptables(family, IptablesSettings(), Xtables(family))
         self._full = True
 
     def put(self, name: str) -> None:

@@ -63,9 +63,11 @@ def test_a_flush_that_meets_a_held_lock_is_repaired(lab: Lab) -> None:
             for command in lab.variant.flush:
                 lab.network.node.run(command)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            said = lab.daemon.log().count("Cannot tell whether the rules are still there")
+            said = lab.daemon.log().count("Cannot check whether the rules are still there")
         eventually(
-            lambda: lab.daemon.log().count("Cannot tell whether the rules are still there") > said,
+            lambda: (
+                lab.daemon.log().count("Cannot check whether the rules are still there") > said
+            ),
             lab.daemon.said,
         )
         assert rules(lab) != before

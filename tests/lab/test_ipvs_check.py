@@ -67,7 +67,7 @@ def test_virtual_servers_of_somebody_else_are_found(
     with node.entered(), Ipvs() as ipvs:
         assert ipvs.run([THEIRS]) == {}
     _, found = states(node, capsys)
-    assert found["virtual servers"] == "1 of somebody else; deleted, unless excluded"
+    assert found["virtual servers"] == "1 of other programs; deleted, unless excluded"
     with node.entered(), Ipvs() as ipvs:
         assert [THEIRS.key] == list(ipvs.servers(Family.IPV4))
 

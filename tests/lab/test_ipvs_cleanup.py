@@ -85,7 +85,7 @@ def test_without_ipset_what_the_sets_tell_of_virtual_servers_is_not_thrown_away(
     load(node, LEFTOVERS[-1], Family.IPV4)
     with node.entered():
         with monkeypatch.context() as context:
-            context.setattr("kubeproxy.dataplane.cleanup.find", lambda _: None)
+            context.setattr("kubeproxy.dataplane.ipvs.cleanup.find", lambda _: None)
             with pytest.raises(NotAllRemoved, match=r"the sets KUBE-LOOP-BACK, .* install it$"):
                 clean_up()
         assert "KUBE-CLUSTER-IP" in set_names(node)

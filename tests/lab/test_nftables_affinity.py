@@ -9,7 +9,7 @@ import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import pins
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode
 from lab.entries import exposed, served
@@ -158,7 +158,7 @@ SMALL = 50
 def full(lab: Lab, family: Family) -> Iterator[Plane]:
     """A map with room for few, which clients of another service have taken."""
     lab.stop()
-    settings = Settings(affinity_size=SMALL)
+    settings = NftablesSettings(affinity_size=SMALL)
     with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as kestrel:
         kestrel.put([sticky(range(7), family)])
         pin(lab, family, range(SMALL), endpoint=9, number=77)

@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.counts import Count, Target
 from kubeproxy.dataplane.nftables import counters
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -36,7 +36,7 @@ def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
         exposed(served(number, backends, family), number, family)
         for number in range(1, SERVICES + 1)
     ]
-    settings = Settings(14, endpoint_counters=True)
+    settings = NftablesSettings(14, endpoint_counters=True)
     with plane(lab.network.node, node(Mode.NFTABLES, family), settings) as opened:
         opened.put(entries)
         table = f"{KEYWORD[family]} kube-proxy"

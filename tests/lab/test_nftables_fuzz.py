@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from fuzz.proxy import Proxy, Step, steps
 from fuzz.rounds import fuzz
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.node import Mode
 from lab.listing import blocks, list_table, without_idle_choices
@@ -37,7 +38,7 @@ def namespace() -> Iterator[Namespace]:
 
 def test_no_good_service_is_lost(namespace: Namespace) -> None:
     def follow(history: list[Step]) -> None:
-        dataplane = Nftables(Family.IPV4, Settings(), Nfnetlink(), Guard())
+        dataplane = Nftables(Family.IPV4, NftablesSettings(), Nfnetlink(), TableGuard())
         with contextlib.closing(Proxy(dataplane, NODE)) as proxy:
             for step in history:
                 proxy.step(step)

@@ -11,7 +11,8 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
@@ -41,12 +42,12 @@ def _many_large_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 class Both:
     """Both families under one guard, with a note of who was told of changes by others."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: TableGuard) -> None:
         self.guard = guard
         self.told: list[Family] = []
         self.kernels = {family: Nfnetlink() for family in Family}
         self._dataplanes = {
-            family: apply.Nftables(family, apply.Settings(), self.kernels[family], guard)
+            family: apply.Nftables(family, NftablesSettings(), self.kernels[family], guard)
             for family in Family
         }
 
@@ -76,7 +77,7 @@ class Both:
 @pytest.fixture
 async def both(namespace: Namespace) -> AsyncIterator[Both]:
     del namespace  # is entered
-    opened = Both(Guard())
+    opened = Both(TableGuard())
     yield opened
     await opened.close()
 
@@ -102,7 +103,7 @@ async def test_what_others_do_meanwhile_is_told_to_both(
     watched: Both, namespace: Namespace
 ) -> None:
     await watched.fill()
-    async with watched.guard.unheard(watched.kernels[Family.IPV4]):
+    async with watched.guard.paused(watched.kernels[Family.IPV4]):
         await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
     assert set(watched.told) == set(Family)
 
@@ -117,7 +118,7 @@ async def test_what_others_have_done_but_is_not_told_yet_is_not_missed(watched: 
     with subprocess.Popen(["nft", "; ".join(maps)]) as theirs:  # noqa: ASYNC220  # it is spun on
         while kernel.generation() == before:
             assert time.monotonic() < deadline
-        async with watched.guard.unheard(kernel):
+        async with watched.guard.paused(kernel):
             await asyncio.to_thread(theirs.wait)
     await until(lambda: Family.IPV4 in watched.told)
 
@@ -147,5 +148,5 @@ async def test_an_end_amid_a_transaction_is_none_for_the_watch(both: Both) -> No
 
 
 async def _wait_unheard(both: Both) -> None:
-    async with both.guard.unheard(both.kernels[Family.IPV4]):
+    async with both.guard.paused(both.kernels[Family.IPV4]):
         await asyncio.Event().wait()

@@ -8,7 +8,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.serviceport import BALANCE_ANNOTATION
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from lab.deploy import ETP_LOCAL, ITP_LOCAL, Port, affinity, deploy, everywhere, mall
 from lab.documents import kestrel, service_cidr
 from lab.expectation import expectation
@@ -24,16 +24,20 @@ GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
 PREFIX = ("--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=pod-")
 BRIDGE = ("--detect-local-mode=BridgeInterface", "--pod-bridge-interface=cbr0")
 VARIANTS = [
-    pytest.param((CIDR,), Settings(), id="plain"),
-    pytest.param((CIDR, GATE), Settings(), id="refusing-loopback-addresses"),
-    pytest.param((CIDR,), Settings(endpoint_counters=True), id="counting-endpoints"),
-    pytest.param((CIDR,), Settings(masquerade_bit=0), id="another-masquerade-bit"),
-    pytest.param((CIDR, "--masquerade-all"), Settings(), id="masquerading-all"),
-    pytest.param(("--cluster-cidr=10.64.3.128/25,fd40::/49",), Settings(), id="odd-range-of-pods"),
-    pytest.param(PREFIX, Settings(), id="pods-by-prefix-of-interface"),
-    pytest.param(BRIDGE, Settings(), id="pods-by-bridge"),
-    pytest.param((), Settings(), id="pods-unknown"),
-    pytest.param((CIDR, "--nodeport-addresses=all", GATE), Settings(), id="node-ports-everywhere"),
+    pytest.param((CIDR,), NftablesSettings(), id="plain"),
+    pytest.param((CIDR, GATE), NftablesSettings(), id="refusing-loopback-addresses"),
+    pytest.param((CIDR,), NftablesSettings(endpoint_counters=True), id="counting-endpoints"),
+    pytest.param((CIDR,), NftablesSettings(masquerade_bit=0), id="another-masquerade-bit"),
+    pytest.param((CIDR, "--masquerade-all"), NftablesSettings(), id="masquerading-all"),
+    pytest.param(
+        ("--cluster-cidr=10.64.3.128/25,fd40::/49",), NftablesSettings(), id="odd-range-of-pods"
+    ),
+    pytest.param(PREFIX, NftablesSettings(), id="pods-by-prefix-of-interface"),
+    pytest.param(BRIDGE, NftablesSettings(), id="pods-by-bridge"),
+    pytest.param((), NftablesSettings(), id="pods-unknown"),
+    pytest.param(
+        (CIDR, "--nodeport-addresses=all", GATE), NftablesSettings(), id="node-ports-everywhere"
+    ),
 ]
 # Two neighbours that nft writes as one range, a range within another, and one that is a host.
 RANGES: Document = {
@@ -84,7 +88,7 @@ def namespace(_own_namespaces: None) -> Iterator[Namespace]:
 
 @pytest.fixture
 def programmed(
-    namespace: Namespace, family: Family, flags: tuple[str, ...], settings: Settings
+    namespace: Namespace, family: Family, flags: tuple[str, ...], settings: NftablesSettings
 ) -> Iterator[Plane]:
     """Everything in the kernel, by our own hand."""
     documents = [kestrel(), service_cidr(), *everything()]

@@ -5,7 +5,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import inspect
-from kubeproxy.dataplane.nftables.apply import Settings
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode, PodCIDR
 from kubeproxy.table.policy import Policy
@@ -49,7 +49,7 @@ def test_a_large_cluster_is_read_back_to_the_last_element(
     entries = [served(number, backends, family) for number in range(1, 31)]
     first = f"{service_ip(1, family)} . tcp . 80"
     stranger = f"{crop(99, family).address} . {PORT}"
-    with plane(node_ns, node(Mode.NFTABLES, family), Settings(14, counters)) as kestrel:
+    with plane(node_ns, node(Mode.NFTABLES, family), NftablesSettings(14, counters)) as kestrel:
         kestrel.put(entries)
         assert kestrel.restart().written == 0
         wanted = blocks(kestrel.text())

@@ -12,11 +12,14 @@ import yaml
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.iptables.setup import ROUTE_LOCALNET
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.sysctls import Sysctl
 from kubeproxy.engine.apply_settings import apply_settings
-from kubeproxy.engine.settings import ROUTE_LOCALNET, Setting, wanted_at_init
 from kubeproxy.linux.machine import ensure_oom_score_adj
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from lab.namespaces import Namespace
 from world import NODE_NAME, kestrel, prefix
 
@@ -46,9 +49,9 @@ def read_only() -> Iterator[None]:
         subprocess.run(["umount", PROC_SYS], check=True)
 
 
-def established(seconds: int) -> Setting:
+def established(seconds: int) -> Sysctl:
     field = "conntrack.tcpEstablishedTimeout"
-    return Setting(ESTABLISHED, seconds, f"{field}: 0s", asked_by=field)
+    return Sysctl(ESTABLISHED, seconds, f"{field}: 0s", asked_by=field)
 
 
 def test_what_differs_is_set_and_the_rest_is_left(
@@ -108,7 +111,7 @@ def test_what_belongs_to_the_machine_is_left_to_it(
         assert is_fixed(MAX)
         before = read_sysctl(MAX)
         assert before is not None
-        apply_settings([Setting(MAX, before + 1, "conntrack.maxPerCore: 0")])
+        apply_settings([Sysctl(MAX, before + 1, "conntrack.maxPerCore: 0")])
         assert read_sysctl(MAX) == before
     said = capsys.readouterr().err
     assert "Sysctl can only be set in the machine's own network namespace" in said
@@ -116,20 +119,22 @@ def test_what_belongs_to_the_machine_is_left_to_it(
 
 
 def test_a_setting_that_the_kernel_lacks_is_the_end_with_advice(node: Namespace) -> None:
-    missing = Setting("net.netfilter.nf_nonsense", 1, "conntrack.nonsense: 0")
+    missing = Sysctl("net.netfilter.nf_nonsense", 1, "conntrack.nonsense: 0")
     with node.entered(), pytest.raises(KernelError, match="load the kernel module that has it"):
         apply_settings([missing])
 
 
 def test_a_value_that_the_kernel_refuses_is_the_end(node: Namespace) -> None:
-    ttl = Setting("net.ipv4.ip_default_ttl", 70000, "nothing")
+    ttl = Sysctl("net.ipv4.ip_default_ttl", 70000, "nothing")
     with node.entered(), pytest.raises(KernelError, match="invalid argument; it is 64 now"):
         apply_settings([ttl])
 
 
 def test_init_only_opens_the_way_to_localhost(node: Namespace) -> None:
     serving = Node(Family.IPV4, node_port_ranges=(prefix("0.0.0.0/0"),), localhost_node_ports=True)
-    wanted = wanted_at_init(Mode.IPTABLES, {Family.IPV4: serving})
+    wanted = (
+        load_mode("iptables").sysctls(KubeProxyConfiguration(), {Family.IPV4: serving}, "").wanted
+    )
     with node.entered():
         assert read_sysctl(wanted[0].name) == 0
         apply_settings(wanted)

@@ -14,7 +14,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.explain.question import Pod
 from kubeproxy.tools.snapshot import (
     Snapshot,
-    Wanted,
+    Viewpoint,
     choose_node,
     from_api_server,
     from_manifests,
@@ -23,7 +23,7 @@ from tools.manifests import SHOP, node_named, of_kind, pod, write
 from world import CART, NODE_PORT, Document, endpoint_slice, everywhere, kestrel, service
 
 V4 = Family.IPV4
-HERE = Wanted(hostname="kestrel")
+HERE = Viewpoint(hostname="kestrel")
 PODS = (
     Pod("shop", "near", (), "kestrel"),
     Pod("shop", "far", (), "heron"),
@@ -36,35 +36,38 @@ PODS = (
 @pytest.mark.parametrize(
     ("wanted", "nodes", "expected"),
     [
-        pytest.param(Wanted(node="heron"), ("heron", "kestrel"), "heron", id="asked-for"),
-        pytest.param(Wanted(node="heron"), (), "heron", id="asked-for-and-nothing-is-known"),
+        pytest.param(Viewpoint(node="heron"), ("heron", "kestrel"), "heron", id="asked-for"),
+        pytest.param(Viewpoint(node="heron"), (), "heron", id="asked-for-and-nothing-is-known"),
         pytest.param(HERE, ("heron", "kestrel"), "kestrel", id="this-machine"),
         pytest.param(HERE, (), "kestrel", id="this-machine-and-nothing-is-known"),
         pytest.param(HERE, ("heron",), "heron", id="the-only-one"),
         pytest.param(
-            Wanted(hostname="kestrel", pod="far"), ("heron", "kestrel"), "heron", id="the-pods"
+            Viewpoint(hostname="kestrel", pod="far"), ("heron", "kestrel"), "heron", id="the-pods"
         ),
         pytest.param(
-            Wanted("kestrel", pod="far"), ("heron", "kestrel"), "kestrel", id="asked-for-wins"
+            Viewpoint("kestrel", pod="far"), ("heron", "kestrel"), "kestrel", id="asked-for-wins"
         ),
         pytest.param(
-            Wanted(hostname="kestrel", pod="far"), ("kestrel",), "kestrel", id="pods-is-not-known"
+            Viewpoint(hostname="kestrel", pod="far"),
+            ("kestrel",),
+            "kestrel",
+            id="pods-is-not-known",
         ),
         pytest.param(
-            Wanted(hostname="kestrel", pod="pending"),
+            Viewpoint(hostname="kestrel", pod="pending"),
             ("heron", "kestrel"),
             "kestrel",
             id="pod-has-none-yet",
         ),
         pytest.param(
-            Wanted(hostname="kestrel", pod="twin"),
+            Viewpoint(hostname="kestrel", pod="twin"),
             ("heron", "kestrel"),
             "kestrel",
             id="which-pod-is-not-clear",
         ),
     ],
 )
-def test_choose_node(wanted: Wanted, nodes: tuple[str, ...], expected: str) -> None:
+def test_choose_node(wanted: Viewpoint, nodes: tuple[str, ...], expected: str) -> None:
     assert expected == choose_node(wanted, nodes, PODS)
 
 
@@ -75,19 +78,19 @@ MANY = tuple(f"node-{number}" for number in range(10, 25))
     ("wanted", "nodes", "expected"),
     [
         pytest.param(
-            Wanted(node="merlin"),
+            Viewpoint(node="merlin"),
             ("heron", "kestrel"),
             "there is no Node merlin; there are: heron, kestrel",
             id="unknown",
         ),
         pytest.param(
-            Wanted(hostname="laptop"),
+            Viewpoint(hostname="laptop"),
             ("heron", "kestrel"),
             "on which node is the packet? Give --node with one of: heron, kestrel",
             id="not-said",
         ),
         pytest.param(
-            Wanted(hostname="laptop"),
+            Viewpoint(hostname="laptop"),
             MANY,
             "on which node is the packet? Give --node with one of: node-10, node-11, node-12, "
             "node-13, node-14, node-15, node-16, node-17, node-18, node-19 and 5 more",
@@ -95,7 +98,7 @@ MANY = tuple(f"node-{number}" for number in range(10, 25))
         ),
     ],
 )
-def test_no_node_to_choose(wanted: Wanted, nodes: tuple[str, ...], expected: str) -> None:
+def test_no_node_to_choose(wanted: Viewpoint, nodes: tuple[str, ...], expected: str) -> None:
     with pytest.raises(OperatorError) as caught:
         choose_node(wanted, nodes, ())
     assert expected == str(caught.value)
@@ -104,7 +107,7 @@ def test_no_node_to_choose(wanted: Wanted, nodes: tuple[str, ...], expected: str
 # --- manifests --------------------------------------------------------------------------------
 
 
-def found(directory: Path, *documents: Document, wanted: Wanted = HERE) -> Snapshot:
+def found(directory: Path, *documents: Document, wanted: Viewpoint = HERE) -> Snapshot:
     write(directory, documents)
     return from_manifests([str(directory)], wanted)
 
@@ -153,7 +156,7 @@ def test_pods(tmp_path: Path, body: Document, expected: tuple[Pod, ...]) -> None
 def test_external_ips_count_only_where_they_are_allowed(tmp_path: Path) -> None:
     write(tmp_path, SHOP)
     addresses = [
-        from_manifests([str(tmp_path)], Wanted("kestrel", allow_external_ips=allowed))
+        from_manifests([str(tmp_path)], Viewpoint("kestrel", allow_external_ips=allowed))
         .cluster.service_ports(V4, CART)[0]
         .external_ips
         for allowed in (True, False)
@@ -214,7 +217,7 @@ async def test_an_api_server() -> None:
     async with FakeApiServer() as server:
         filled(server).put(of_kind("Pod", pod("other", "10.64.3.51")))
         snapshot = await from_api_server(
-            Access(server=server.url), Wanted(hostname="kestrel", pod="shop/client")
+            Access(server=server.url), Viewpoint(hostname="kestrel", pod="shop/client")
         )
     cluster = snapshot.cluster
     assert (cluster.node_name, cluster.place.zone) == ("kestrel", "z-east")
@@ -237,7 +240,7 @@ async def test_the_node_of_the_pod_is_looked_from() -> None:
     async with FakeApiServer() as server:
         filled(server).put(of_kind("Node", node_named("heron", "198.51.100.20")))
         server.put(of_kind("Pod", pod("far", "10.65.7.99", node="heron")))
-        wanted = Wanted(hostname="laptop", pod="far")
+        wanted = Viewpoint(hostname="laptop", pod="far")
         snapshot = await from_api_server(Access(server=server.url), wanted)
     assert snapshot.cluster.node_name == "heron"
     assert snapshot.cluster.node is not None
@@ -246,7 +249,7 @@ async def test_the_node_of_the_pod_is_looked_from() -> None:
 
 async def test_external_ips_of_an_api_server_count_only_where_they_are_allowed() -> None:
     async with FakeApiServer() as server:
-        wanted = Wanted("kestrel", allow_external_ips=False)
+        wanted = Viewpoint("kestrel", allow_external_ips=False)
         snapshot = await from_api_server(Access(server=filled(server).url), wanted)
     assert snapshot.cluster.service_ports(V4, CART)[0].external_ips == ()
 
@@ -267,7 +270,7 @@ async def test_no_answer_without_endpoints(monkeypatch: pytest.MonkeyPatch) -> N
         server.faults.status("/endpointslices", 403, times=None)
         with pytest.raises(ApiServerError) as caught:
             await from_api_server(Access(server=filled(server).url), HERE)
-        expected = f"{server.url} did not tell of all Services and EndpointSlices within 0.05 s"
+        expected = f"{server.url} did not list all Services and EndpointSlices within 0.05 s"
     assert expected == str(caught.value)
 
 

@@ -1,8 +1,8 @@
-"""`kube-proxy`: finds the subcommand, and turns what goes wrong into a message and an exit code.
+"""`kube-proxy`: finds the subcommand, and turns errors into a message and an exit code.
 
-Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 when what was asked
-for was done, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a command needs a
-running daemon and there is none, 128 plus the number of the signal that ended it.
+Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 for
+success, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a command needs a running
+daemon and there is none, 128 plus the number of the signal that ended it.
 """
 
 import errno
@@ -27,26 +27,26 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code comes back."""
     _open_closed_streams()
-    sys.set_int_max_str_digits(0)  # a number that is too large is said to be, however long it is
+    sys.set_int_max_str_digits(0)  # a number that is too large gets its error, however long it is
     given = list(sys.argv[1:] if arguments is None else arguments)
     if unreadable := [each for each in given if not _is_text(each)]:
-        _tell_people(UsageError(f"the argument {unreadable[0]!a} is not UTF-8"))
+        _print_error(UsageError(f"the argument {unreadable[0]!a} is not UTF-8"))
         return 1
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
     if given and given[0] in TOOLS:
         tool = importlib.import_module(f"kubeproxy.tools.{TOOLS[given[0]].module}")
-        return _guarded(tool.main, tool.usage_text, _tell_people, given[1:])
+        return _guarded(tool.main, tool.usage_text, _print_error, given[1:])
     if given and (meant := _meant(given[0])):
-        _tell_people(UsageError(f"there is no command {given[0]!r}: did you mean {meant}?"))
+        _print_error(UsageError(f"there is no command {given[0]!r}: did you mean {meant}?"))
         return 1
     from kubeproxy.app import run  # noqa: PLC0415  # the tools do not need the daemon
 
-    return _guarded(run.main, run.usage_text, _tell_log, given)
+    return _guarded(run.main, run.usage_text, _log_error, given)
 
 
 def _open_closed_streams() -> None:
-    """Whoever closed our output (`>&-`) reads none; no socket of ours may take its place."""
+    """Open streams that were closed (`>&-`), so that no socket gets their descriptor."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # until the end
@@ -58,30 +58,30 @@ def _is_text(argument: str) -> bool:
 
 
 def _meant(word: str) -> str:
-    """The subcommand that somebody has mistyped, if it looks like one."""
+    """The subcommand that was probably meant, "" if the word looks like none."""
     if word.startswith("-"):
         return ""
     return next(iter(get_close_matches(word, TOOLS, 1)), "")
 
 
-def _tell_people(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     text = printable_lines(str(error))
     print(f"Error: {text}", file=sys.stderr)  # noqa: T201  # the command line speaks to people
 
 
-def _tell_log(error: Exception) -> None:
+def _log_error(error: Exception) -> None:
     klog.error("command failed", err=error)
 
 
 def _give_up_output() -> None:
-    """What is not written yet goes nowhere: the interpreter would complain at its end."""
+    """Drop what is not written yet: the interpreter would complain at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _guarded(
     command: Callable[[Sequence[str]], int],
     usage: Callable[[], str],
-    tell: Callable[[Exception], None],
+    report: Callable[[Exception], None],
     arguments: Sequence[str],
 ) -> int:
     try:
@@ -90,19 +90,19 @@ def _guarded(
     except UsageError as error:
         if error.show_usage:
             print(usage(), file=sys.stderr)  # noqa: T201  # as above
-        _tell_people(error)
+        _print_error(error)
         return error.exit_code
     except KubeProxyError as error:
-        tell(error)
+        report(error)
         return error.exit_code
     except BrokenPipeError:
-        _give_up_output()  # whoever read it has seen enough
+        _give_up_output()  # the reader has seen enough
         return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
         _give_up_output()
-        _tell_people(OSError(f"the output cannot be written: {error.strerror}"))
+        _print_error(OSError(f"the output cannot be written: {error.strerror}"))
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

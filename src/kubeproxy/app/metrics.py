@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kubeproxy.base.inet import Family
-from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.counts import Counts
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
-from kubeproxy.serve.metrics.planes import figure_families, packet_families
+from kubeproxy.serve.metrics.planes import figure_families, kernel_families
 from kubeproxy.serve.metrics.process import (
     process_families,
     program_families,
@@ -17,31 +17,28 @@ from kubeproxy.serve.metrics.process import (
     start_family,
 )
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.table.node import Mode
+from kubeproxy.serve.routes import RunFacts
 
 if TYPE_CHECKING:
     from kubeproxy.serve.traffic.traffic import Traffic
 
 
-def registry_of(
-    config: KubeProxyConfiguration,
-    gates: Gates,
-    planes: Mapping[Family, Dataplane],
-    started: float,
-) -> Registry:
+def registry_of(facts: RunFacts, mode: Mode, planes: Mapping[Family, Dataplane]) -> Registry:
     """The families about dataplanes, the process and the program; others are added to it."""
-    mode = Mode(config.mode)
-    localhost = gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS)
+    own = mode.metrics(facts.gates)
     registry = Registry()
-    registry.add(*figure_families(mode, planes, localhost=localhost))
-    registry.add(*packet_families(mode, tuple(planes), localhost=localhost), in_thread=True)
-    registry.add(start_family(started), *process_families(), *python_families())
-    registry.add(*program_families(registry, gates))
+    registry.add(*figure_families(own, planes))
+    registry.add(*kernel_families(own, tuple(planes)), in_thread=True)
+    registry.add(start_family(facts.started), *process_families(), *python_families())
+    registry.add(*program_families(registry, facts.gates))
     return registry
 
 
 def count_traffic(
-    config: KubeProxyConfiguration, planes: Mapping[Family, Dataplane], registry: Registry
+    config: KubeProxyConfiguration,
+    mode: Mode,
+    planes: Mapping[Family, Dataplane],
+    registry: Registry,
 ) -> "Traffic | None":
     """Add the connections of services, where the mode counts them; None where it does not.
 
@@ -56,7 +53,7 @@ def count_traffic(
 
     traffic = Traffic(counts)
     limits = SeriesLimits(Detail(config.traffic.metrics), config.traffic.series_limit)
-    endpoints = config.mode == Mode.NFTABLES.value and config.nftables.endpoint_counters
+    endpoints = mode.counts_endpoints(config)
     registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
     return traffic
 

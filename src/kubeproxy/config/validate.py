@@ -4,7 +4,7 @@ The paths are upstream's too. They name its internal types rather than the field
 but they are what operators find when they search.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from kubeproxy.base.inet import parse_address, parse_prefix
@@ -44,6 +44,7 @@ BALANCES: Final = ("random", "round-robin", "source-hash")
 TRAFFIC_METRICS: Final = ("frontend", "service", "none")
 READERS: Final = ("local", "all", "none")
 _P: Final = "KubeProxyConfiguration"
+_MODES: Final = tuple(mode.value for mode in Mode)
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
@@ -53,14 +54,18 @@ _LARGEST: Final = 2**31 - 1
 _FULL_SYNC_PERIOD: Final = of_seconds(3600)
 
 
-def validate(config: KubeProxyConfiguration, gates: Gates) -> None:
+def validate(
+    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str] = _MODES
+) -> None:
     """Raise ConfigError, `failed validate: ...`, with everything that is wrong."""
-    problems = list(_problems(config, gates))
+    problems = list(_problems(config, gates, modes))
     if problems:
         raise ConfigError(f"failed validate: {joined(problems)}")
 
 
-def _problems(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
+def _problems(
+    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str]
+) -> Iterator[str]:
     """Everything that is wrong but for the logging section, which has its own check."""
     iptables, nftables = "KubeProxyIPTablesConfiguration", "KubeProxyNFTablesConfiguration"
     yield from _range(f"{iptables}.MasqueradeBit", config.iptables.masquerade_bit, 0, 31)
@@ -71,7 +76,7 @@ def _problems(config: KubeProxyConfiguration, gates: Gates) -> Iterator[str]:
         yield from _choice(f"{nftables}.Balance", config.nftables.balance, BALANCES)
     yield from _conntrack(config.conntrack)
     yield from _range("KubeProxyLinuxConfiguration.OOMScoreAdj", config.oom_score_adj, -1000, 1000)
-    yield from _mode(config.mode, gates)
+    yield from _mode(config.mode, gates, modes)
     yield from _client(config.client_connection)
     yield from _periods(config)
     yield from _addresses(config)
@@ -129,13 +134,13 @@ def _conntrack(conntrack: Conntrack) -> Iterator[str]:
     )
 
 
-def _mode(mode: str, gates: Gates) -> Iterator[str]:
-    modes = {known.value for known in Mode}
+def _mode(mode: str, gates: Gates, modes: Collection[str]) -> Iterator[str]:
+    known = set(modes)
     if not gates.enabled(KUBE_PROXY_IPVS):
-        modes.discard(Mode.IPVS.value)
-    if mode and mode not in modes:
+        known.discard(Mode.IPVS.value)
+    if mode and mode not in known:
         detail = (
-            f"must be {', '.join(sorted(modes))} or blank"
+            f"must be {', '.join(sorted(known))} or blank"
             " (blank means the best-available proxy [currently nftables])"
         )
         if (removed := REMOVED_MODES.get(mode)) is not None:

@@ -1,4 +1,4 @@
-"""What the sync loop asks of a dataplane, and what it hears back."""
+"""What the sync loop asks of a dataplane, and what it returns."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
@@ -64,26 +64,10 @@ class Dataplane(Protocol):
         ...
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """What a dataplane has counted since it was made; None is what its mode has not.
-
-    Transactions that the kernel refused (of rules in use, and of what nobody uses any more), runs
-    of `iptables-restore` that failed (all, and those of changes only), and listeners on loopback
-    addresses: those open, and the times that one could not be opened.
-    """
-
-    commit_failures: int | None = None
-    cleanup_failures: int | None = None
-    restore_failures: int | None = None
-    partial_restore_failures: int | None = None
-    listeners: int | None = None
-    listener_failures: int | None = None
-
-
 @runtime_checkable
 class Counting(Protocol):
-    """A dataplane that keeps count for the metrics."""
+    """A dataplane with figures for metrics."""
 
-    def figures(self) -> Figures:
-        """The figures now."""
+    def figures(self) -> Mapping[str, int]:
+        """The values of metrics now, by their names."""
         ...

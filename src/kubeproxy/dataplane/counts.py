@@ -1,8 +1,4 @@
-"""What a dataplane that counts connections can tell, beside what every dataplane must do.
-
-nftables and ipvs mode count; iptables mode does not. Who wants to know asks `isinstance(dataplane,
-Counts)`.
-"""
+"""Connections that a dataplane counts. Not every mode does: check `isinstance(plane, Counts)`."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -15,8 +11,8 @@ Target = Frontend | Backend
 class Count(NamedTuple):
     """One of the kernel's counters, and what it counts connections of.
 
-    `counter` names it: one of another name has begun at zero. `value` is None when it could not
-    be read this time, because it came or went meanwhile.
+    `counter` identifies it: another one has started at zero. `value` is None when it could not be
+    read this time, because it was added or removed meanwhile.
     """
 
     target: Target
@@ -27,7 +23,7 @@ class Count(NamedTuple):
 class Reading(NamedTuple):
     """The counters of all service ports that are programmed, service port by service port.
 
-    When `epoch` is another than before, every counter has begun at zero since.
+    When `epoch` differs from before, every counter has started at zero since.
     """
 
     epoch: int
@@ -39,9 +35,8 @@ class Counts(Protocol):
     """A dataplane that counts connections."""
 
     def connections(self) -> Reading | None:
-        """Read the counters. It may take a while, and is meant to be called in a thread.
+        """Read the counters; call it in a thread, because it may take long.
 
-        None when it is not known at the moment what is programmed. `KernelError` when they cannot
-        be read.
+        None while it is not known what is programmed. `KernelError` when they cannot be read.
         """
         ...

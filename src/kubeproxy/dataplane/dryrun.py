@@ -1,12 +1,13 @@
-"""A dataplane that writes nothing and says what it would: for `--dry-run`."""
+"""A dataplane that only logs what it would write: for `--dry-run`."""
 
 import asyncio
 from collections.abc import Callable
 
 from kubeproxy.base import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.rows import entry_rows
 
 
@@ -17,7 +18,7 @@ class DryRun:
         self._mode = mode
 
     async def apply(self, update: Update) -> SyncReport:
-        """Say what would be programmed."""
+        """Log what would be programmed."""
         changes = update.changes
         klog.info(
             "Dry run, nothing is written to the kernel",
@@ -29,20 +30,20 @@ class DryRun:
         )
         if klog.enabled(2):
             for entry in changes.added:
-                self._tell("Would add", entry, update.node)
+                self._log("Would add", entry, update.node)
             for _, entry in changes.changed:
-                self._tell("Would change", entry, update.node)
+                self._log("Would change", entry, update.node)
             for entry in changes.removed:
                 klog.info("Would remove", v=2, servicePort=str(entry.name))
         return SyncReport()
 
     async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nothing to lose
-        """Nothing was programmed, so nobody can change it."""
+        """Nothing was programmed, so nothing can change."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:
         """Nothing is held open."""
 
-    def _tell(self, message: str, entry: Entry, node: Node) -> None:
-        rows = [" ".join(row) for row in entry_rows(entry, node, self._mode)]
+    def _log(self, message: str, entry: Entry, node: Node) -> None:
+        rows = [" ".join(row) for row in entry_rows(entry, node, self._mode.policy)]
         klog.info(message, v=2, servicePort=str(entry.name), rows=rows)

@@ -1,4 +1,4 @@
-"""Mistakes of ours that writing everything anew gets over: they are told, not hidden."""
+"""Logs bugs of ours from which a full sync recovers."""
 
 import traceback
 
@@ -6,10 +6,10 @@ from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
 
 
-def tell_of_mistake(family: Family) -> None:
-    """A change could not be worked out, for no service port's fault; for an `except` clause."""
+def log_bug(family: Family) -> None:
+    """A change could not be computed, and no service port is to blame; for an `except` clause."""
     klog.error(
-        "A change cannot be worked out, writing everything instead; please report this",
+        "Cannot compute a change, writing everything instead; please report this",
         ipFamily=family.value,
         stack=traceback.format_exc(),
     )

@@ -1,7 +1,7 @@
-"""Entries that cannot be written down, or that a program refuses: they are left out by name.
+"""Entries that cannot be encoded, or that a program rejects: they are left out.
 
-The model lets only good values through, so nobody expects any: nothing is checked beforehand. When
-writing fails, each entry is tried by itself to find whom it failed for.
+The model has validated all values, so none are expected, and nothing is checked beforehand. When
+writing fails, each entry is tried alone to find those at fault.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -24,7 +24,7 @@ def unfit(
             write(entry)
         except Unfit as error:
             found[entry.name] = str(error)
-        except Exception as error:  # noqa: BLE001  # whatever it is
+        except Exception as error:  # noqa: BLE001  # any error
             found[entry.name] = f"it cannot be written: {type(error).__name__}: {error}"
     return found
 
@@ -40,7 +40,7 @@ def without(table: Table, names: Container[ServicePortName]) -> Table:
 
 
 class LeftOut:
-    """Who is left out until a full sync, or until the service port is another."""
+    """Service ports that are left out until a full sync, or until they change."""
 
     def __init__(self) -> None:
         self._entries: dict[ServicePortName, tuple[Entry, str]] = {}
@@ -49,7 +49,7 @@ class LeftOut:
         return bool(self._entries)
 
     def still(self, update: Update) -> dict[ServicePortName, str]:
-        """Those that need not be tried again in this update, with the reasons."""
+        """Those that are not tried again in this update, with the reasons."""
         if update.full:
             return {}
         now = update.table.entries
@@ -60,5 +60,5 @@ class LeftOut:
         }
 
     def remember(self, table: Table, failed: Mapping[ServicePortName, str]) -> None:
-        """An update has left these out."""
+        """Remember what an update has left out."""
         self._entries = {name: (table.entries[name], why) for name, why in failed.items()}

@@ -1,4 +1,4 @@
-"""What a dataplane that remembers what it wrote can tell, beside what every dataplane must do."""
+"""What a dataplane wrote, as text. Not every dataplane can show it."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -11,9 +11,9 @@ class Shows(Protocol):
     """A dataplane that can show what it wrote last."""
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
-        """What the kernel was given for these service ports, in the words of its own tools.
+        """What was written for these service ports, in the syntax of the kernel's own tools.
 
-        "" when that is nothing, or not known because a sync is under way. `table` is the one that
-        was applied last.
+        "" when that is nothing, or unknown because a sync is running. `table` is the one that was
+        applied last.
         """
         ...

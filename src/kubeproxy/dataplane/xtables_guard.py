@@ -1,7 +1,7 @@
-"""Notices when others change our chains, where the iptables programs write nftables rules.
+"""Watches for changes of our chains by others, where the iptables programs write nftables rules.
 
-The kernel tells of every such change. It tells nothing of the tables of the legacy programs: there
-only `watch_canaries` of iptables mode and full syncs notice something.
+The kernel sends a message for every such change. It sends none for the tables of the legacy
+programs: there only `watch_canaries` of iptables mode and full syncs find changes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.leftovers import TABLES, is_own_chain
+from kubeproxy.dataplane.xtables_chains import TABLES, is_own_chain
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, attributes_in
@@ -24,15 +24,15 @@ _NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 _TABLES = {f"{table}\0".encode(): table for table in TABLES}
 _CHAIN_WITHIN = re.compile(rb"KUBE-[A-Z0-9-]+(?=\0)")
 _CALM = 1.0
-# Of memory for messages. Measured are some 20: a rule is told of when it goes and when it comes.
+# Of memory for messages. Measured are some 20: a rule makes a message when removed and when added.
 _ROOM_OF_A_BYTE = 40
 
 
 def concerns(message: Message, family: Family) -> bool:
     """Whether a message says that our chains of the family, or the jumps to them, changed.
 
-    A rule that somebody adds to a chain of the kernel's own is not our business; one that goes
-    from there is, when it led to a chain of ours.
+    A rule that is added to a built-in chain does not concern us; one that is removed there does,
+    when it led to a chain of ours.
     """
     found = attributes_in(message)
     table = _TABLES.get(found.get(nft.NFTA_RULE_TABLE, b""))
@@ -63,22 +63,22 @@ def _generation() -> int:
         return kernel.generation()
 
 
-class Guard:
-    """Passes on word of changes that others make to the chains of one family."""
+class ChainGuard:
+    """Reports changes that others make to the chains of one family."""
 
     def __init__(self, programs: Xtables) -> None:
         self._programs = programs
         self._watch: NftablesChanges | None = None
-        self._heard = 0
+        self._seen = 0
         self._changed = asyncio.Event()
         self._turn = threading.Lock()
 
     async def follow(self, lost: Callable[[], None], pause: float) -> None:
         """Call `lost` when others change our chains, until cancelled or the programs are legacy.
 
-        A repair is dear and may be what somebody else answers with another: there is at most one
-        a second. When listening fails it is tried again after the pause; anything may have
-        happened meanwhile.
+        A repair is costly, and another program may answer it with a change: there is at most one a
+        second. When the watch fails it is started again after the pause; anything may have
+        changed meanwhile.
         """
         while True:
             try:
@@ -88,7 +88,7 @@ class Guard:
                     await self._listen(watch, lost)
             except* KernelError as group:
                 klog.error(
-                    "Cannot hear whether others change the rules, will try again",
+                    "Cannot watch for changes of the rules by others, will try again",
                     err=group.exceptions[0],
                     ipFamily=self._programs.family.value,
                 )
@@ -98,43 +98,43 @@ class Guard:
             await asyncio.sleep(pause)
 
     def restore(self, text: str) -> bool:
-        """Have the programs restore the text, for threads; whether others wrote unheard meanwhile.
+        """Have the programs restore the text, for threads; whether others wrote unseen meanwhile.
 
         The kernel makes a message of 4 KB for each rule before it sends the first, and our own
-        would not leave room for those of others. So nobody listens while very much is written: the
-        generation, which counts everybody's transactions, is compared afterwards.
+        would not leave room for those of others. So the watch pauses while much is written: the
+        generation, which counts all transactions, is compared afterwards.
         """
         with self._turn:
-            watch, heard = self._watch, self._heard
+            watch, seen = self._watch, self._seen
             if watch is None or len(text) * _ROOM_OF_A_BYTE <= watch.receive_buffer:
                 self._programs.restore(text)
                 return False
             with watch.paused():
                 self._programs.restore(text)
-            self._heard = _generation()
+            self._seen = _generation()
         own = text.count("\nCOMMIT\n")
-        return self._heard != (heard + own) & 0xFFFFFFFF
+        return self._seen != (seen + own) & 0xFFFFFFFF
 
     def _begin(self) -> NftablesChanges:
-        """Begin to listen, but not while very much is written."""
+        """Start the watch, but not while very much is written."""
         with self._turn:
             self._watch = NftablesChanges()
-            self._heard = _generation()
+            self._seen = _generation()
             return self._watch
 
     async def _listen(self, watch: NftablesChanges, lost: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(watch.follow(self._hear))
+            tasks.create_task(watch.follow(self._receive))
             while True:
                 await self._changed.wait()
                 self._changed.clear()
                 lost()
                 await asyncio.sleep(_CALM)
 
-    def _hear(self, message: Message | None) -> None:
+    def _receive(self, message: Message | None) -> None:
         if message is None:
             self._changed.set()
         elif message.type == nft.NFT_MSG_NEWGEN:
-            self._heard = nft.generation_in(message)
+            self._seen = nft.generation_in(message)
         elif not self._programs.is_own(message.port) and concerns(message, self._programs.family):
             self._changed.set()

@@ -1,27 +1,30 @@
-"""Makes the kernel's settings those that are wanted; the edge."""
+"""Makes the kernel settings that are wanted; the edge."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.engine.settings import Setting, wanted_at_init, wanted_settings
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.sysctls import Sysctl
+from kubeproxy.engine.settings import wanted_sysctls
 from kubeproxy.linux.machine import ensure_oom_score_adj, online_cores
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl, write_sysctl
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 
 
 def prepare_machine(
-    config: KubeProxyConfiguration, nodes: Mapping[Family, Node], *, init_only: bool
+    config: KubeProxyConfiguration, mode: Mode, nodes: Mapping[Family, Node], *, init_only: bool
 ) -> None:
-    """All that is set once, before the first sync, beside what dataplanes see to.
+    """Set what is set once, before the first sync.
 
-    With `init_only` that is what a later run without privileges would lack.
+    With `init_only` the settings of the mode too: a later run may lack the privileges.
     """
-    apply_settings(wanted_settings(config.conntrack, online_cores()))
+    apply_settings(wanted_sysctls(config.conntrack, online_cores()))
     if init_only:
-        apply_settings(wanted_at_init(Mode(config.mode), nodes))
+        apply_settings(mode.sysctls(config, nodes, os.uname().release).wanted)
         return
     try:
         ensure_oom_score_adj(config.oom_score_adj)
@@ -29,7 +32,7 @@ def prepare_machine(
         klog.info("Failed to apply OOMScore", v=2, err=error)
 
 
-def apply_settings(wanted: Iterable[Setting]) -> None:
+def apply_settings(wanted: Iterable[Sysctl]) -> None:
     """Set what differs; a `KernelError` says what could not be set, and what to do.
 
     As upstream, a setting that cannot be made is the end: a node that loses connections for lack
@@ -66,7 +69,7 @@ def apply_settings(wanted: Iterable[Setting]) -> None:
             klog.info("Set sysctl", entry=entry, value=setting.value)
 
 
-def _current(setting: Setting) -> int | None:
+def _current(setting: Sysctl) -> int | None:
     try:
         return read_sysctl(setting.name)
     except KernelError as error:
@@ -74,7 +77,7 @@ def _current(setting: Setting) -> int | None:
         return None
 
 
-def _advice(setting: Setting, current: int | None) -> str:
+def _advice(setting: Sysctl, current: int | None) -> str:
     if current is None:
         return (
             "load the kernel module that has it (modprobe nf_conntrack), or leave the setting"

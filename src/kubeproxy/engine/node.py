@@ -1,8 +1,6 @@
 """The configuration and our Node -> this node, as packets meet it. Functions on values only."""
 
-from collections.abc import Mapping
-
-import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, Prefix, family_of, pack, parse_address, parse_prefix
 from kubeproxy.cluster.model.node import NodeState
@@ -18,49 +16,33 @@ EVERYTHING = {
 }
 
 
-class NodeIPs(msgspec.Struct, frozen=True):
-    """Our address in each family, and the family that comes first.
-
-    A family whose address is not known has its loopback address as a placeholder.
-    """
-
-    primary: Family
-    ips: Mapping[Family, str]
-
-    @property
-    def known(self) -> bool:
-        """Whether the address of the primary family is known."""
-        return self.ips[self.primary] != LOOPBACK_IP[self.primary]
-
-    def known_ip(self, family: Family) -> str | None:
-        """The address of the family, when it is known."""
-        ip = self.ips[family]
-        return None if ip == LOOPBACK_IP[family] else ip
-
-
-def node_ips(node: NodeState | None, bind_address: str) -> NodeIPs:
-    """Our addresses: the Node's, unless a bind address stands for one of them."""
-    listed = node.ips if node else ()
-    ips = dict(LOOPBACK_IP)
-    for ip in reversed(listed):
-        ips[family_of(ip)] = ip
-    primary = family_of(listed[0]) if listed else Family.IPV4
+def with_bind_address(node: NodeState | None, bind_address: str) -> NodeState:
+    """Our Node, with the bind address first if it is one; no Node is one without addresses."""
+    node = node or NodeState("")
     bound = parse_address(bind_address)
-    if bound is not None and any(pack(bound)):
-        primary = family_of(bound)
-        ips[primary] = bound
-    return NodeIPs(primary, ips)
+    if bound is None or not any(pack(bound)):
+        return node
+    return replace(node, ips=tuple(dict.fromkeys((bound, *node.ips))))
 
 
-def detector(
-    config: KubeProxyConfiguration, node: NodeState | None, family: Family
-) -> Detector | None:
-    """How pods are told from others in the family; None when they cannot be."""
+def primary_family(node: NodeState) -> Family:
+    """The family of the first address."""
+    return family_of(node.ips[0]) if node.ips else Family.IPV4
+
+
+def node_ips(node: NodeState) -> dict[Family, str]:
+    """Our address in each family, as far as known: a loopback address says nothing."""
+    found = {family: node.ip(family) for family in Family}
+    return {family: ip for family, ip in found.items() if ip not in {None, LOOPBACK_IP[family]}}
+
+
+def detector(config: KubeProxyConfiguration, node: NodeState, family: Family) -> Detector | None:
+    """How pods are distinguished from others in the family; None when they cannot be."""
     match config.detect_local_mode:
         case LocalMode.CLUSTER_CIDR.value:
             return _first(config.cluster_cidrs, family)
         case LocalMode.NODE_CIDR.value:
-            return _first(node.pod_cidrs if node else (), family)
+            return _first(node.pod_cidrs, family)
         case LocalMode.BRIDGE_INTERFACE.value:
             return PodInterface(config.detect_local.bridge_interface)
         case _:
@@ -76,7 +58,7 @@ def _first(cidrs: tuple[str, ...], family: Family) -> PodCIDR | None:
 
 
 def node_port_ranges(
-    config: KubeProxyConfiguration, ips: NodeIPs, family: Family
+    config: KubeProxyConfiguration, node: NodeState, family: Family
 ) -> tuple[Prefix, ...]:
     """Where node ports are served.
 
@@ -85,30 +67,19 @@ def node_port_ranges(
     """
     if not config.node_port_addresses:
         return (EVERYTHING[family],)
-    expanded = expand(config.node_port_addresses, ips.ips)
+    expanded = expand(config.node_port_addresses, node_ips(node))
     return tuple(prefix for prefix in expanded if prefix.family is family)
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """What changes while the daemon runs: our Node, our interfaces, the service ranges."""
-
-    node: NodeState | None
-    ips: NodeIPs
-    addresses: tuple[str, ...]
-    service_cidrs: tuple[Prefix, ...] = ()
-
-
 def node_view(
-    config: KubeProxyConfiguration, gates: Gates, family: Family, around: Surroundings
+    config: KubeProxyConfiguration, gates: Gates, family: Family, node: NodeState
 ) -> Node:
-    """One family of this node, as packets meet it."""
+    """One family of this node; its own addresses and the service ranges are not known here."""
     return Node(
         family=family,
-        addresses=around.addresses,
-        detector=detector(config, around.node, family),
+        detector=detector(config, node, family),
         masquerade_all=config.masquerade_all,
-        node_port_ranges=node_port_ranges(config, around.ips, family),
-        service_cidrs=around.service_cidrs,
+        node_port_ranges=node_port_ranges(config, node, family),
         localhost_node_ports=config.iptables.localhost_node_ports,
         localhost_gate=gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS),
     )

@@ -1,47 +1,98 @@
-"""Our own Node: waited for at the start, and watched for changes that call for a restart.
+"""This node while the daemon runs: its Node object, its interfaces, and what follows from both.
 
-Its addresses and pod ranges are read once, because the configuration is checked against them.
+The addresses and pod ranges of the Node are read once, because the configuration is checked
+against them; a change of these calls for a restart.
 """
 
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KubeProxyError, OperatorError
+from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.engine.node import node_ips, node_view, with_bind_address
 from kubeproxy.engine.node_checks import by_node_cidr, restart_reason
+from kubeproxy.linux.links import interface_addresses
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import Balance
+from kubeproxy.table.node import Node
 
 NODE_IP_WAIT = 30.0
 POD_CIDR_WAIT = 300.0
 
 
 class RestartNeeded(KubeProxyError):
-    """Something changed that is read once, at the start: whoever runs us should start us again."""
+    """Something changed that is read once, at the start: the daemon has to be started again."""
 
 
 class OwnNode:
-    """Our Node, as the cluster tells of it.
+    """This node.
 
-    It is `awaited` unless nobody will make it while we wait, as with manifests.
+    `device` is one whose addresses do not count. The Node object is not `awaited` where nothing
+    creates it while the daemon waits, as with manifests.
     """
 
     def __init__(
-        self, cluster: Cluster, config: KubeProxyConfiguration, *, awaited: bool = True
+        self,
+        cluster: Cluster,
+        config: KubeProxyConfiguration,
+        gates: Gates,
+        device: str = "",
+        *,
+        awaited: bool = True,
     ) -> None:
         self._cluster = cluster
         self._config = config
+        self._gates = gates
+        self.device = device
         self._awaited = awaited
         self._at_start: NodeState | None = None
         self._started = False
         self._change = asyncio.Event()
+        self._addresses: dict[Family, tuple[str, ...]] = {}
+
+    @property
+    def state(self) -> NodeState:
+        """What the Node object and the configuration say of it now."""
+        return with_bind_address(self._cluster.node, self._config.bind_address)
+
+    def is_eligible(self) -> bool:
+        """Whether load balancers should use it."""
+        node = self._cluster.node
+        return node is not None and node.eligible
+
+    def addresses(self, family: Family) -> tuple[str, ...]:
+        """The addresses of its interfaces."""
+        if family not in self._addresses:
+            self._addresses[family] = interface_addresses(family, self.device)
+        return self._addresses[family]
+
+    def addresses_changed(self) -> None:
+        """Addresses of interfaces changed: read them again when they are needed."""
+        self._addresses.clear()
+
+    def view(self, family: Family) -> tuple[Node, Vantage]:
+        """One family of it, for packets and for the compilation of Services."""
+        state = self.state
+        node = replace(
+            node_view(self._config, self._gates, family, state),
+            addresses=self.addresses(family),
+            service_cidrs=self._cluster.service_cidrs(family),
+        )
+        balance = Balance(self._config.nftables.balance)
+        return node, Vantage(self._cluster.place, node_ips(state).get(family), balance)
 
     def changed(self) -> None:
-        """Our Node came, changed or went, or a kind is known completely.
+        """The Node was added, changed or deleted, or all objects of a kind are known.
 
-        Raises `RestartNeeded` when that cannot be followed.
+        Raises `RestartNeeded` when the daemon cannot follow that.
         """
         self._change.set()
         if self._started:
@@ -50,11 +101,10 @@ class OwnNode:
                 raise RestartNeeded(f'node "{self._cluster.node_name}": {reason}')
 
     async def wait_known(self) -> None:
-        """Wait for our addresses, and for pod ranges where they are needed.
+        """Wait for addresses of the Node, and for pod ranges where they are needed.
 
-        As long as the API server does not say whether there is a Node, there is nothing to time:
-        rules that an earlier run left stay in force, which is better than to replace them by
-        rules of a node without addresses.
+        There is no time limit until the API server says whether there is a Node: rules of an
+        earlier run stay in force, which is better than rules of a node without addresses.
         """
         await self.wait_until(lambda: self._cluster.synced(Kind.NODE))
         name = self._cluster.node_name
@@ -70,7 +120,7 @@ class OwnNode:
         self._started = True
 
     async def _wait(self, satisfied: Callable[[NodeState], bool], seconds: float) -> bool:
-        """Wait until our Node satisfies; not at all where nobody makes it."""
+        """Wait until the Node satisfies; not at all where nothing creates it."""
 
         def done() -> bool:
             node = self._cluster.node
@@ -81,7 +131,7 @@ class OwnNode:
     async def wait_until(
         self, condition: Callable[[], bool], seconds: float | None = None
     ) -> bool:
-        """Wait for what news can bring about; whether it came in time."""
+        """Wait for a condition that events can fulfil; whether it came in time."""
         try:
             async with asyncio.timeout(seconds):
                 while not condition():

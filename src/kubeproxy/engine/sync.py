@@ -50,13 +50,6 @@ _MOST_SECONDS = 0.002
 """For which other tasks of the event loop wait."""
 
 
-class SyncInput(NamedTuple):
-    """What is read at every sync: this node, and its view of the cluster."""
-
-    node: Node
-    vantage: Vantage
-
-
 class SyncTarget(NamedTuple):
     """What a sync changes: the family's dataplane, and flows that become stale."""
 
@@ -74,7 +67,7 @@ class FamilySync:
         family: Family,
         target: SyncTarget,
         schedule: Schedule,
-        read_input: Callable[[], SyncInput],
+        view: Callable[[], tuple[Node, Vantage]],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
@@ -83,7 +76,7 @@ class FamilySync:
         self._cluster = cluster
         self._dataplane, self._flows, self._notify = target
         self._schedule = schedule
-        self._read_input = read_input
+        self._view = view
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
         self._node: Node | None = None
@@ -198,7 +191,7 @@ class FamilySync:
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
-        node, vantage = self._read_input()
+        node, vantage = self._view()
         changes = self._changes = await self._compile(touched, vantage)
         if self._flows is not None:
             self._flows.changing(changes)

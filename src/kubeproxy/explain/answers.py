@@ -12,7 +12,6 @@ from kubeproxy.cluster.model.merge import endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.model.topology import HintMode, LeftOut, Place, hint_mode
 from kubeproxy.cluster.objects.meta import ObjectKey
-from kubeproxy.engine.node import NodeIPs
 from kubeproxy.explain.question import Origin, Pod, Question, questions
 from kubeproxy.explain.words import Context, Explanation, explain
 from kubeproxy.table.claims import Conflict
@@ -31,7 +30,7 @@ class View(msgspec.Struct, frozen=True):
 
     cluster: Cluster
     mode: Mode
-    ips: NodeIPs
+    ips: Mapping[Family, str]
     tables: Mapping[Family, Table]
     nodes: Mapping[Family, Node]
     conflicts: Mapping[Family, Sequence[Conflict]]

@@ -11,7 +11,7 @@ import msgspec
 
 from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import Family, Protocol, family_of, parse_address
-from kubeproxy.engine.node import NodeIPs
+from kubeproxy.engine.node import LOOPBACK_IP
 from kubeproxy.explain.destination import Destination, destination
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Entry, FrontendKind, Table
@@ -55,7 +55,7 @@ class Origin(msgspec.Struct, frozen=True):
     """
 
     node: str
-    ips: NodeIPs
+    ips: Mapping[Family, str]
     pods: Sequence[Pod] | None = ()
     interface: str = ""
 
@@ -166,8 +166,8 @@ def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tupl
         note = f"{OUTSIDE[family]} stands for any client outside (--from ADDRESS names one)"
         return OUTSIDE[family], (note,)
     if text == "host":
-        ip = origin.ips.ips[family]
-        known = origin.ips.known_ip(family) is not None
+        ip = origin.ips.get(family, LOOPBACK_IP[family])
+        known = family in origin.ips
         note = f"the {family.value} address of the node is not known: assuming {ip}"
         return ip, () if known else (note,)
     address = parse_address(text.strip("[]"))

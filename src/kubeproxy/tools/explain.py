@@ -21,6 +21,7 @@ from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, us
 from kubeproxy.config.kinds import BOOL, STRING, STRINGS
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.explain.answers import Asked, answer
 from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
@@ -159,7 +160,7 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     loaded = load(parsed)
-    validate(loaded.config, loaded.gates)
+    validate(loaded.config, loaded.gates, MODES)
     snapshot = read_snapshot(parsed, loaded, _pod(asked.source))
     for remark in snapshot.remarks:
         note(remark)

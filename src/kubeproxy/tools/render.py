@@ -1,7 +1,7 @@
 """`kube-proxy render`: what would be programmed, as text, without privileges."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,16 +13,8 @@ from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.load import Loaded, load
-from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
-from kubeproxy.dataplane.iptables import describe as iptables
-from kubeproxy.dataplane.iptables import setup as iptables_setup
-from kubeproxy.dataplane.ipvs import render as ipvs
-from kubeproxy.dataplane.nftables.describe import describe
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.engine.ipvs_settings import ipvs_settings
-from kubeproxy.explain.answers import View
-from kubeproxy.table.node import Mode
+from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.tools.view import read_snapshot, shared_flags, view_of
 
 _OWN: Final = (
@@ -48,49 +40,16 @@ def main(arguments: Sequence[str]) -> int:
     if mode:  # before the defaults, which depend on it; a config file has none of the flags
         parsed = parse([*_OWN, *FLAGS], [*arguments, f"--proxy-mode={mode}"])
     loaded = _in_mode(load(parsed), mode)
-    validate(loaded.config, loaded.gates)
-    render = _RENDER[Mode(loaded.config.mode)]
+    validate(loaded.config, loaded.gates, MODES)
+    render = load_mode(loaded.config.mode).render
     families = _families(parsed.value("family", str))
     snapshot = read_snapshot(parsed, loaded)
     for remark in snapshot.remarks:
         print(f"note: {remark}", file=sys.stderr)  # noqa: T201  # not part of the rules
     view = view_of(loaded, snapshot)
     for family in families:
-        print(render(loaded.config, view, family))  # noqa: T201  # the rules
+        print(render(loaded.config, view.tables[family], view.nodes[family]))  # noqa: T201  # rules
     return 0
-
-
-def _nftables(config: KubeProxyConfiguration, view: View, family: Family) -> str:
-    node = view.nodes[family]
-    fixed = program(
-        node,
-        masquerade_mark(config.masquerade_bit),
-        endpoint_counters=config.nftables.endpoint_counters,
-        affinity_size=config.nftables.affinity_size,
-    )
-    return describe(fixed, view.tables[family], node)
-
-
-def _iptables(config: KubeProxyConfiguration, view: View, family: Family) -> str:
-    """As on a kernel that has nfnetlink_acct, which most have."""
-    options = iptables_setup.Options(
-        config.masquerade_bit,
-        drops_invalid=not config.conntrack.tcp_be_liberal,
-        counters=frozenset(iptables_setup.COUNTERS),
-    )
-    return iptables.describe(view.tables[family], view.nodes[family], options).rstrip("\n")
-
-
-def _ipvs(config: KubeProxyConfiguration, view: View, family: Family) -> str:
-    settings = ipvs_settings(config)
-    return ipvs.describe(view.tables[family], view.nodes[family], settings).rstrip("\n")
-
-
-_RENDER: Final[Mapping[Mode, Callable[[KubeProxyConfiguration, View, Family], str]]] = {
-    Mode.NFTABLES: _nftables,
-    Mode.IPTABLES: _iptables,
-    Mode.IPVS: _ipvs,
-}
 
 
 def _in_mode(loaded: Loaded, mode: str) -> Loaded:

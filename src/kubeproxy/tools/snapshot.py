@@ -36,11 +36,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Viewpoint(msgspec.Struct, frozen=True):
     """How to look at a cluster.
 
-    `node` is where from, "" when nobody said; `hostname` is this machine; `pod` is who sends, by
-    [NAMESPACE/]NAME, or "" when it is no pod.
+    `node` is the node to look from, "" when it is not given; `hostname` is this machine; `pod` is
+    the sender, as [NAMESPACE/]NAME, or "" when it is no pod.
     """
 
     node: str = ""
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True):
     allow_external_ips: bool = True
 
 
-def choose_node(wanted: Wanted, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
+def choose_node(wanted: Viewpoint, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
     """The node to look from: the one asked for, the pod's, this machine, or the only one."""
     if wanted.node:
         if nodes and wanted.node not in nodes:
@@ -70,7 +70,7 @@ def _shown(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
-def from_manifests(paths: Sequence[str], wanted: Wanted) -> Snapshot:
+def from_manifests(paths: Sequence[str], wanted: Viewpoint) -> Snapshot:
     """The cluster that manifests describe."""
     loaded = load(paths)
     nodes = sorted(key.name for kind, key in loaded.objects if kind is Kind.NODE)
@@ -98,7 +98,7 @@ def _remarks(loaded: ManifestContents, name: str, nodes: Sequence[str]) -> Itera
 
 
 def _take(cluster: Cluster, event: Event) -> list[str]:
-    """Bring an event into the cluster; what makes no sense comes back as remarks."""
+    """Apply an event to the cluster; invalid parts are returned as remarks."""
     match event:
         case Upsert():
             touched = cluster.upsert(event.kind, event.object)
@@ -167,8 +167,8 @@ def _to_pod(pod: _PodObject) -> Pod:
     return Pod(pod.metadata.namespace or "default", pod.metadata.name, tuple(ips), node)
 
 
-async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
-    """The cluster that an API server tells of, and the Pods of the wanted name."""
+async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
+    """The cluster of an API server, and its Pods of the wanted name."""
     from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings  # noqa: PLC0415  # costly to import
 
     asking = ApiServer(access, WatchSettings(node_name=""))
@@ -177,17 +177,17 @@ async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
     name = choose_node(wanted, sorted(node.metadata.name for node in nodes.items), pods)
     cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
     remarks: list[str] = []
-    news = asyncio.Event()
+    changed = asyncio.Event()
 
     def deliver(event: Event) -> None:
         remarks.extend(_take(cluster, event))
-        news.set()
+        changed.set()
 
     try:
         async with asyncio.TaskGroup() as tasks:
             source = ApiServer(access, WatchSettings(node_name=name))
             following = tasks.create_task(source.run(deliver))
-            await _wait_told(cluster, news, access.server)
+            await _wait_known(cluster, changed, access.server)
             following.cancel()
     except* ApiServerError as group:
         raise group.exceptions[0] from None
@@ -197,18 +197,18 @@ async def from_api_server(access: Access, wanted: Wanted) -> Snapshot:
     return Snapshot(cluster, pods, tuple(remarks))
 
 
-async def _wait_told(cluster: Cluster, news: asyncio.Event, server: str) -> None:
-    """Wait for what every answer needs, and a little for the rest."""
+async def _wait_known(cluster: Cluster, changed: asyncio.Event, server: str) -> None:
+    """Wait for the objects that every answer needs, and shortly for the rest."""
     needed = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
     for kinds, seconds in ((needed, API_SERVER_WAIT), (tuple(Kind), OPTIONAL_WAIT)):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not cluster.synced(*kinds):
-                    news.clear()
-                    await news.wait()
+                    changed.clear()
+                    await changed.wait()
         if not cluster.synced(*needed):
             raise ApiServerError(
-                f"{server} did not tell of all Services and EndpointSlices within {seconds:g} s"
+                f"{server} did not list all Services and EndpointSlices within {seconds:g} s"
             )
 
 

@@ -1,4 +1,4 @@
-"""A cluster as one node's proxy sees it, for the tools that look at it without being one."""
+"""A cluster as the proxy of one node sees it, for tools."""
 
 import asyncio
 import os
@@ -17,14 +17,15 @@ from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import Loaded
-from kubeproxy.engine.node import LOOPBACK_IP, NodeIPs, Surroundings, node_ips, node_view
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.engine.node import LOOPBACK_IP, node_ips, node_view, with_bind_address
 from kubeproxy.explain.answers import View
 from kubeproxy.table.build import Builder
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, Table
-from kubeproxy.table.node import Mode, Node
-from kubeproxy.tools.snapshot import Snapshot, Wanted, from_api_server, from_manifests
+from kubeproxy.table.node import Node
+from kubeproxy.tools.snapshot import Snapshot, Viewpoint, from_api_server, from_manifests
 
 # The daemon's flags that change a verdict, or say where the cluster's state comes from.
 _SHARED: Final = frozenset(
@@ -49,7 +50,7 @@ _SHARED: Final = frozenset(
 
 
 class NoCluster(OperatorError):
-    """The command line names no cluster, and neither does anything else."""
+    """Neither the command line nor the environment names a cluster."""
 
 
 def shared_flags() -> Iterable[Flag]:
@@ -61,7 +62,7 @@ def shared_flags() -> Iterable[Flag]:
 
 def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
     """The cluster that the command line names; `pod` is one whose address is wanted."""
-    wanted = Wanted(
+    wanted = Viewpoint(
         node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
         hostname=socket.gethostname().strip().lower(),
         pod=pod,
@@ -70,7 +71,7 @@ def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
     manifests = parsed.value("manifests", tuple)
     if manifests:
         return from_manifests(manifests, wanted)
-    # The proxy's config file names the proxy's kubeconfig: who asks may have another.
+    # The proxy's config file names the proxy's kubeconfig: the user may have another.
     kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
     master = parsed.value("master", str)
     if not kubeconfig and not master:
@@ -80,7 +81,7 @@ def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
 
 
 def _users_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Where kubectl would look: this is a tool for people, unlike the daemon. "" inside a pod."""
+    """Where kubectl would look: a tool is run by people, unlike the daemon. "" inside a pod."""
     given = environ.get("KUBECONFIG", "").partition(":")[0]
     usual = Path(environ.get("HOME", "/")) / ".kube/config"
     if given or usual.exists():
@@ -93,26 +94,30 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
 def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
     """Compile the snapshot for both families."""
     cluster, config = snapshot.cluster, loaded.config
-    ips = node_ips(cluster.node, config.bind_address)
-    balance = Balance(config.nftables.balance)
+    own = with_bind_address(cluster.node, config.bind_address)
+    ips, balance = node_ips(own), Balance(config.nftables.balance)
     tables: dict[Family, Table] = {}
     nodes: dict[Family, Node] = {}
     conflicts: dict[Family, list[Conflict]] = {}
     for family in Family:
         builder = Builder(family)
-        builder.update(cluster, (), Vantage(cluster.place, ips.known_ip(family), balance))
-        own = _own_addresses(cluster.node, ips, family)
-        around = Surroundings(cluster.node, ips, own, cluster.service_cidrs(family))
+        builder.update(cluster, (), Vantage(cluster.place, ips.get(family), balance))
         tables[family] = builder.table
-        nodes[family] = node_view(config, loaded.gates, family, around)
+        nodes[family] = msgspec.structs.replace(
+            node_view(config, loaded.gates, family, own),
+            addresses=_own_addresses(own, family),
+            service_cidrs=cluster.service_cidrs(family),
+        )
         conflicts[family] = builder.conflicts()
-    return View(cluster, Mode(config.mode), ips, tables, nodes, conflicts, snapshot.pods)
+    mode = load_mode(config.mode)
+    return View(cluster, mode.policy, ips, tables, nodes, conflicts, snapshot.pods)
 
 
-def _own_addresses(node: NodeState | None, ips: NodeIPs, family: Family) -> tuple[str, ...]:
-    """The addresses of the node's interfaces as far as they are known, in the daemon's order.
+def _own_addresses(node: NodeState, family: Family) -> tuple[str, ...]:
+    """The known addresses of the node's interfaces, in the daemon's order.
 
-    It is not asked: those of its Node, the one that the configuration gives it, and loopback.
+    The node itself is not asked: these are the addresses of its Node and of the configuration,
+    and loopback.
     """
-    known = {*(node.ips if node else ()), ips.ips[family], LOOPBACK_IP[family]}
+    known = {*node.ips, LOOPBACK_IP[family]}
     return tuple(sorted(address for address in known if family_of(address) is family))

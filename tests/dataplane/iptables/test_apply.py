@@ -9,11 +9,13 @@ from dataplane.iptables.clusters import kestrel, table
 from fakes.xtables import FakeXtables
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.contract import Figures, Update
+from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply as module
-from kubeproxy.dataplane.iptables.apply import Iptables, Settings
+from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
+from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
 from kubeproxy.dataplane.iptables.names import CANARY, is_service_chain
 from kubeproxy.dataplane.iptables.render import JUMPS
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
@@ -60,7 +62,9 @@ class Plane:
         self.programs = FakeXtables()
         self.node = node or kestrel()
         self.table = Table(self.node.family)
-        self.dataplane = Iptables(self.node.family, Settings(monitor_period=0.001), self.programs)
+        self.dataplane = Iptables(
+            self.node.family, IptablesSettings(monitor_period=0.001), self.programs
+        )
 
     async def put(self, name: str, *, full: bool = False) -> str:
         changes = diff(self.table, table(name, self.node.family))
@@ -157,7 +161,7 @@ async def test_when_chains_cannot_be_listed_the_sync_goes_on(
     plane.programs.no_save = True
     plane.programs.chains.add(("nat", "KUBE-SVC-OLD"))
     assert deleted(await plane.put("cluster-ip", full=True)) == []
-    assert "Chains that nobody uses remain" in capsys.readouterr().err
+    assert "Could not list stale chains" in capsys.readouterr().err
     plane.programs.no_save = False
     assert deleted(await plane.apply(full=True)) == ["KUBE-SVC-OLD"]
 
@@ -247,11 +251,14 @@ async def test_rules_that_a_partial_sync_left_alone_are_ours_too() -> None:
 @pytest.mark.usefixtures("kernel")
 async def test_failed_restores_are_counted() -> None:
     plane = Plane()
-    assert plane.dataplane.figures() == Figures(restore_failures=0, partial_restore_failures=0)
+    assert plane.dataplane.figures() == {
+        RESTORE_FAILURES.name: 0,
+        PARTIAL_RESTORE_FAILURES.name: 0,
+    }
     await plane.put("cluster-ip", full=True)
     plane.programs.broken = "no"
     with pytest.raises(KernelError):
         await plane.put("nothing")
     with pytest.raises(KernelError):
         await plane.apply(full=True)
-    assert plane.dataplane.figures().partial_restore_failures == 1
+    assert plane.dataplane.figures()[PARTIAL_RESTORE_FAILURES.name] == 1

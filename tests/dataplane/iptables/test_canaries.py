@@ -59,7 +59,7 @@ async def test_a_program_that_fails_is_not_a_flush(
 ) -> None:
     await until(lambda: watched.saw(0))
     watched.programs.broken = LOCKED
-    await until(lambda: "Cannot tell whether the rules" in capsys.readouterr().err)
+    await until(lambda: "Cannot check whether the rules" in capsys.readouterr().err)
     watched.programs.broken = ""
     looks = watched.programs.looks
     await until(lambda: watched.programs.looks > looks + 6)
@@ -72,7 +72,7 @@ async def test_a_flush_while_nobody_can_look_is_not_forgotten(
     await until(lambda: watched.saw(0))
     watched.programs.broken = LOCKED
     watched.programs.chains.clear()
-    await until(lambda: "Cannot tell whether the rules" in capsys.readouterr().err)
+    await until(lambda: "Cannot check whether the rules" in capsys.readouterr().err)
     assert watched.flushes == 0
     watched.programs.broken = ""
     await until(lambda: watched.saw(1))

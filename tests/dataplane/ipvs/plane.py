@@ -6,13 +6,13 @@ from fakes.ipvs import FakeKernel
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Mode, Node
 from world import node
 
-QUICK = Settings(drain_period=0.001)
+QUICK = IpvsSettings(drain_period=0.001)
 
 
 class Plane:
@@ -22,7 +22,7 @@ class Plane:
         self,
         kernel: FakeKernel,
         here: Node | None = None,
-        settings: Settings = QUICK,
+        settings: IpvsSettings = QUICK,
     ) -> None:
         self.kernel = kernel
         self.node = here or node(Mode.IPVS)

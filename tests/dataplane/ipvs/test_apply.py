@@ -13,7 +13,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.ipvs.rules import JUMPS
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
@@ -118,7 +118,7 @@ def test_what_others_change_is_repaired(name: str, family: Family) -> None:
 
 def test_servers_in_excluded_ranges_stay() -> None:
     kernel = FakeKernel()
-    excluded = Settings(excluded=(prefix("192.0.2.0/24"),))
+    excluded = IpvsSettings(excluded=(prefix("192.0.2.0/24"),))
     plane = Plane(kernel, settings=excluded)
     theirs = ServerKey(Protocol.UDP, "192.0.2.1", 53)
     kernel.servers.run([AddServer(theirs, VirtualServer("sh"))])
@@ -177,12 +177,12 @@ def test_an_endpoint_with_connections_drains_and_may_come_back(
     plane.put(cart("L1"))
     assert kernel.servers.weights[CART] == {L1: 1, R1: 0}
     plane.apply(full=True)
-    plane.ipvs._look_after()
+    plane.ipvs._check_drained()
     assert kernel.servers.weights[CART] == {L1: 1, R1: 0}
     plane.put(cart("L1 R1"))
     assert kernel.servers.weights[CART] == {L1: 1, R1: 1}
     kernel.servers.busy.clear()
-    plane.ipvs._look_after()
+    plane.ipvs._check_drained()
     assert kernel.servers.weights[CART] == {L1: 1, R1: 1}
 
 
@@ -194,7 +194,7 @@ def test_after_a_restart_who_drained_drains_on(plane: Plane, kernel: FakeKernel)
     another.put(cart("L1"), full=True)
     assert kernel.servers.weights[CART] == {L1: 1, R1: 0}
     kernel.servers.busy.clear()
-    another.ipvs._look_after()
+    another.ipvs._check_drained()
     assert kernel.servers.weights[CART] == {L1: 1}
 
 
@@ -208,7 +208,7 @@ async def test_draining_is_looked_after_all_the_time(
     watching = asyncio.ensure_future(plane.ipvs.watch(lambda: None))
     said = ""
     async with asyncio.timeout(5):
-        while "Cannot look after draining real servers" not in said:
+        while "Cannot check draining real servers" not in said:
             await asyncio.sleep(0.001)
             said += capsys.readouterr().err
         kernel.servers.unreadable = ""
@@ -227,10 +227,10 @@ def test_a_real_server_that_cannot_be_removed_is_looked_at_again(
     plane.put(cart("L1"))
     kernel.servers.busy.clear()
     kernel.servers.broken.add(CART)
-    plane.ipvs._look_after()
+    plane.ipvs._check_drained()
     assert "Real server cannot be removed, will try again" in capsys.readouterr().err
     kernel.servers.broken.clear()
-    plane.ipvs._look_after()
+    plane.ipvs._check_drained()
     assert kernel.servers.weights[CART] == {L1: 1}
 
 
@@ -334,7 +334,7 @@ def test_what_cannot_be_removed_is_mentioned_and_no_failure(
     kernel.servers.broken.add(CART)
     kernel.device.broken.add(CLUSTER_IP)
     assert plane.put(empty()).failed == {}
-    assert capsys.readouterr().err.count("Something that nobody uses any more remains") == 2
+    assert capsys.readouterr().err.count("Could not remove stale objects") == 2
 
 
 def test_a_server_that_is_gone_already_is_no_failure(

@@ -4,7 +4,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.counts import Count
 from kubeproxy.dataplane.ipvs.counts import counts
 from kubeproxy.dataplane.ipvs.plan import Setup, plan
-from kubeproxy.dataplane.ipvs.shown import shown
+from kubeproxy.dataplane.ipvs.render import describe_some
 from kubeproxy.linux.netlink.ipvs import ServerKey, Statistics
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind
 from world import endpoint_slice, everywhere, table_of
@@ -51,11 +51,11 @@ def test_an_address_of_two_kinds_is_counted_once() -> None:
 
 @pytest.mark.parametrize("names", [(), NODE[:1]], ids=["without-node-ports", "with-node-ports"])
 def test_what_a_service_port_has_in_the_kernel(names: tuple[str, ...]) -> None:
-    text = shown([plan(ENTRY, Setup(node_port_addresses=names))], Family.IPV4)
+    text = describe_some([plan(ENTRY, Setup(node_port_addresses=names))], Family.IPV4)
     assert "-A -t 10.112.0.21:80 -s rr\n-a -t 10.112.0.21:80 -r 10.64.3.11:8080 -m -w 1\n" in text
     assert "add KUBE-CLUSTER-IP 10.112.0.21,tcp:80\n" in text
     assert ("-A -t 198.51.100.10:31080 -s rr\n" in text) == bool(names)
 
 
 def test_nothing() -> None:
-    assert shown([], Family.IPV4) == ""
+    assert describe_some([], Family.IPV4) == ""

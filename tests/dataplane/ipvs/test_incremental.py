@@ -87,7 +87,7 @@ def test_real_servers_with_connections_stay_until_these_end(
         assert all((key, real) in servers.busy for real in draining)
         assert key.protocol is Protocol.TCP or not draining
     servers.busy.clear()
-    course.plane.ipvs._look_after()
+    course.plane.ipvs._check_drained()
     assert servers.refused == []
     assert fresh(course.plane.table, course.plane.node).state() == course.kernel.state()
 

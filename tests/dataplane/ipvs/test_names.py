@@ -3,8 +3,8 @@
 import pytest
 
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.ipvs.leftovers import own_sets
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
-from kubeproxy.dataplane.leftovers import own_sets
 
 
 @pytest.mark.parametrize(

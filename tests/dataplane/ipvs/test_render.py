@@ -8,7 +8,7 @@ from dataplane.ipvs import example
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.plan import Server
 from kubeproxy.dataplane.ipvs.render import describe, server_lines
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, ServerKey, VirtualServer
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).with_name("golden")
 
 def described(family: Family) -> dict[str, str]:
     """The parts of the text by what their headings name."""
-    text = describe(example.table(family), example.node(family), Settings())
+    text = describe(example.table(family), example.node(family), IpvsSettings())
     parts = (part.partition("\n") for part in text.split("# ")[1:])
     return {heading: body for heading, _, body in parts}
 

@@ -5,9 +5,10 @@ from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.nftables.apply import Nftables, Settings
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.apply import Nftables
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.program import TABLE
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
@@ -37,8 +38,8 @@ class Plane:
 
     def __init__(self, kernel: FakeNftables) -> None:
         self.kernel = kernel
-        self.guard = Guard()
-        self.nftables = Nftables(Family.IPV4, Settings(), kernel, self.guard)
+        self.guard = TableGuard()
+        self.nftables = Nftables(Family.IPV4, NftablesSettings(), kernel, self.guard)
         self.node: Node = HERE
         self._before = Table(Family.IPV4)
         self._failed: tuple[Entry, ...] = ()
@@ -56,7 +57,7 @@ class Plane:
 
     def settings(self, *, endpoint_counters: bool) -> None:
         """Another way of setting the mode up, before the first update."""
-        settings = Settings(endpoint_counters=endpoint_counters)
+        settings = NftablesSettings(endpoint_counters=endpoint_counters)
         self.nftables = Nftables(Family.IPV4, settings, self.kernel, self.guard)
 
     def restarted(self) -> "Plane":

@@ -10,7 +10,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import guard as guard_module
 from kubeproxy.dataplane.nftables.encode import delete_table, new_chain, new_table
-from kubeproxy.dataplane.nftables.guard import Guard, Moment, concerns
+from kubeproxy.dataplane.nftables.guard import Moment, TableGuard, concerns
 from kubeproxy.dataplane.nftables.language import Chain
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
@@ -101,7 +101,7 @@ class FakeWatch:
 class Followed:
     """A guard that both families follow, and how often each has lost its table."""
 
-    def __init__(self, guard: Guard, watches: list[FakeWatch]) -> None:
+    def __init__(self, guard: TableGuard, watches: list[FakeWatch]) -> None:
         self.guard = guard
         self.lost = {Family.IPV4: 0, Family.IPV6: 0}
         self.watches = watches
@@ -127,7 +127,7 @@ async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
         return made[-1]
 
     monkeypatch.setattr(guard_module, "NftablesChanges", watch)
-    followed = Followed(Guard(), made)
+    followed = Followed(TableGuard(), made)
     tasks = [
         asyncio.ensure_future(followed.guard.follow(number, OURS + number, followed.lose(family)))
         for number, family in ((NFPROTO_IPV4, Family.IPV4), (NFPROTO_IPV6, Family.IPV6))
@@ -173,7 +173,7 @@ async def test_during_a_large_transaction_generations_are_counted_instead(
     followed: Followed,
 ) -> None:
     kernel = FakeNftables()
-    async with followed.guard.unheard(kernel):
+    async with followed.guard.paused(kernel):
         assert followed.watch.is_paused
         kernel.commit([new_table(PROGRAM)])
         followed.guard.committed()
@@ -185,7 +185,7 @@ async def test_what_others_do_during_a_large_transaction_is_noticed_after_it(
     followed: Followed,
 ) -> None:
     kernel = FakeNftables()
-    async with followed.guard.unheard(kernel):
+    async with followed.guard.paused(kernel):
         someone_commits(kernel)
     assert followed.lost == {Family.IPV4: 1, Family.IPV6: 1}
 
@@ -194,7 +194,7 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
     kernel = FakeNftables()
 
     async def fail() -> None:
-        async with followed.guard.unheard(kernel):
+        async with followed.guard.paused(kernel):
             someone_commits(kernel)
             kernel.commit([new_chain(PROGRAM, Chain("x", ()))])  # there is no table
 
@@ -205,14 +205,14 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
 
 async def test_before_anybody_follows_nothing_is_paused_and_nobody_told() -> None:
     kernel = FakeNftables()
-    guard = Guard()
-    async with guard.unheard(kernel):
+    guard = TableGuard()
+    async with guard.paused(kernel):
         someone_commits(kernel)
     assert await guard.moment(kernel) == Moment(kernel.generation(), 0)
 
 
 async def test_the_generation_that_is_expected_counts_our_own_transactions() -> None:
-    guard = Guard()
+    guard = TableGuard()
     kernel = FakeNftables()
     kernel.ruleset.generation = 0xFFFFFFFF
     since = await guard.moment(kernel)
@@ -223,9 +223,9 @@ async def test_the_generation_that_is_expected_counts_our_own_transactions() -> 
 
 
 async def test_the_present_waits_for_a_transaction_that_is_under_way() -> None:
-    guard = Guard()
+    guard = TableGuard()
     kernel = FakeNftables()
-    async with guard.unheard(kernel):
+    async with guard.paused(kernel):
         moment = asyncio.ensure_future(guard.moment(kernel))
         await asyncio.sleep(0)
         assert not moment.done()

@@ -11,7 +11,7 @@ from fakes.nftables import FakeNftables
 from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.pins import Pins, stale_pins, valid_data
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
@@ -88,7 +88,7 @@ def forget(
     """Forget them; the socket that was used for it."""
     used = socket or FakeNftables(rig.kernel.ruleset)
     monkeypatch.setattr(pins, "Nfnetlink", lambda: used)
-    keeper = Pins(Guard(), lambda: rig.state)
+    keeper = Pins(TableGuard(), lambda: rig.state)
     keeper.forget()
     try:
         asyncio.run(keeper.settle())
@@ -197,7 +197,7 @@ def test_a_pin_that_a_packet_writes_again_is_forgotten_too(
 
 
 def test_nothing_is_read_when_nobody_left(rig: Rig) -> None:
-    asyncio.run(Pins(Guard(), lambda: rig.state).settle())  # it would open a socket
+    asyncio.run(Pins(TableGuard(), lambda: rig.state).settle())  # it would open a socket
 
 
 @pytest.mark.parametrize("known", [0, 1], ids=["before", "while-pins-are-read"])
@@ -208,7 +208,7 @@ def test_once_a_full_sync_has_begun_nothing_is_deleted(
     socket = FakeNftables(rig.kernel.ruleset)
     monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
     states = iter([rig.state] * known)
-    keeper = Pins(Guard(), lambda: next(states, None))
+    keeper = Pins(TableGuard(), lambda: next(states, None))
     keeper.forget()
     asyncio.run(keeper.settle())
     assert socket.commits == []
@@ -219,7 +219,7 @@ async def test_who_waits_knows_that_all_is_forgotten(
 ) -> None:
     monkeypatch.setattr(pins, "Nfnetlink", lambda: FakeNftables(rig.kernel.ruleset))
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
-    keeper = Pins(Guard(), lambda: rig.state)
+    keeper = Pins(TableGuard(), lambda: rig.state)
     keeper.forget()
     await keeper.wait_done(60)  # nobody is there to do it: there is nothing to wait for
     assert held(rig, AFFINITY) != set()
@@ -235,7 +235,7 @@ async def test_nobody_waits_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     socket.broken = errno.EPERM
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
     monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
-    keeper = Pins(Guard(), lambda: rig.state)
+    keeper = Pins(TableGuard(), lambda: rig.state)
     running = asyncio.create_task(keeper.run())
     await asyncio.sleep(0)
     keeper.forget()
@@ -260,6 +260,6 @@ def test_what_is_refused_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatc
     socket.broken = errno.EPERM
     monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
     monkeypatch.setattr(pins, "RETRY_SECONDS", 0)
-    asyncio.run(_until_retried(Pins(Guard(), lambda: rig.state), socket))
+    asyncio.run(_until_retried(Pins(TableGuard(), lambda: rig.state), socket))
     assert held(rig, AFFINITY) == set()
     assert socket.closed

@@ -8,7 +8,8 @@ import pytest
 
 from fakes.apiserver import FakeApiServer
 from fakes.dataplane import FakeDataplane
-from kubeproxy.app.daemon import Daemon, Setup
+from kubeproxy.app.daemon import Daemon
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.access import Access

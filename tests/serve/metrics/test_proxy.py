@@ -3,6 +3,8 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Rules, SyncReport
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.modes import all_modes
 from kubeproxy.engine.observer import (
     FlowsCleaned,
     LoopStarted,
@@ -16,10 +18,10 @@ from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.metrics.proxy import PROGRAMMING, ProxyMetrics, parse_moment
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Backend, Entry, ServicePortName
-from kubeproxy.table.node import Mode
 from kubeproxy.table.policy import policies
 from serve.metrics.exposed import shown
 
+NFTABLES, IPTABLES, IPVS = all_modes()
 PREFIX = "kubeproxy_sync_proxy_rules_"
 IPV4, IPV6 = Family.IPV4, Family.IPV6
 START = 1_000_000_000.0  # 2001-09-09T01:46:40Z
@@ -31,7 +33,7 @@ class Told:
     """Metrics that hear happenings at times that the test sets."""
 
     def __init__(
-        self, mode: Mode = Mode.NFTABLES, families: tuple[Family, ...] = tuple(Family)
+        self, mode: Mode = NFTABLES, families: tuple[Family, ...] = tuple(Family)
     ) -> None:
         self.now = START
         self.metrics = ProxyMetrics(mode, families, lambda: self.now)
@@ -254,21 +256,19 @@ def test_a_moment_with_nanoseconds() -> None:
 @pytest.mark.parametrize(
     ("mode", "entries", "internal", "external"),
     [
-        pytest.param(Mode.NFTABLES, [entry(local_policies="ie")], "1", "1", id="nobody-here"),
-        pytest.param(Mode.NFTABLES, [entry(local_policies="i")], "1", "0", id="one-policy"),
-        pytest.param(Mode.NFTABLES, [entry()], "0", "0", id="policy-cluster"),
+        pytest.param(NFTABLES, [entry(local_policies="ie")], "1", "1", id="nobody-here"),
+        pytest.param(NFTABLES, [entry(local_policies="i")], "1", "0", id="one-policy"),
+        pytest.param(NFTABLES, [entry()], "0", "0", id="policy-cluster"),
+        pytest.param(NFTABLES, [entry(local=True, local_policies="ie")], "0", "0", id="served"),
         pytest.param(
-            Mode.NFTABLES, [entry(local=True, local_policies="ie")], "0", "0", id="served"
-        ),
-        pytest.param(
-            Mode.IPTABLES,
+            IPTABLES,
             [entry("a", local_policies="e"), entry("b", local_policies="e")],
             "0",
             "2",
             id="ports-count",
         ),
         pytest.param(
-            Mode.IPVS,
+            IPVS,
             [
                 entry("a", local_policies="e"),
                 entry("b", local_policies="e"),
@@ -306,7 +306,7 @@ def test_services_without_endpoints_here_follow_the_changes() -> None:
 
 
 def test_rules_and_refused_service_ports() -> None:
-    it = Told(Mode.IPTABLES)
+    it = Told(IPTABLES)
     failed = {entry().name: "no"}
     report = SyncReport(failed, 9, {"nat": Rules(33, 16), "filter": Rules(6, 6)})
     it.observe(ended(outcome=Outcome.PARTLY, report=report))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fakes.dataplane import FakeDataplane
-from kubeproxy.app.daemon import Daemon, Setup
+from kubeproxy.app.daemon import Daemon
+from kubeproxy.app.wiring import Setup
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
@@ -40,7 +41,7 @@ async def test_every_family_is_documented_and_the_other_way_round(
         dataplane=lambda _: FakeDataplane(),
         metrics=tuple(ClientMetrics().families()),
     )
-    families = [family.about for family in Daemon(setup).registry.families()]
+    families = [family.about for family in Daemon(setup).parts.registry.families()]
     actual = {
         about.name: (about.kind.value, frozenset(about.labels))
         for about in families

@@ -15,9 +15,10 @@ from kubeproxy.cluster.source import Gap
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, SyncInput, SyncTarget
+from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.http.answer import Page
@@ -90,6 +91,7 @@ class Rig:
     def _state(self) -> State:
         return State(
             config=self.config,
+            mode=load_mode(self.config.mode),
             config_file="/etc/kube-proxy.conf",
             source="manifests in /srv",
             started=START,
@@ -124,9 +126,7 @@ class Rig:
             family,
             SyncTarget(self.kernels[family], notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
-            lambda: SyncInput(
-                node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))
-            ),
+            lambda: (node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
         )
 
     def _observe(self, observation: Observation) -> None:

@@ -1,36 +1,40 @@
 """`kube-proxy check`: how it is asked, and how it answers. For what it finds: the lab."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kubeproxy.config.errors import ConfigError, UsageError
-from kubeproxy.table.node import Mode
+from kubeproxy.dataplane.modes import MODES, all_modes
+from kubeproxy.dataplane.preflight import NODE, Finding, lacking, ok
 from kubeproxy.tools.check import command as check
-from kubeproxy.tools.check.finding import Finding, Topic, lacking, ok
-from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.tools.check.judge import ModeVerdict, Report, concerning
 from kubeproxy.tools.check.survey import Plan
 from kubeproxy.tools.terminal import Look
 
-READY = Verdict(Mode.NFTABLES, True, "ready")
-NOT_POSSIBLE = Verdict(Mode.IPVS, False, "not possible: no ip_vs")
-FINDINGS: tuple[Finding, ...] = (
-    ok(Topic.NFTABLES, "kernel", "6.1"),
-    lacking(Topic.IPVS, "ip_vs", "no ip_vs", "modprobe it"),
+READY = ModeVerdict("nftables", True, "ready")
+NOT_POSSIBLE = ModeVerdict("ipvs", False, "not possible: no ip_vs")
+FINDINGS: tuple[Finding, ...] = concerning(
+    (
+        ok("nftables", "kernel", "6.1"),
+        lacking("ipvs", "ip_vs", "no ip_vs", "modprobe it"),
+    ),
+    all_modes(),
 )
 
 
 class Surveyor:
     """Stands for the look at the node."""
 
-    def __init__(self, *verdicts: Verdict) -> None:
+    def __init__(self, *verdicts: ModeVerdict) -> None:
         self.verdicts = verdicts
         self.findings = FINDINGS
-        self.plans: list[Plan] = []
+        self.plans: list[Sequence[Plan]] = []
 
-    def __call__(self, plan: Plan) -> Report:
-        self.plans.append(plan)
+    def __call__(self, plans: Sequence[Plan]) -> Report:
+        self.plans.append(plans)
         return Report("kestrel", "6.1", "root", self.verdicts, self.findings)
 
 
@@ -51,22 +55,22 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_a_mode_all_are_judged(survey: Surveyor) -> None:
     assert check.main(["--ipvs-scheduler=wlc"]) == 0
-    (plan,) = survey.plans
-    assert tuple(Mode) == tuple(plan.configs)
-    assert [mode.value for mode in Mode] == [config.mode for config in plan.configs.values()]
-    assert plan.ipvs.scheduler == "wlc"
+    (plans,) = survey.plans
+    assert list(MODES) == [plan.mode.name for plan in plans]
+    assert list(MODES) == [plan.config.mode for plan in plans]
+    assert {plan.config.ipvs.scheduler for plan in plans} == {"wlc"}
 
 
 def test_each_mode_has_its_own_defaults(survey: Surveyor) -> None:
     check.main([])
-    configs = survey.plans[0].configs
-    assert configs[Mode.NFTABLES].node_port_addresses == ("primary",)
-    assert configs[Mode.IPTABLES].node_port_addresses == ()
+    nftables, iptables, _ = survey.plans[0]
+    assert nftables.config.node_port_addresses == ("primary",)
+    assert iptables.config.node_port_addresses == ()
 
 
 def test_a_mode_that_is_named(survey: Surveyor) -> None:
     check.main(["--proxy-mode=ipvs"])
-    assert list(survey.plans[0].configs) == [Mode.IPVS]
+    assert [plan.mode.name for plan in survey.plans[0]] == ["ipvs"]
 
 
 def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: Path) -> None:
@@ -78,8 +82,8 @@ def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: 
         "healthzBindAddress: 0.0.0.0:9999\n"
     )
     check.main([f"--config={config}"])
-    (plan,) = survey.plans
-    assert list(plan.configs) == [Mode.IPTABLES]
+    ((plan,),) = survey.plans
+    assert plan.mode.name == "iptables"
     assert plan.config.healthz_bind_address == "0.0.0.0:9999"
 
 
@@ -90,7 +94,7 @@ def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: 
         pytest.param((NOT_POSSIBLE,), 1, id="none-would"),
     ],
 )
-def test_exit_codes(survey: Surveyor, verdicts: tuple[Verdict, ...], expected: int) -> None:
+def test_exit_codes(survey: Surveyor, verdicts: tuple[ModeVerdict, ...], expected: int) -> None:
     survey.verdicts = verdicts
     assert expected == check.main([])
 
@@ -108,7 +112,7 @@ def test_a_narrow_terminal_has_every_remedy_whole(
     survey: Surveyor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remedy = "sysctl -w net.ipv6.conf.all.forwarding=1"
-    survey.findings = (lacking(Topic.NODE, "forwarding", "is 0", remedy),)
+    survey.findings = (lacking(NODE, "forwarding", "is 0", remedy),)
     monkeypatch.setattr(check, "look_of", lambda *_: Look(width=20))
     check.main([])
     assert "net.ipv6.conf.all.forwarding=1\n" in capsys.readouterr().out

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.preflight import State
 from kubeproxy.linux import tools
 from kubeproxy.tools.check import host
-from kubeproxy.tools.check.finding import State
 
 
 def test_a_listener_and_its_process_are_found() -> None:

@@ -1,16 +1,18 @@
 """What findings come to, for each mode."""
 
 import pytest
+from msgspec.structs import replace
 
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
-from kubeproxy.tools.check.judge import Report, concerning, judge, one_will_do
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.preflight import NODE, PROGRAMS, Finding, State, lacking, ok, one_will_do
+from kubeproxy.tools.check.judge import Report, concerning, judge
 
-FINE = ok(Topic.NODE, "IP families", "IPv4")
-ODD = lacking(Topic.NODE, "forwarding", "is 0", "sysctl -w it", State.WARNING)
-DARK = lacking(Topic.NODE, "rights", "not seen", "run as root", State.UNKNOWN)
-NO_IP_VS = lacking(Topic.IPVS, "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs")
-NO_DUMMY = lacking(Topic.IPVS, "dummy device", "", "modprobe dummy")
+NFTABLES, IPVS = load_mode("nftables"), load_mode("ipvs")
+FINE = ok(NODE, "IP families", "IPv4")
+ODD = lacking(NODE, "forwarding", "is 0", "sysctl -w it", State.WARNING)
+DARK = lacking(NODE, "rights", "not seen", "run as root", State.UNKNOWN)
+NO_IP_VS = lacking("ipvs", "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs")
+NO_DUMMY = lacking("ipvs", "dummy device", "", "modprobe dummy")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ NO_DUMMY = lacking(Topic.IPVS, "dummy device", "", "modprobe dummy")
     ],
 )
 def test_a_mode_that_would_work(findings: list[Finding], expected: str) -> None:
-    verdict = judge(Mode.IPVS, findings)
+    verdict = judge(IPVS, findings)
     assert (True, expected) == (verdict.ready, verdict.conclusion)
 
 
@@ -53,28 +55,39 @@ def test_a_mode_that_would_work(findings: list[Finding], expected: str) -> None:
     ],
 )
 def test_a_mode_that_would_not_work(findings: list[Finding], expected: str) -> None:
-    verdict = judge(Mode.IPVS, findings)
+    verdict = judge(IPVS, findings)
     assert (False, expected) == (verdict.ready, verdict.conclusion)
 
 
 def test_what_another_mode_lacks_is_no_matter() -> None:
-    assert judge(Mode.NFTABLES, [NO_IP_VS]).conclusion == "ready"
+    assert judge(NFTABLES, [NO_IP_VS]).conclusion == "ready"
 
 
 def test_a_report_works_when_any_mode_would() -> None:
-    verdicts = (judge(Mode.IPVS, [NO_IP_VS]), judge(Mode.NFTABLES, [NO_IP_VS]))
+    verdicts = (judge(IPVS, [NO_IP_VS]), judge(NFTABLES, [NO_IP_VS]))
     assert Report("kestrel", "6.1", "root", verdicts, ()).works
     assert not Report("kestrel", "6.1", "root", verdicts[:1], ()).works
 
 
 def test_findings_of_other_modes_are_left_out() -> None:
-    found = concerning([FINE, NO_IP_VS], [Mode.NFTABLES])
-    assert [(f.what, f.modes) for f in found] == [("IP families", (Mode.NFTABLES,))]
+    found = concerning([FINE, NO_IP_VS], [NFTABLES])
+    assert [(f.what, f.modes) for f in found] == [("IP families", ("nftables",))]
+
+
+def test_a_finding_may_name_its_modes() -> None:
+    found = concerning([replace(FINE, modes=("ipvs",))], [NFTABLES, IPVS])
+    assert [finding.modes for finding in found] == [("ipvs",)]
+
+
+def test_programs_matter_for_the_modes_that_run_them() -> None:
+    missing = lacking(PROGRAMS, "iptables", "not installed", "install iptables")
+    found = concerning([missing], [NFTABLES, IPVS])
+    assert [finding.modes for finding in found] == [("ipvs",)]
 
 
 def test_one_family_will_do() -> None:
-    fine = ok(Topic.IPTABLES, "IPv4 rules")
-    bad = lacking(Topic.IPTABLES, "IPv6 rules", "no ip6tables", "install it")
+    fine = ok("iptables", "IPv4 rules")
+    bad = lacking("iptables", "IPv6 rules", "no ip6tables", "install it")
     assert (bad, bad) == one_will_do([bad, bad], "not served")
     first, second = one_will_do([fine, bad], "the family is not served")
     assert first == fine

@@ -2,8 +2,14 @@
 
 import pytest
 
-from kubeproxy.tools.check.finding import State
-from kubeproxy.tools.check.ports import Listener, Wanted, holder, listeners_in, port_finding
+from kubeproxy.dataplane.preflight import State
+from kubeproxy.tools.check.ports import (
+    ListeningSocket,
+    WantedPort,
+    holder,
+    listeners_in,
+    port_finding,
+)
 
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -16,15 +22,15 @@ TCP6 = """\
    0: 00000000000000000000000000000000:2810 0:0 0A 0:0 0:0 0 0 0 9
    1: B80D0120000000000000000001000000:2810 0:0 0A 0:0 0:0 0 0 0 8
 """
-HEALTH = Wanted("health", "0.0.0.0:10256", "healthzBindAddress")
-METRICS = Wanted("metrics", "127.0.0.1:10249", "metricsBindAddress")
+HEALTH = WantedPort("health", "0.0.0.0:10256", "healthzBindAddress")
+METRICS = WantedPort("metrics", "127.0.0.1:10249", "metricsBindAddress")
 
 
 def test_those_who_listen() -> None:
-    assert list(listeners_in(TCP)) == [Listener("127.0.0.1", 10249, 4711)]
+    assert list(listeners_in(TCP)) == [ListeningSocket("127.0.0.1", 10249, 4711)]
     assert list(listeners_in(TCP6)) == [
-        Listener("::", 10256, 9),
-        Listener("2001:db8::1", 10256, 8),
+        ListeningSocket("::", 10256, 9),
+        ListeningSocket("2001:db8::1", 10256, 8),
     ]
 
 
@@ -41,7 +47,7 @@ def test_those_who_listen() -> None:
     ],
 )
 def test_who_has_a_port(where: str, listener: tuple[str, int], expected: bool) -> None:
-    held = holder(Wanted("health", where, "field"), [Listener(*listener, 1)])
+    held = holder(WantedPort("health", where, "field"), [ListeningSocket(*listener, 1)])
     assert expected is (held is not None)
 
 
@@ -60,7 +66,7 @@ def test_a_port_that_is_free() -> None:
     ],
 )
 def test_a_port_that_is_taken(owner: str, vital: bool, state: State, said: str) -> None:
-    wanted = Wanted(HEALTH.purpose, HEALTH.where, HEALTH.field, vital)
+    wanted = WantedPort(HEALTH.purpose, HEALTH.where, HEALTH.field, vital)
     owners = {9: owner} if owner else {}
-    finding = port_finding(wanted, Listener("::", 10256, 9), owners)
+    finding = port_finding(wanted, ListeningSocket("::", 10256, 9), owners)
     assert (state, True) == (finding.state, said in finding.detail)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import State
+from kubeproxy.dataplane.preflight import State
 from kubeproxy.tools.check.rights import NET_ADMIN, NET_RAW, SYS_MODULE, Rights, effective
 from kubeproxy.tools.check.rights import right_findings as findings
 
@@ -73,10 +72,10 @@ def test_findings(rights: Rights, expected: dict[str, State]) -> None:
 @pytest.mark.parametrize(
     ("legacy", "expected"),
     [
-        pytest.param(False, (Mode.IPVS,), id="only-rules-that-look-into-sets"),
-        pytest.param(True, (Mode.IPTABLES, Mode.IPVS), id="the-legacy-programs-always"),
+        pytest.param(False, ("ipvs",), id="only-rules-that-look-into-sets"),
+        pytest.param(True, ("iptables", "ipvs"), id="the-legacy-programs-always"),
     ],
 )
-def test_who_needs_raw_sockets(legacy: bool, expected: tuple[Mode, ...]) -> None:
+def test_who_needs_raw_sockets(legacy: bool, expected: tuple[str, ...]) -> None:
     _, raw = findings(CONFINED, legacy=legacy)
     assert expected == raw.modes

@@ -1,22 +1,54 @@
 """What others left, and what becomes of it."""
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State
-from kubeproxy.tools.check.rivals import Chains, Sightings, rival_findings
+from kubeproxy.dataplane.ipvs import leftovers as ipvs
+from kubeproxy.dataplane.ipvs.settings import DEVICE
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.modes import all_modes
+from kubeproxy.dataplane.nftables import check as nftables
+from kubeproxy.dataplane.preflight import Finding, Scan, State
+from kubeproxy.dataplane.xtables_chains import Chains
+from kubeproxy.tools.check.rivals import Sightings, rival_findings
 
+MODES = NFTABLES, IPTABLES, IPVS = all_modes()
 IPTABLES_MODE = ("KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMNOP")
 USERSPACE_MODE = ("KUBE-PORTALS-HOST", "KUBE-NODEPORT-HOST")
 IPVS_MODE = ("KUBE-SERVICES", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT")
 
 
-def told(
-    seen: Sightings, modes: Collection[Mode] = tuple(Mode)
-) -> list[tuple[str, State, str, str]]:
+def seen_of(
+    *,
+    tables: Mapping[Family, bool] | None = None,
+    chains: tuple[Chains, ...] = (),
+    sets: tuple[str, ...] = (),
+    servers: int = 0,
+    devices: frozenset[str] = frozenset(),
+    pins: tuple[str, ...] | None = (),
+    kind: str = "nft",
+    unseen: Mapping[str, str] | None = None,
+) -> Sightings:
+    scan = Scan(kind, devices)
+    scan.chains = chains
+    scan.unseen.update(unseen or {})
+    return Sightings(
+        scan,
+        leftovers={
+            "nftables": tuple(nftables.leftovers(tables or {})),
+            "iptables": tuple(IPTABLES.leftovers(scan)),
+            "ipvs": (
+                *ipvs.chain_leftovers(chains, kind),
+                *ipvs.leftovers(sets, servers, has_device=DEVICE in devices),
+            ),
+        },
+        pins=pins,
+    )
+
+
+def told(seen: Sightings, modes: Sequence[Mode] = MODES) -> list[tuple[str, State, str, str]]:
     return [(f.what, f.state, f.detail, f.remedy) for f in rival_findings(seen, modes)]
 
 
@@ -28,16 +60,16 @@ def only(seen: Sightings, mode: Mode) -> Finding:
 @pytest.mark.parametrize(
     "seen",
     [
-        pytest.param(Sightings(), id="nothing"),
+        pytest.param(seen_of(), id="nothing"),
         pytest.param(
-            Sightings(
+            seen_of(
                 chains=(Chains("nft", has_hint=True),),
                 devices=frozenset({"lo", "cni0"}),
                 pins=("tcp_stats",),
             ),
             id="what-belongs-to-others",
         ),
-        pytest.param(Sightings(pins=None), id="no-maps-to-be-seen-and-nobody-who-has-some"),
+        pytest.param(seen_of(pins=None), id="no-maps-to-be-seen-and-nobody-who-has-some"),
     ],
 )
 def test_nothing_to_tell(seen: Sightings) -> None:
@@ -45,7 +77,7 @@ def test_nothing_to_tell(seen: Sightings) -> None:
 
 
 def test_the_table_of_another_kube_proxy() -> None:
-    seen = Sightings(tables={Family.IPV4: False, Family.IPV6: False})
+    seen = seen_of(tables={Family.IPV4: False, Family.IPV6: False})
     assert told(seen) == [
         (
             "nftables table kube-proxy",
@@ -60,15 +92,15 @@ def test_the_table_of_another_kube_proxy() -> None:
 
 
 def test_with_one_mode_in_mind_no_mode_is_named() -> None:
-    seen = Sightings(tables={Family.IPV4: True})
-    assert only(seen, Mode.NFTABLES).detail == (
+    seen = seen_of(tables={Family.IPV4: True})
+    assert only(seen, NFTABLES).detail == (
         "this program's, ip; taken over, and what differs is written"
     )
-    assert only(seen, Mode.IPVS).detail == "this program's, ip; removed after the first sync"
+    assert only(seen, IPVS).detail == "this program's, ip; removed after the first sync"
 
 
 def test_tables_of_both() -> None:
-    seen = Sightings(tables={Family.IPV4: True, Family.IPV6: False})
+    seen = seen_of(tables={Family.IPV4: True, Family.IPV6: False})
     assert [detail.split(";")[0] for _, _, detail, _ in told(seen)] == [
         "another kube-proxy's, ip6",
         "this program's, ip",
@@ -80,70 +112,70 @@ def test_tables_of_both() -> None:
     [
         pytest.param(
             Chains("nft", IPTABLES_MODE),
-            Mode.NFTABLES,
+            NFTABLES,
             State.OK,
             "2 of iptables mode; removed after the first sync",
             id="removed-by-nftables-mode",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE, removable=False),
-            Mode.NFTABLES,
+            NFTABLES,
             State.WARNING,
             "2 of iptables mode; nothing here can remove them",
             id="no-programs-to-remove-them",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE),
-            Mode.IPTABLES,
+            IPTABLES,
             State.OK,
             "2 of iptables mode; taken over, without a gap",
             id="taken-over-by-their-own-mode",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE),
-            Mode.IPVS,
+            IPVS,
             State.WARNING,
             "2 of iptables mode; those that are not used any more stay",
             id="not-removed-by-ipvs-mode",
         ),
         pytest.param(
             Chains("nft", IPVS_MODE),
-            Mode.IPVS,
+            IPVS,
             State.OK,
             "3 of ipvs mode; taken over, without a gap",
             id="those-of-ipvs-mode-are-taken-over-by-it",
         ),
         pytest.param(
             Chains("nft", IPVS_MODE),
-            Mode.IPTABLES,
+            IPTABLES,
             State.WARNING,
             "3 of ipvs mode; those that are not used any more stay",
             id="those-of-ipvs-mode-stay-in-iptables-mode",
         ),
         pytest.param(
             Chains("nft", USERSPACE_MODE),
-            Mode.IPTABLES,
+            IPTABLES,
             State.WARNING,
             "2 of userspace mode; those that are not used any more stay",
             id="those-of-userspace-mode-are-taken-over-by-none",
         ),
         pytest.param(
             Chains("nft", USERSPACE_MODE),
-            Mode.NFTABLES,
+            NFTABLES,
             State.OK,
             "2 of userspace mode; removed after the first sync",
             id="those-of-userspace-mode-are-removed-too",
         ),
         pytest.param(
             Chains("legacy", IPTABLES_MODE),
-            Mode.IPTABLES,
+            IPTABLES,
             State.WARNING,
             "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
             id="of-another-kind-than-the-programs",
         ),
         pytest.param(
             Chains("legacy", IPTABLES_MODE),
-            Mode.IPVS,
+            IPVS,
             State.WARNING,
             "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
             id="of-another-kind-and-of-another-mode",
@@ -151,7 +183,7 @@ def test_tables_of_both() -> None:
     ],
 )
 def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
-    finding = only(Sightings(chains=(chains,)), mode)
+    finding = only(seen_of(chains=(chains,)), mode)
     assert (f"iptables-{chains.kind} chains", state, fate) == (
         finding.what,
         finding.state,
@@ -161,14 +193,14 @@ def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
 
 
 def test_chains_of_one_mode_below_those_of_another() -> None:
-    """The node went from iptables to ipvs mode, and nobody cleaned up."""
-    seen = Sightings(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[1:])),))
+    """The node went from iptables to ipvs mode without a cleanup."""
+    seen = seen_of(chains=(Chains("nft", (*IPVS_MODE, *IPTABLES_MODE[1:])),))
     taken, stays = "taken over, without a gap", "those that are not used any more stay"
     for mode, of_ipvs, of_iptables in (
-        (Mode.IPVS, taken, stays),
-        (Mode.IPTABLES, stays, taken),
+        (IPVS, taken, stays),
+        (IPTABLES, stays, taken),
     ):
-        assert [f"3 of ipvs mode; {of_ipvs}", f"1 of iptables mode; {of_iptables}"] == [
+        assert [f"1 of iptables mode; {of_iptables}", f"3 of ipvs mode; {of_ipvs}"] == [
             finding.detail for finding in rival_findings(seen, [mode])
         ]
 
@@ -177,13 +209,13 @@ def test_chains_of_one_mode_below_those_of_another() -> None:
     ("mode", "detail", "remedy"),
     [
         pytest.param(
-            Mode.IPTABLES,
+            IPTABLES,
             "2 of iptables mode; taken over by iptables-nft, once that is installed",
             "",
             id="their-own-mode",
         ),
         pytest.param(
-            Mode.IPVS,
+            IPVS,
             "2 of iptables mode; those that are not used any more stay",
             (
                 "install iptables (iptables-nft-save and -restore, and ip6tables' too); then stop"
@@ -192,7 +224,7 @@ def test_chains_of_one_mode_below_those_of_another() -> None:
             id="another-mode",
         ),
         pytest.param(
-            Mode.NFTABLES,
+            NFTABLES,
             "2 of iptables mode; nothing here can remove them",
             "install iptables (iptables-nft-save and -restore, and ip6tables' too)",
             id="nftables-mode",
@@ -202,15 +234,15 @@ def test_chains_of_one_mode_below_those_of_another() -> None:
 def test_chains_without_programs_for_them(mode: Mode, detail: str, remedy: str) -> None:
     """What --cleanup could not do here, it is not said to do."""
     chains = Chains("nft", IPTABLES_MODE, removable=False)
-    finding = only(Sightings(chains=(chains,), kind=""), mode)
+    finding = only(seen_of(chains=(chains,), kind=""), mode)
     assert (detail, remedy) == (finding.detail, finding.remedy)
 
 
 def test_a_finding_is_of_the_modes_that_share_it() -> None:
-    seen = Sightings(chains=(Chains("nft", IPTABLES_MODE),))
-    assert [(f.state, f.modes) for f in rival_findings(seen, tuple(Mode))] == [
-        (State.OK, (Mode.NFTABLES, Mode.IPTABLES)),
-        (State.WARNING, (Mode.IPVS,)),
+    seen = seen_of(chains=(Chains("nft", IPTABLES_MODE),))
+    assert [(f.state, f.modes) for f in rival_findings(seen, MODES)] == [
+        (State.OK, ("nftables", "iptables")),
+        (State.WARNING, ("ipvs",)),
     ]
 
 
@@ -223,11 +255,11 @@ def test_a_finding_is_of_the_modes_that_share_it() -> None:
     ],
 )
 def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expected: int) -> None:
-    seen = Sightings(chains=(Chains(hinted, has_hint=True),), kind=kind)
-    findings = [f for f in rival_findings(seen, tuple(Mode)) if f.what == "kubelet"]
+    seen = seen_of(chains=(Chains(hinted, has_hint=True),), kind=kind)
+    findings = [f for f in rival_findings(seen, MODES) if f.what == "kubelet"]
     assert expected == len(findings)
     for finding in findings:
-        assert finding.modes == (Mode.IPTABLES, Mode.IPVS)
+        assert finding.modes == ("iptables", "ipvs")
         assert finding.detail == "it uses iptables-legacy, and the programs here are iptables-nft"
 
 
@@ -235,18 +267,18 @@ def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expect
     ("seen", "mode", "expected"),
     [
         pytest.param(
-            Sightings(sets=("KUBE-IPVS-IPS",)),
-            Mode.IPTABLES,
+            seen_of(sets=("KUBE-IPVS-IPS",)),
+            IPTABLES,
             (State.WARNING, "ipsets KUBE-* (1); all stays"),
             id="sets-alone",
         ),
         pytest.param(
-            Sightings(
+            seen_of(
                 sets=("KUBE-IPVS-IPS", "KUBE-CLUSTER-IP"),
                 devices=frozenset({"kube-ipvs0"}),
                 servers=24,
             ),
-            Mode.IPTABLES,
+            IPTABLES,
             (
                 State.WARNING,
                 (
@@ -257,21 +289,21 @@ def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expect
             id="all-of-it",
         ),
         pytest.param(
-            Sightings(devices=frozenset({"kube-ipvs0"})),
-            Mode.NFTABLES,
+            seen_of(devices=frozenset({"kube-ipvs0"})),
+            NFTABLES,
             (State.OK, "device kube-ipvs0; removed after the first sync"),
             id="the-device-alone",
         ),
         pytest.param(
-            Sightings(servers=3),
-            Mode.NFTABLES,
-            (State.OK, "3 of somebody else; left alone"),
+            seen_of(servers=3),
+            NFTABLES,
+            (State.OK, "3 of other programs; left alone"),
             id="virtual-servers-of-others",
         ),
         pytest.param(
-            Sightings(servers=3),
-            Mode.IPVS,
-            (State.WARNING, "3 of somebody else; deleted, unless excluded"),
+            seen_of(servers=3),
+            IPVS,
+            (State.WARNING, "3 of other programs; deleted, unless excluded"),
             id="virtual-servers-of-others-in-ipvs-mode",
         ),
     ],
@@ -285,37 +317,37 @@ def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[Stat
     ("seen", "what", "state"),
     [
         pytest.param(
-            Sightings(devices=frozenset({"cilium_host"}), pins=("cilium_lxc",)),
+            seen_of(devices=frozenset({"cilium_host"}), pins=("cilium_lxc",)),
             "Cilium",
             State.OK,
             id="cilium-without-node-ports",
         ),
         pytest.param(
-            Sightings(devices=frozenset({"cilium_host"}), pins=("cilium_nodeport_neigh4",)),
+            seen_of(devices=frozenset({"cilium_host"}), pins=("cilium_nodeport_neigh4",)),
             "Cilium",
             State.WARNING,
             id="cilium-with-node-ports",
         ),
         pytest.param(
-            Sightings(devices=frozenset({"cilium_host"}), pins=None),
+            seen_of(devices=frozenset({"cilium_host"}), pins=None),
             "Cilium",
             State.UNKNOWN,
             id="cilium-from-inside-a-container",
         ),
         pytest.param(
-            Sightings(pins=("cali_v4_nat_fe3",)),
+            seen_of(pins=("cali_v4_nat_fe3",)),
             "Calico's eBPF dataplane",
             State.WARNING,
             id="calico-by-its-maps",
         ),
         pytest.param(
-            Sightings(devices=frozenset({"bpfin.cali"}), pins=None),
+            seen_of(devices=frozenset({"bpfin.cali"}), pins=None),
             "Calico's eBPF dataplane",
             State.WARNING,
             id="calico-by-its-device",
         ),
         pytest.param(
-            Sightings(devices=frozenset({"kube-dummy-if"})),
+            seen_of(devices=frozenset({"kube-dummy-if"})),
             "kube-router",
             State.WARNING,
             id="kube-router",
@@ -323,12 +355,12 @@ def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[Stat
     ],
 )
 def test_other_programs_that_serve_services(seen: Sightings, what: str, state: State) -> None:
-    finding = only(seen, Mode.NFTABLES)
+    finding = only(seen, NFTABLES)
     assert (what, state) == (finding.what, finding.state)
 
 
 def test_what_could_not_be_seen_is_not_taken_to_be_absent() -> None:
-    seen = Sightings(
+    seen = seen_of(
         unseen={"ipsets": "run as root", "nftables tables": "run as root", "chains": "install it"}
     )
     assert told(seen) == [

@@ -4,48 +4,47 @@ from collections.abc import Collection
 
 import pytest
 
-from kubeproxy.engine.settings import Setting
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic
+from kubeproxy.dataplane.preflight import NODE, Finding, State
+from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.tools.check.sysctls import (
     BRIDGE_IPV4,
     BRIDGE_IPV6,
     FORWARD_IPV4,
     FORWARD_IPV6,
     RP_FILTER,
-    Reading,
-    localhost_findings,
+    SysctlReading,
+    mode_findings,
     operator_findings,
     proxy_findings,
 )
 
 MAX = "net.netfilter.nf_conntrack_max"
-WANTED = Setting(MAX, 131072, "conntrack.maxPerCore: 0")
-NO_FIELD = Setting("net.ipv4.vs.conntrack", 1, "")
+WANTED = Sysctl(MAX, 131072, "conntrack.maxPerCore: 0")
+NO_FIELD = Sysctl("net.ipv4.vs.conntrack", 1, "")
 
 
-def proxy(reading: Reading, setting: Setting = WANTED, *, root: bool = True) -> Finding:
-    (finding,) = proxy_findings(
-        Topic.NODE, "settings", [setting], {setting.name: reading}, root=root
-    )
+def proxy(reading: SysctlReading, setting: Sysctl = WANTED, *, root: bool = True) -> Finding:
+    (finding,) = proxy_findings(NODE, "settings", [setting], {setting.name: reading}, root=root)
     return finding
 
 
 @pytest.mark.parametrize(
     ("reading", "expected"),
     [
-        pytest.param(Reading(131072), "max is 131072", id="as-it-should-be"),
+        pytest.param(SysctlReading(131072), "max is 131072", id="as-it-should-be"),
         pytest.param(
-            Reading(65536, writable=True), "max is 65536 and will be 131072", id="will-be-set"
+            SysctlReading(65536, writable=True),
+            "max is 65536 and will be 131072",
+            id="will-be-set",
         ),
         pytest.param(
-            Reading(262144, fixed=True),
+            SysctlReading(262144, fixed=True),
             "max stays 262144, as the machine has it",
             id="nobody-may-set-it-and-it-will-do",
         ),
     ],
 )
-def test_settings_that_are_well(reading: Reading, expected: str) -> None:
+def test_settings_that_are_well(reading: SysctlReading, expected: str) -> None:
     finding = proxy(reading)
     assert ("settings", State.OK, expected) == (finding.what, finding.state, finding.detail)
 
@@ -54,37 +53,43 @@ def test_settings_that_are_well(reading: Reading, expected: str) -> None:
     ("reading", "root", "state", "detail"),
     [
         pytest.param(
-            Reading(), True, State.MISSING, "this kernel has no such setting", id="not-there"
+            SysctlReading(), True, State.MISSING, "this kernel has no such setting", id="not-there"
         ),
         pytest.param(
-            Reading(65536, fixed=True),
+            SysctlReading(65536, fixed=True),
             False,
             State.WARNING,
             "belongs to the machine",
             id="nobody-may-set-it",
         ),
-        pytest.param(Reading(65536), True, State.MISSING, "cannot be set from here", id="root"),
-        pytest.param(Reading(65536), False, State.UNKNOWN, "only root sees", id="a-user"),
+        pytest.param(
+            SysctlReading(65536), True, State.MISSING, "cannot be set from here", id="root"
+        ),
+        pytest.param(SysctlReading(65536), False, State.UNKNOWN, "only root sees", id="a-user"),
     ],
 )
-def test_settings_that_are_not(reading: Reading, root: bool, state: State, detail: str) -> None:
+def test_settings_that_are_not(
+    reading: SysctlReading, root: bool, state: State, detail: str
+) -> None:
     finding = proxy(reading, root=root)
     assert (state, True) == (finding.state, detail in finding.detail)
     assert finding.remedy
 
 
 def test_the_remedy_names_the_field_that_leaves_it_alone() -> None:
-    assert proxy(Reading(1)).remedy.endswith(", or leave it alone with conntrack.maxPerCore: 0")
-    assert proxy(Reading(0), NO_FIELD).remedy.endswith("run --init-only")
+    assert proxy(SysctlReading(1)).remedy.endswith(
+        ", or leave it alone with conntrack.maxPerCore: 0"
+    )
+    assert proxy(SysctlReading(0), NO_FIELD).remedy.endswith("run --init-only")
 
 
 def test_what_is_well_is_one_finding_and_comes_first() -> None:
-    other = Setting("net.netfilter.nf_conntrack_buckets", 32768, "")
+    other = Sysctl("net.netfilter.nf_conntrack_buckets", 32768, "")
     found = proxy_findings(
-        Topic.NODE,
+        NODE,
         "settings",
         [WANTED, other, NO_FIELD],
-        {MAX: Reading(1), other.name: Reading(32768), NO_FIELD.name: Reading(1)},
+        {MAX: SysctlReading(1), other.name: SysctlReading(32768), NO_FIELD.name: SysctlReading(1)},
         root=True,
     )
     assert [("settings", "buckets is 32768, conntrack is 1"), (MAX, found[1].detail)] == [
@@ -92,22 +97,26 @@ def test_what_is_well_is_one_finding_and_comes_first() -> None:
     ]
 
 
-LOCALNET = Setting("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNodePorts: false")
+LOCALNET = Sysctl("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNodePorts: false")
 
 
 @pytest.mark.parametrize(
     ("wanted", "reading", "expected"),
     [
-        pytest.param([], Reading(0), [], id="not-served-there"),
-        pytest.param([LOCALNET], Reading(1), [State.OK], id="set-already"),
-        pytest.param([LOCALNET], Reading(0), [State.WARNING], id="cannot-be-set"),
+        pytest.param([], SysctlReading(0), [], id="not-served-there"),
+        pytest.param([LOCALNET], SysctlReading(1), [State.OK], id="set-already"),
+        pytest.param([LOCALNET], SysctlReading(0), [State.WARNING], id="cannot-be-set"),
     ],
 )
 def test_node_ports_on_localhost_are_no_matter_of_life_and_death(
-    wanted: list[Setting], reading: Reading, expected: list[State]
+    wanted: list[Sysctl], reading: SysctlReading, expected: list[State]
 ) -> None:
-    found = localhost_findings(wanted, {LOCALNET.name: reading}, root=True)
+    sysctls = Sysctls(tuple(wanted), "node ports on 127.0.0.1", "they are not served")
+    found = mode_findings("iptables", sysctls, {LOCALNET.name: reading}, root=True)
     assert expected == [finding.state for finding in found]
+
+
+MADE = {"nftables": (), "iptables": (), "ipvs": (FORWARD_IPV4,)}
 
 
 def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, State]]:
@@ -118,8 +127,8 @@ def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, St
         "bridge": BRIDGE_IPV4,
         "bridge6": BRIDGE_IPV6,
     }
-    readings = {names[name]: Reading(value) for name, value in values.items()}
-    return [(f.what, f.state) for f in operator_findings(readings, devices)]
+    readings = {names[name]: SysctlReading(value) for name, value in values.items()}
+    return [(f.what, f.state) for f in operator_findings(readings, devices, MADE)]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +170,11 @@ def test_settings_of_the_node(
 
 
 def test_ipvs_mode_turns_forwarding_on_by_itself() -> None:
-    (finding,) = operator_findings({FORWARD_IPV4: Reading(0)}, [])
-    assert finding.modes == (Mode.NFTABLES, Mode.IPTABLES)
+    (finding,) = operator_findings({FORWARD_IPV4: SysctlReading(0)}, [], MADE)
+    assert finding.modes == ("nftables", "iptables")
 
 
 def test_forwarding_ipv6_is_advised_to_those_who_have_it_and_keep_their_routes() -> None:
-    (finding,) = operator_findings({FORWARD_IPV6: Reading(0)}, [])
+    (finding,) = operator_findings({FORWARD_IPV6: SysctlReading(0)}, [], MADE)
     assert finding.remedy.startswith("if pods have IPv6: sysctl -w net.ipv6.conf.all.forwarding=1")
     assert "first accept_ra=2" in finding.remedy

@@ -1,8 +1,7 @@
 """What a check found, as people see it."""
 
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
-from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.dataplane.preflight import NODE, PORTS, Finding, State, lacking, ok
+from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.check.view import screen
 from kubeproxy.tools.terminal import Look, painted
 
@@ -11,8 +10,8 @@ LONG = "net.netfilter.nf_conntrack_tcp_timeout_established"
 
 def report(*findings: Finding) -> Report:
     verdicts = (
-        Verdict(Mode.NFTABLES, True, "ready, 1 warning"),
-        Verdict(Mode.IPVS, False, "not possible: the kernel has no ip_vs"),
+        ModeVerdict("nftables", True, "ready, 1 warning"),
+        ModeVerdict("ipvs", False, "not possible: the kernel has no ip_vs"),
     )
     return Report("kestrel", "6.1.0", "root", verdicts, findings)
 
@@ -23,11 +22,11 @@ def shown(report: Report, width: int | None = None, *, colours: bool = False) ->
 
 
 EVERYTHING = report(
-    ok(Topic.PORTS, "health 0.0.0.0:10256"),
-    ok(Topic.NODE, "IP families", "IPv4 and IPv6"),
-    lacking(Topic.NODE, "net.ipv4.ip_forward", "is 0", "sysctl -w it, or not", State.WARNING),
-    lacking(Topic.NODE, "rights", "not seen", "run as root", State.UNKNOWN),
-    lacking(Topic.IPVS, "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs ip_vs_rr on the node"),
+    ok(PORTS, "health 0.0.0.0:10256"),
+    ok(NODE, "IP families", "IPv4 and IPv6"),
+    lacking(NODE, "net.ipv4.ip_forward", "is 0", "sysctl -w it, or not", State.WARNING),
+    lacking(NODE, "rights", "not seen", "run as root", State.UNKNOWN),
+    lacking("ipvs", "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs ip_vs_rr on the node"),
 )
 
 PLAIN = """\
@@ -89,13 +88,13 @@ def test_remedies_can_be_read_on_a_phone() -> None:
 
 
 def test_a_long_name_has_a_line_of_its_own() -> None:
-    finding = lacking(Topic.NODE, LONG, "is 1, and should be 2", "set it")
+    finding = lacking(NODE, LONG, "is 1, and should be 2", "set it")
     assert shown(report(finding)).splitlines()[4:7] == [
         f"  !!  {LONG}",
         f"{' ' * 38}is 1, and should be 2",
         f"{' ' * 38}-> set it",
     ]
-    assert f"\n  ok  {LONG}\n" in shown(report(ok(Topic.NODE, LONG)))
+    assert f"\n  ok  {LONG}\n" in shown(report(ok(NODE, LONG)))
 
 
 def test_colours_change_nothing_but_colours() -> None:

@@ -1,7 +1,7 @@
 """Makes the kernel's rules those of the update, with one `iptables-restore` a sync.
 
 A partial sync writes the top-level rules of all services and the chains of those that changed; a
-full one also sees to the jumps from the kernel's own chains, and deletes chains that nobody uses.
+full one also ensures the jumps from the built-in chains, and deletes unused chains.
 Each table is replaced as a whole or not at all, so a sync that fails leaves the rules of before.
 """
 
@@ -14,37 +14,39 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.contract import Figures, Rules, SyncReport, Update
+from kubeproxy.dataplane.contract import Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.culprits import owners, write_alone
 from kubeproxy.dataplane.iptables.difference import changes, tables_in
+from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
 from kubeproxy.dataplane.iptables.parse import Found, found_chains
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import (
     BE_LIBERAL,
     COUNTERS,
+    ROUTE_LOCALNET,
     Options,
     Setup,
     serves_localhost,
     setup_of,
 )
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
-from kubeproxy.dataplane.mistakes import tell_of_mistake
+from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
-from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_guard import ChainGuard
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
-_ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
 _TABLES = ("filter", "nat")
 _CULPRITS = 20
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """How the operator set iptables mode up; the period is how often the canaries are visited."""
+class IptablesSettings(msgspec.Struct, frozen=True):
+    """How the operator set iptables mode up; the period is how often the canaries are checked."""
 
     masquerade_bit: int = 14
     monitor_period: float = 30.0
@@ -53,11 +55,11 @@ class Settings(msgspec.Struct, frozen=True):
 class Iptables:
     """One family of iptables mode."""
 
-    def __init__(self, family: Family, settings: Settings, programs: Xtables) -> None:
+    def __init__(self, family: Family, settings: IptablesSettings, programs: Xtables) -> None:
         self._family = family
         self._settings = settings
         self._programs = programs
-        self._guard = Guard(programs)
+        self._guard = ChainGuard(programs)
         self._options: Options | None = None
         self._kept: Kept | None = None
         self._top_level = ""
@@ -72,12 +74,12 @@ class Iptables:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
-        return Figures(
-            restore_failures=self._programs.restore_failures,
-            partial_restore_failures=self._partial_failures,
-        )
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
+        return {
+            RESTORE_FAILURES.name: self._programs.restore_failures,
+            PARTIAL_RESTORE_FAILURES.name: self._partial_failures,
+        }
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
         """The rules of these service ports, as `iptables-restore` was given them."""
@@ -109,7 +111,7 @@ class Iptables:
                 if not found:
                     if knows_all:
                         raise
-                    tell_of_mistake(self._family)
+                    log_bug(self._family)
             else:
                 self._left_out.remember(update.table, failed)
                 return msgspec.structs.replace(report, failed=failed)
@@ -132,7 +134,7 @@ class Iptables:
             written = difference(kept, update.table, update.changes)
         top_level = restore_text(update.node, options, NO_SERVICES)
         report = SyncReport()
-        # Addresses come and go with every pod: most of them are no news for the rules.
+        # Addresses come and go with every pod: most of these changes do not affect the rules.
         if written.is_news or top_level != self._top_level:
             text = restore_text(update.node, options, written)
             self._write(text, written.stale.delete, partial=not everything_new)
@@ -142,7 +144,7 @@ class Iptables:
         return report
 
     def _prepare(self) -> Options:
-        """See to what a restore does not write: jumps and counters."""
+        """Ensure what a restore does not write: jumps and counters."""
         for jump in JUMPS:
             self._programs.ensure_chain(jump.table, jump.target)
             self._programs.ensure_rule(jump.table, jump.chain, jump.words)
@@ -158,14 +160,16 @@ class Iptables:
         except KernelError as error:
             failed = dict.fromkeys(COUNTERS, str(error))
         for counter, reason in failed.items():
-            klog.info("Rules do not count", v=2, counter=counter, err=reason)
+            klog.info("nfacct counter unavailable", v=2, counter=counter, err=reason)
         return frozenset(COUNTERS) - failed.keys()
 
     def _found(self) -> Found:
         try:
             return found_chains(self._programs.save("nat"))
         except KernelError as error:
-            klog.error("Chains that nobody uses remain until the next full sync", err=error)
+            klog.error(
+                "Could not list stale chains, they remain until the next full sync", err=error
+            )
             return Found()
 
     def _write(self, text: str, deleted: Collection[str], *, partial: bool) -> None:
@@ -191,11 +195,11 @@ class Iptables:
         if self._routes_localnet or not serves_localhost(node):
             return
         try:
-            if ensure_sysctl(_ROUTE_LOCALNET, 1):
+            if ensure_sysctl(ROUTE_LOCALNET, 1):
                 klog.info(
                     "Serving node ports on 127.0.0.1; --iptables-localhost-nodeports=false and"
                     " --nodeport-addresses without it keep the sysctl as it was",
-                    sysctl=_ROUTE_LOCALNET,
+                    sysctl=ROUTE_LOCALNET,
                     value=1,
                 )
         except KernelError as error:
@@ -204,7 +208,7 @@ class Iptables:
             self._routes_localnet = True
 
     async def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` when others change our chains, as far as that can be noticed."""
+        """Call `lost` when others change our chains, as far as that can be seen."""
         period = self._settings.monitor_period
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._guard.follow(lost, period), name="guard")

@@ -1,7 +1,7 @@
-"""Notices when somebody flushes the tables: chains of no use tell, by being gone.
+"""Detects a flush of the tables: chains without a use, the canaries, are then gone.
 
-They are all there is with the legacy programs, of whose tables the kernel tells nothing. What they
-cannot tell is that somebody empties a chain and leaves the others.
+There is nothing else with the legacy programs: the kernel sends no messages about their tables.
+Canaries do not show that a chain was emptied and the others were left.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ _T = TypeVar("_T")
 
 
 async def watch_canaries(programs: Xtables, lost: Callable[[], None], period: float) -> None:
-    """Call `lost` after a flush, until cancelled; the canaries are visited once a period.
+    """Call `lost` after a flush, until cancelled; the canaries are checked once a period.
 
-    A canary that is gone is put back only after `lost` was called: to put it back is to forget
-    the flush. Who cannot look, because the lock is held for long, keeps looking.
+    A missing canary is put back only after `lost` was called: putting it back forgets the flush.
+    A check that fails, because the lock is held for long, is repeated.
     """
     canaries = _Canaries(programs, period)
     await canaries.wait_placed()
@@ -34,7 +34,7 @@ async def watch_canaries(programs: Xtables, lost: Callable[[], None], period: fl
         await canaries.wait_settled()
         lost()
         if await canaries.wait_placed():
-            lost()  # a flush meanwhile could not be noticed
+            lost()  # a flush meanwhile could not be detected
 
 
 class _Canaries:
@@ -46,30 +46,30 @@ class _Canaries:
 
     async def wait_placed(self) -> bool:
         """Place those that are not there; whether that took more than one try."""
-        _, failures = await self._insist(self._place)
+        _, failures = await self._repeat(self._place)
         return failures > 0
 
     async def wait_gone(self) -> None:
         """Return when one is gone."""
-        while (await self._insist(self._are_all_there))[0]:  # noqa: ASYNC110  # nobody tells
+        while (await self._repeat(self._are_all_there))[0]:  # noqa: ASYNC110  # there is no event
             await asyncio.sleep(self._period)
 
     async def wait_settled(self) -> None:
-        """Give whoever flushes one table after the other time to get done."""
+        """Give a flush of one table after the other time to finish."""
         with contextlib.suppress(KernelError, TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
-                while await asyncio.to_thread(self._is_any_there):  # noqa: ASYNC110  # nobody tells
+                while await asyncio.to_thread(self._is_any_there):  # noqa: ASYNC110  # there is no event
                     await asyncio.sleep(_SETTLE_POLL)
 
-    async def _insist(self, do: Callable[[], _T]) -> tuple[_T, int]:
-        """What comes of it in the end, and how often it failed before."""
+    async def _repeat(self, do: Callable[[], _T]) -> tuple[_T, int]:
+        """The result in the end, and how often it failed before."""
         failures = 0
         while True:
             try:
                 return await asyncio.to_thread(do), failures
             except KernelError as error:
                 failures += 1
-                klog.error("Cannot tell whether the rules are still there", err=error)
+                klog.error("Cannot check whether the rules are still there", err=error)
                 await asyncio.sleep(self._period)
 
     def _place(self) -> None:

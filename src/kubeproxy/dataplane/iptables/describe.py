@@ -3,16 +3,14 @@
 import shlex
 from collections.abc import Iterable
 
-from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.parse import Found
 from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.rules import chain_rules
 from kubeproxy.dataplane.iptables.setup import Options, Setup, setup_of
 from kubeproxy.dataplane.iptables.state import everything, is_large, top_rules_of
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
-
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 
 def describe_some(table: Table, names: Iterable[ServicePortName], setup: Setup) -> str:
@@ -34,7 +32,7 @@ def describe_some(table: Table, names: Iterable[ServicePortName], setup: Setup) 
 
 def describe(table: Table, node: Node, options: Options) -> str:
     """The text for `iptables-restore`; the jumps, which it does not hold, as comments."""
-    program = _PROGRAM[table.family]
+    program = PROGRAM[table.family]
     jumps = (
         f"# {program} -t {jump.table} -I {jump.chain} {shlex.join(jump.words)}\n" for jump in JUMPS
     )

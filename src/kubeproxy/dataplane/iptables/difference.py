@@ -17,7 +17,7 @@ _TARGET: Final = re.compile(r" -[jg] (\S+)")
 Chains = dict[str, list[str]]
 """Chains of a table, each with its rules as lines `-A CHAIN ...`."""
 
-Told = tuple[Change, str, str]
+LineChange = tuple[Change, str, str]
 """What becomes of a line, in which table, and the line."""
 
 
@@ -37,8 +37,8 @@ def tables_in(text: str) -> dict[str, Chains]:
 
 def changes(
     wanted: Mapping[str, Chains], found: Mapping[str, Chains], unused: Collection[str]
-) -> Iterator[Told]:
-    """What would come and go; `unused` are chains of services that nobody has any more."""
+) -> Iterator[LineChange]:
+    """What would be added and removed; `unused` are chains of services that are gone."""
     for table, chains in wanted.items():
         there = found.get(table, {})
         for chain, lines in chains.items():
@@ -60,7 +60,7 @@ def _rules(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Change
         yield change, (before if change is Change.REMOVE else after)[place]
 
 
-def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterator[Told]:
+def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterator[LineChange]:
     """Jumps that stand nowhere in their chains, and chains that only they need."""
     for table, target in dict.fromkeys((jump.table, jump.target) for jump in JUMPS):
         if target not in found.get(table, {}) and target not in wanted[table]:
@@ -85,11 +85,11 @@ def owners_of(
     return found
 
 
-def differences(told: Iterable[Told], owners: Mapping[str, str]) -> list[Difference]:
-    """Lines for people, each with the service port that it is about as far as one can tell."""
+def differences(changes: Iterable[LineChange], owners: Mapping[str, str]) -> list[Difference]:
+    """Lines for people, each with the service port that it is about as far as that is known."""
     return [
         Difference(change, f"-t {table} {line}", _owner(line, owners))
-        for change, table, line in told
+        for change, table, line in changes
     ]
 
 

@@ -23,7 +23,7 @@ _ANOTHER_KIND = (
 def drift(programs: Xtables, table: Table, node: Node, masquerade_bit: int) -> list[Difference]:
     """The differences, as lines of `iptables-save`.
 
-    Counters that exist are those that rules count with: whoever could make them has done so.
+    Counters that exist are those that rules use: the daemon has created them where it could.
     """
     counters = frozenset(read_packets(COUNTERS))
     options = Options(masquerade_bit, not read_sysctl(BE_LIBERAL), counters)
@@ -32,10 +32,12 @@ def drift(programs: Xtables, table: Table, node: Node, masquerade_bit: int) -> l
     kept, written = everything(table, setup, found_chains(saved["nat"]))
     wanted = tables_in(restore_text(node, options, written))
     found = tables_in("".join(saved.values()))
-    told = list(changes(wanted, found, written.stale.delete))
-    if not told:
+    found_changes = list(changes(wanted, found, written.stale.delete))
+    if not found_changes:
         return []
-    first, *others = differences(told, owners_of(table.entries.values(), setup, kept.tops))
+    first, *others = differences(
+        found_changes, owners_of(table.entries.values(), setup, kept.tops)
+    )
     if not any(wanted[name].keys() & found.get(name, {}).keys() for name in wanted):
         first = replace(first, reason=_ANOTHER_KIND)
     return [first, *others]

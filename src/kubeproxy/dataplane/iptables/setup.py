@@ -11,6 +11,7 @@ from kubeproxy.table.quirks import IPTABLES
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 COUNTERS = (INVALID_COUNTER, LOCALHOST_COUNTER)
+ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"
 BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal"
 
 # Above so many endpoints upstream leaves comments out, and so do we.

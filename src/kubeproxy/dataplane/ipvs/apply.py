@@ -1,4 +1,4 @@
-"""Makes the kernel what ipvs mode wants: sets, rules, virtual servers and addresses.
+"""Makes the sets, rules, virtual servers and addresses of ipvs mode those of the update.
 
 A sync that knows what the kernel has writes the difference of what is wanted: a changed endpoint
 is a netlink message or two. A full one reads the kernel first. What is needed is written from the
@@ -7,7 +7,6 @@ removed from the front to the back, so that no packet meets half of a service.
 """
 
 import asyncio
-import errno
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,11 +17,10 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, contains
-from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
 from kubeproxy.dataplane.ipvs import sets
 from kubeproxy.dataplane.ipvs.counts import counts
-from kubeproxy.dataplane.ipvs.culprits import write_alone
 from kubeproxy.dataplane.ipvs.drain import Drain, look
 from kubeproxy.dataplane.ipvs.names import Set, set_name
 from kubeproxy.dataplane.ipvs.parse import (
@@ -34,15 +32,14 @@ from kubeproxy.dataplane.ipvs.parse import (
 )
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
-from kubeproxy.dataplane.ipvs.settings import Settings
-from kubeproxy.dataplane.ipvs.shown import shown
+from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
-from kubeproxy.dataplane.ipvs.steps import DRAINING, Found, Steps, as_written, steps
-from kubeproxy.dataplane.ipvs.work import Work
-from kubeproxy.dataplane.leftovers import DEVICE
-from kubeproxy.dataplane.mistakes import tell_of_mistake
+from kubeproxy.dataplane.ipvs.steps import Found, Steps, as_written, steps
+from kubeproxy.dataplane.ipvs.work import Failures, Work, is_fine, write_alone
+from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
-from kubeproxy.dataplane.xtables_guard import Guard
+from kubeproxy.dataplane.xtables_guard import ChainGuard
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.linux import dummy, ipset
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.links import watch_device
@@ -51,16 +48,14 @@ from kubeproxy.linux.netlink.ipvs import (
     DeleteReal,
     DeleteServer,
     ServerKey,
-    SetReal,
     VirtualServer,
 )
 from kubeproxy.linux.netlink.route import AddressChange
-from kubeproxy.linux.netlink_socket import Refused, decoding
+from kubeproxy.linux.netlink_socket import decoding
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
-_IS_GONE = {errno.ESRCH, errno.ENOENT}
 _REFUSALS = 5
 
 
@@ -72,37 +67,17 @@ class Survey(NamedTuple):
     work: Work
 
 
-class Failures:
-    """What the kernel refused, by what it is about."""
-
-    def __init__(self) -> None:
-        self.servers: dict[ServerKey, str] = {}
-        self.members: dict[Member, str] = {}
-
-    def by_service_port(self, state: State) -> dict[ServicePortName, str]:
-        """The service ports that are concerned, each with one of the reasons."""
-        if not self.servers and not self.members:
-            return {}
-        found: dict[ServicePortName, str] = {}
-        for name, part in state.parts.items():
-            reasons = [self.servers[key] for key in part.server_keys() if key in self.servers]
-            reasons += [self.members[member] for member in part.members if member in self.members]
-            if reasons:
-                found[name] = reasons[0]
-        return found
-
-
 class Ipvs:
     """One family of ipvs mode."""
 
     def __init__(
-        self, family: Family, settings: Settings, servers: VirtualServers, programs: Xtables
+        self, family: Family, settings: IpvsSettings, servers: VirtualServers, programs: Xtables
     ) -> None:
         self._family = family
         self._settings = settings
         self._servers = servers
         self._programs = programs
-        self._guard = Guard(programs)
+        self._guard = ChainGuard(programs)
         self._state: State | None = None
         self._table = Table(family)
         self._rules = ""
@@ -129,10 +104,16 @@ class Ipvs:
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
         """What these service ports have in the kernel, as `ipset` and `ipvsadm` list it."""
+        from kubeproxy.dataplane.ipvs.render import (  # noqa: PLC0415  # when asked for
+            describe_some,
+        )
+
         state = self._state
         if state is None:
             return ""
-        return shown([state.parts[name] for name in names if name in state.parts], self._family)
+        return describe_some(
+            [state.parts[name] for name in names if name in state.parts], self._family
+        )
 
     def survey(self, table: Table, node: Node) -> Survey:
         """What a full sync would do, were it not the first; nothing is written."""
@@ -141,30 +122,30 @@ class Ipvs:
         return Survey(state, wanted, self._repair(state, wanted, resets=False))
 
     async def watch(self, lost: Callable[[], None]) -> None:
-        """Look after draining real servers, and call `lost` when others change what is written.
+        """Check draining real servers, and call `lost` when others change what is written.
 
-        The kernel tells of addresses, and of rules where the programs write nftables; it tells of
-        no sets and virtual servers. Those are for full syncs, which in this mode are frequent.
+        The kernel sends messages about addresses, and about rules where the programs write
+        nftables; none about sets and virtual servers. Frequent full syncs check those.
         """
         async with asyncio.TaskGroup() as tasks:
             following = self._guard.follow(lost, self._settings.drain_period)
             tasks.create_task(following, name="guard")
             changes: asyncio.Queue[AddressChange | None] = asyncio.Queue()
-            telling = watch_device(DEVICE, self._family, changes.put_nowait)
-            tasks.create_task(telling, name="device")
+            watching = watch_device(DEVICE, self._family, changes.put_nowait)
+            tasks.create_task(watching, name="device")
             tasks.create_task(self._judge(changes, lost), name="addresses")
-            await self._look_after_draining()
+            await self._check_draining()
 
     async def _judge(
         self, changes: asyncio.Queue[AddressChange | None], lost: Callable[[], None]
     ) -> None:
         """Call `lost` when an address went that is wanted, or one came that is not."""
         while True:
-            told = [await changes.get()]
+            received = [await changes.get()]
             async with self._turn:  # what a sync does itself is what is wanted at its end
                 while not changes.empty():
-                    told.append(changes.get_nowait())
-                if any(map(self._is_unwanted, told)):
+                    received.append(changes.get_nowait())
+                if any(map(self._is_unwanted, received)):
                     lost()
 
     def _is_unwanted(self, change: AddressChange | None) -> bool:
@@ -173,25 +154,25 @@ class Ipvs:
         wanted = self._state.members[Set.IPVS_IPS]
         return change is None or change.is_there != (change.address in wanted)
 
-    async def _look_after_draining(self) -> None:
+    async def _check_draining(self) -> None:
         while True:
             await asyncio.sleep(self._settings.drain_period)
             try:
                 async with self._turn:
-                    await asyncio.to_thread(self._look_after)
+                    await asyncio.to_thread(self._check_drained)
             except KernelError as error:
-                klog.error("Cannot look after draining real servers", err=error)
+                klog.error("Cannot check draining real servers", err=error)
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
-        return Figures(restore_failures=self._programs.restore_failures)
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
+        return {RESTORE_FAILURES.name: self._programs.restore_failures}
 
     async def close(self) -> None:
         """Give the socket back."""
         self._servers.close()
 
     def _sync(self, update: Update) -> SyncReport:
-        """Write, and leave out those who cannot be written."""
+        """Write, and leave out service ports that cannot be written."""
         failed = self._left_out.still(update)
         if update.full and self._left_out:
             self._state = None  # they are tried again with all others
@@ -207,7 +188,7 @@ class Ipvs:
             if not found:
                 if knows_all:
                     raise
-                tell_of_mistake(self._family)
+                log_bug(self._family)
             failed = {**failed, **found}
             table = without(table, found)
             report = self._attempt(msgspec.structs.replace(update, table=table))
@@ -294,10 +275,10 @@ class Ipvs:
         for key, server in every.items():
             virtual = found_servers.get(key)
             there = Found(virtual, weights.get(key, {})) if virtual else None
-            anew = resets or key in refused
+            resets_this = resets or key in refused
             # The list is quick and not precise: what seems to need something is asked for.
-            if steps(key, server, there, self._drain.waiting(key), resets=anew):
-                servers[key] = self._steps(key, server, virtual, resets=anew)
+            if steps(key, server, there, self._drain.waiting(key), resets=resets_this):
+                servers[key] = self._steps(key, server, virtual, resets=resets_this)
         return Work(
             created_sets=created,
             added=tuple(sets.missing(found_sets, state.members)),
@@ -382,29 +363,29 @@ class Ipvs:
 
     def _run(self, commands: Iterable[Command], failures: Failures) -> None:
         for command, error in self._servers.run(tuple(commands)).items():
-            if not _is_fine(command, error):
+            if not is_fine(command, error.errno):
                 failures.servers[command.key] = str(error)
 
     def _remove(self, work: Work) -> None:
-        """Remove what nobody wants. What cannot be removed is for the next full sync."""
+        """Remove stale objects. The next full sync tries again what cannot be removed."""
         errors = list(dummy.change_addresses(DEVICE, (), work.unbound).values())
         commands = [DeleteServer(key) for key in work.gone]
         refused = self._servers.run(commands)
-        errors += [error for each, error in refused.items() if not _is_fine(each, error)]
+        errors += [error for each, error in refused.items() if not is_fine(each, error.errno)]
         for key in work.gone:
             self._drain.put(key, ())
         if work.removed:
             ipset.restore(sets.removals(work.removed, self._family))
         for error in errors:
-            klog.error("Something that nobody uses any more remains", err=error)
+            klog.error("Could not remove stale objects", err=error)
 
-    def _look_after(self) -> None:
-        """See who of the draining has no connections left."""
+    def _check_drained(self) -> None:
+        """Remove draining real servers that have no connections left."""
         for key in self._drain.servers():
             found = look(key, self._drain.waiting(key), self._servers.reals(key))
             refused = self._servers.run(found.commands)
             for command, error in refused.items():
-                if not _is_fine(command, error):
+                if not is_fine(command, error.errno):
                     klog.error("Real server cannot be removed, will try again", err=error)
             still = {command.real for command in refused if isinstance(command, DeleteReal)}
             self._drain.put(key, {*found.waiting, *still})
@@ -412,11 +393,3 @@ class Ipvs:
 
 def _addresses(members: Iterable[Member]) -> tuple[str, ...]:
     return tuple(member for set_, member in members if set_ is Set.IPVS_IPS)
-
-
-def _is_fine(command: Command, error: Refused) -> bool:
-    """Whether it is no failure, because what should go, or be used no more, is gone already."""
-    removes = isinstance(command, DeleteServer | DeleteReal) or (
-        isinstance(command, SetReal) and command.weight == DRAINING
-    )
-    return removes and error.errno in _IS_GONE

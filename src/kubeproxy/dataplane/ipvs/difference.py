@@ -1,4 +1,4 @@
-"""The work of a full sync that nobody does -> differences, in the words of the kernel's tools."""
+"""The work of a full sync, which is not done -> differences, as the kernel's tools write them."""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -10,9 +10,9 @@ from kubeproxy.dataplane.ipvs.parse import missing_jumps
 from kubeproxy.dataplane.ipvs.plan import Member
 from kubeproxy.dataplane.ipvs.render import key_text, real_text, server_text
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables
+from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.ipvs.state import State
 from kubeproxy.dataplane.ipvs.work import Work
-from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,

@@ -1,8 +1,8 @@
 """Real servers that are wanted no more and have connections: they end by themselves.
 
-TCP only. Such a server has weight 0, so that nobody new comes; it is looked at again and again,
+TCP only. Such a server has weight 0, so that it gets no new connections; it is checked repeatedly,
 and goes with its last connection, however long that takes. The list is in memory only: after a
-restart, real servers that nobody wants are found in the kernel and enter it anew.
+restart, stale real servers are found in the kernel and start to drain again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class Drain:
         return self._waiting.get(key, _NOBODY)
 
     def servers(self) -> tuple[ServerKey, ...]:
-        """The virtual servers behind which somebody drains."""
+        """The virtual servers with draining real servers."""
         return tuple(self._waiting)
 
     def put(self, key: ServerKey, reals: Iterable[RealKey]) -> None:

@@ -4,7 +4,7 @@ from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.difference import differences, owners_of, rule_differences
 from kubeproxy.dataplane.ipvs.parse import listed_rules
-from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.linux.links import device_index
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import Table

@@ -4,7 +4,7 @@ import re
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
-from kubeproxy.dataplane.ipvs.settings import Settings, Timeouts
+from kubeproxy.dataplane.ipvs.settings import IpvsSettings, Timeouts
 from kubeproxy.linux import ipset
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.sysctl import ensure_sysctl
@@ -23,7 +23,7 @@ _SYSCTLS = {
 _STRICT_ARP = {"net.ipv4.conf.all.arp_ignore": 1, "net.ipv4.conf.all.arp_announce": 2}
 
 
-def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
+def prepare(servers: Ipvs, settings: IpvsSettings, release: str) -> None:
     """Raise `KernelError` unless the kernel, of that release, can do what is asked of it."""
     servers.check(settings.scheduler)
     ipset.check()
@@ -41,11 +41,11 @@ def prepare(servers: Ipvs, settings: Settings, release: str) -> None:
         klog.error("Failed to set the timeouts of ipvs", err=error)
 
 
-def wanted_sysctls(settings: Settings, release: str) -> dict[str, int]:
+def wanted_sysctls(settings: IpvsSettings, release: str) -> dict[str, int]:
     """The kernel's settings, as they have to be on a kernel of that release.
 
-    A client's port that is used again goes to the server of before, where anything else is slow:
-    kernels before 5.9 delay such a connection by a second when it is to be scheduled anew.
+    A client's port that is used again goes to the same server as before, where others are slow:
+    kernels before 5.9 delay such a connection by a second when it is scheduled again.
     """
     wanted = dict(_SYSCTLS)
     if settings.strict_arp:

@@ -5,15 +5,15 @@ The sets as `ipset save` shows them, the virtual servers as `ipvsadm -S -n`, the
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
-from kubeproxy.dataplane.ipvs.plan import Server, setup_of
+from kubeproxy.dataplane.ipvs.plan import Part, Server, setup_of
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
-from kubeproxy.dataplane.ipvs.settings import Settings
+from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import State, state_of
-from kubeproxy.dataplane.leftovers import DEVICE
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
@@ -30,10 +30,9 @@ _BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
     "nat": ("PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"),
 }
-_PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 
-def describe(table: Table, node: Node, settings: Settings) -> str:
+def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
     """All that a sync of an empty kernel would leave."""
     state = state_of(table, setup_of(node, settings.scheduler))
     family = table.family
@@ -47,10 +46,20 @@ def describe(table: Table, node: Node, settings: Settings) -> str:
             *set_lines(state, family),
             "# ipvsadm -S -n\n",
             *server_lines(state.servers()),
-            f"# {_PROGRAM[family]}-save\n",
+            f"# {PROGRAM[family]}-save\n",
             *(line for name in ("filter", "nat") for line in table_lines(name, wanted[name])),
         )
     )
+
+
+def describe_some(parts: Sequence[Part], family: Family) -> str:
+    """What some service ports have: their members of sets, and their virtual servers."""
+    members = dict.fromkeys(member for part in parts for member in part.members)
+    lines = [f"add {set_name(set_, family)} {member}\n" for set_, member in members]
+    servers = {key: s for part in parts for key, s in (part.node_ports | part.servers).items()}
+    if not servers:
+        return ""
+    return "".join(("# ipset save\n", *lines, "# ipvsadm -S -n\n", *server_lines(servers)))
 
 
 def _address_lines(state: State, family: Family) -> Iterator[str]:

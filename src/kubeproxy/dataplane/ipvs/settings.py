@@ -5,6 +5,8 @@ import msgspec
 from kubeproxy.base.inet import Prefix
 
 DEFAULT_SCHEDULER = "rr"
+DEVICE = "kube-ipvs0"
+"""The dummy device that has the addresses of services."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -15,7 +17,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     udp: int = 0
 
 
-class Settings(msgspec.Struct, frozen=True):
+class IpvsSettings(msgspec.Struct, frozen=True):
     """How the operator set ipvs mode up.
 
     `excluded` are ranges whose virtual servers are never deleted. The period is how often real

@@ -1,12 +1,24 @@
-"""All that a sync writes, as a value."""
+"""All that a sync writes, and what of it the kernel refused."""
 
+import errno
 from collections.abc import Mapping
 
 import msgspec
 
-from kubeproxy.dataplane.ipvs.plan import Member
-from kubeproxy.dataplane.ipvs.steps import Steps
-from kubeproxy.linux.netlink.ipvs import ServerKey
+from kubeproxy.dataplane.ipvs.plan import Member, Setup, plan
+from kubeproxy.dataplane.ipvs.state import State
+from kubeproxy.dataplane.ipvs.steps import DRAINING, Steps, steps
+from kubeproxy.linux.netlink.ipvs import (
+    Command,
+    DeleteReal,
+    DeleteServer,
+    ServerKey,
+    SetReal,
+    command_request,
+)
+from kubeproxy.table.entries import Entry, ServicePortName
+
+_IS_GONE = {errno.ESRCH, errno.ENOENT}
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -28,3 +40,39 @@ class Work(msgspec.Struct, frozen=True):
         commands = sum(len(each.commands) for each in self.servers.values())
         lines = self.created_sets.count("\n") + self.rules.count("\n")
         return commands + lines + sum(map(len, lists))
+
+
+class Failures:
+    """What the kernel refused, by what it is about."""
+
+    def __init__(self) -> None:
+        self.servers: dict[ServerKey, str] = {}
+        self.members: dict[Member, str] = {}
+
+    def by_service_port(self, state: State) -> dict[ServicePortName, str]:
+        """The service ports that are concerned, each with one of the reasons."""
+        if not self.servers and not self.members:
+            return {}
+        found: dict[ServicePortName, str] = {}
+        for name, part in state.parts.items():
+            reasons = [self.servers[key] for key in part.server_keys() if key in self.servers]
+            reasons += [self.members[member] for member in part.members if member in self.members]
+            if reasons:
+                found[name] = reasons[0]
+        return found
+
+
+def write_alone(setup: Setup, entry: Entry) -> None:
+    """Encode all of an entry, to see whether that can be done."""
+    part = plan(entry, setup)
+    for key, server in (*part.servers.items(), *part.node_ports.items()):
+        for command in steps(key, server, None, frozenset()).commands:
+            command_request(0, command)
+
+
+def is_fine(command: Command, error: int) -> bool:
+    """Whether it is no failure, because what should go, or get no more connections, is gone."""
+    removes = isinstance(command, DeleteServer | DeleteReal) or (
+        isinstance(command, SetReal) and command.weight == DRAINING
+    )
+    return removes and error in _IS_GONE

@@ -1,4 +1,4 @@
-"""What somebody altered in the program -> differences in nft's words."""
+"""What was altered in the program -> differences in nft's syntax."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -26,8 +26,8 @@ def altered(
 ) -> list[Difference]:
     """Why the kernel's table is not the program.
 
-    `chains` are those of the program and of the choices that are needed; `listed` tells the texts
-    of rules by their handles, as far as somebody can list them.
+    `chains` are those of the program and of the choices that are needed; `listed` returns the
+    texts of rules by their handles, as far as nft can list them.
     """
     at = place_of(program)
     ours = {encode_rule(rule): rule_text(rule) for chain in chains for rule in chain.rules}
@@ -90,7 +90,7 @@ def _rules(
 
 
 def _expressions(rule: KernelRule) -> str:
-    """The kinds of the expressions of a rule that nobody could write down."""
+    """The kinds of the expressions of a rule that has no text."""
     words = []
     data = rule.expressions
     while data:

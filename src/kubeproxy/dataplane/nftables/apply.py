@@ -2,10 +2,10 @@
 
 A partial update is the difference that the update names. A full one reads the kernel and writes
 only what differs: a restart with nothing changed writes nothing. A table that is not our program
-(upstream's, an older one of ours, one that somebody changed) is replaced as a whole in the same
+(upstream's, an older one of ours, one that was changed) is replaced as a whole in the same
 transaction that fills the new one.
 
-What takes time is done in a thread: full syncs, and changes of many elements. Nobody but the
+What takes time is done in a thread: full syncs, and changes of many elements. Only the
 family's own sync changes what they read, and what others look at changes in the event loop.
 """
 
@@ -20,8 +20,9 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, join
-from kubeproxy.dataplane.contract import Figures, SyncReport, Update
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.counts import Reading
+from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
     Batch,
     batch_messages,
@@ -35,17 +36,13 @@ from kubeproxy.dataplane.nftables.counters import read
 from kubeproxy.dataplane.nftables.elements import entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard, Moment
+from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
 from kubeproxy.dataplane.nftables.inspect import Found
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
 from kubeproxy.dataplane.nftables.pins import Pins
-from kubeproxy.dataplane.nftables.program import (
-    AFFINITY_SIZE,
-    FIREWALL_SOURCES,
-    masquerade_mark,
-    program,
-)
+from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -73,14 +70,6 @@ _MOMENT = 0.1
 T = TypeVar("T")
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """How the operator set nftables mode up."""
-
-    masquerade_bit: int = 14
-    endpoint_counters: bool = False
-    affinity_size: int = AFFINITY_SIZE
-
-
 class Survey(NamedTuple):
     """What the kernel has, the state that it is to have, and the transactions between the two."""
 
@@ -102,7 +91,7 @@ class Nftables:
     """One family of nftables mode."""
 
     def __init__(
-        self, family: Family, settings: Settings, kernel: Nfnetlink, guard: Guard
+        self, family: Family, settings: NftablesSettings, kernel: Nfnetlink, guard: TableGuard
     ) -> None:
         self._family = family
         self._settings = settings
@@ -129,15 +118,15 @@ class Nftables:
         self.pins.close()
         self._kernel.close()
 
-    def figures(self) -> Figures:
-        """The figures for the metrics."""
+    def figures(self) -> dict[str, int]:
+        """The values of metrics, by their names."""
         local = self._proxy.statistics()
-        return Figures(
-            commit_failures=self._commit_failures,
-            cleanup_failures=self._cleanup_failures,
-            listeners=local.listeners,
-            listener_failures=local.bind_failures,
-        )
+        return {
+            metrics.SYNC_FAILURES.name: self._commit_failures,
+            metrics.CLEANUP_FAILURES.name: self._cleanup_failures,
+            metrics.LISTENERS.name: local.listeners,
+            metrics.LISTENER_FAILURES.name: local.bind_failures,
+        }
 
     def connections(self) -> Reading | None:
         """What was counted so far, for threads; None while a full sync is under way."""
@@ -162,7 +151,7 @@ class Nftables:
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
         report = await self._program(update)
-        # With few clients there is then nobody left who is sent to an endpoint that has gone.
+        # With few clients, none is then sent to an endpoint that is gone.
         await self.pins.wait_done(_MOMENT)
         await self._listen(update)
         return report
@@ -175,12 +164,7 @@ class Nftables:
             except Refused:
                 pass  # the kernel is not as we remember it: read it
         self._state = None
-        wanted = program(
-            update.node,
-            masquerade_mark(self._settings.masquerade_bit),
-            endpoint_counters=self._settings.endpoint_counters,
-            affinity_size=self._settings.affinity_size,
-        )
+        wanted = self._settings.program(update.node)
         try:
             return await self._full(wanted, update)
         except KernelError:
@@ -235,18 +219,18 @@ class Nftables:
                 if replace or error.errors[0].index == WHOLE_BATCH:
                     raise
                 refusals += 1
-                self._tell_of_refusal(error, refusals)
+                self._log_refusal(error, refusals)
             else:
                 return msgspec.structs.replace(report, failed=failed)
 
-    def _tell_of_refusal(self, error: Refused, refusals: int) -> None:
+    def _log_refusal(self, error: Refused, refusals: int) -> None:
         family = self._family.value
         if refusals < _REFUSALS:
             klog.info("Changes of rules refused, reading them again", err=error, ipFamily=family)
         else:
             klog.error(
                 "Changes of rules refused again, replacing the whole table; "
-                "connection counters and affinity of clients begin anew",
+                "connection counters and affinity of clients are reset",
                 err=error,
                 ipFamily=family,
             )
@@ -286,14 +270,14 @@ class Nftables:
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
         if found.intact:  # else there are no pins that could have a number of before
             state.last_number = self._last_number
-        # Chains of choices that nobody makes any more do no harm: a restart leaves them alone.
+        # Chains of unused choices do no harm: a restart leaves them alone.
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, node, prune=prune)
         unused, next_.batch.unused_chains = next_.batch.unused_chains, []
         return Survey(state, next_, unused, self._pieces(wanted, found, next_))
 
     async def _prune(self, state: Programmed, unused: list[str]) -> None:
-        """Remove chains that nobody leads to; kernels before 6.2 may notice that only later."""
+        """Remove chains that nothing leads to; kernels before 6.2 may accept that only later."""
         if not unused:
             return
         try:
@@ -331,7 +315,7 @@ class Nftables:
             self._kernel.commit(messages, guard.expected(since))
             guard.committed()
             return
-        async with guard.unheard(self._kernel):
+        async with guard.paused(self._kernel):
             await asyncio.to_thread(self._kernel.commit, messages, guard.expected(since))
             guard.committed()
 

@@ -41,7 +41,7 @@ def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Read
             if endpoints:
                 values |= _endpoint_values(kernel, program, placed)
             if _epoch(kernel, program) == epoch:
-                break  # else somebody made the table anew: half of these are of the old one
+                break  # else the table was replaced: half of these are of the old one
     return Reading(epoch, _counts(placed, values, endpoints=endpoints))
 
 
@@ -81,7 +81,7 @@ def _endpoint_counts(placed: Placed, values: Values) -> Iterator[Count]:
 
 
 def _of_list(counter: bytes, *, local: bool) -> bytes:
-    """What tells the same place of the two lists of a frontend apart."""
+    """What distinguishes the same place of the two lists of a frontend."""
     return b"local" + counter if local else counter
 
 

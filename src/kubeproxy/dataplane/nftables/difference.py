@@ -1,6 +1,6 @@
-"""A transaction that nobody sends -> what it would change, in nft's words.
+"""A transaction that is not sent -> what it would change, in nft's syntax.
 
-It is read from its messages: what is told is what would be sent.
+It is read from its messages: what is shown is what would be sent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -67,7 +67,7 @@ def _new_chain(at: str, chain: Chain) -> Iterator[Difference]:
 
 
 def is_choice(chain: str) -> bool:
-    """Whether a chain has the name of a choice, which somebody may have made once."""
+    """Whether a chain has the name of a choice, which may have been in use once."""
     return any(counts_in(chain)) or chain.removeprefix("nodeport-").startswith(_REMEMBER)
 
 
@@ -95,7 +95,7 @@ def _element_changes(
     owners: Mapping[bytes, str],
 ) -> Iterator[_Told]:
     """The elements of a set that go and come, by their keys; one with other data does both."""
-    known = replace(set_, counter=False)  # what it has counted is nobody's wish
+    known = replace(set_, counter=False)  # its count is not part of the desired state
     for head in sorted({*gone, *come}):
         owner = owner_of(owners, set_, head)
         for change, elements in ((Change.REMOVE, gone), (Change.ADD, come)):

@@ -30,8 +30,8 @@ class Wanted(msgspec.Struct, frozen=True):
 def drift(kernel: Nfnetlink, wanted: Wanted) -> list[Difference]:
     """The differences, in nft's words.
 
-    Chains of choices that nobody makes any more are none: they do no harm, and stay until a full
-    sync comes by. Of a table that would be replaced as a whole, elements are not compared.
+    Chains of unused choices are none: they do no harm, and stay until a full sync. Of a table that
+    would be replaced as a whole, elements are not compared.
     """
     program, node = wanted.program, wanted.node
     table = f"table {place_of(program)}"

@@ -1,8 +1,8 @@
-"""Notices when others change our tables. One watch serves both families.
+"""Watches for changes of our tables by others. One watch serves both families.
 
 Listening makes large transactions dear, because the kernel writes a message for every element
 before it sends the first: the watch is paused for them, and the generation is compared instead.
-It counts the transactions of everybody, so ours have to be counted too.
+It counts all transactions, so ours have to be counted too.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ def concerns(message: Message) -> int | None:
     return message.payload[0]
 
 
-def _wait_told(kernel: Nfnetlink) -> None:
-    """Return when the kernel has sent word of every transaction that it has counted so far.
+def _wait_received(kernel: Nfnetlink) -> None:
+    """Return when the kernel has sent messages of every transaction that it has counted so far.
 
-    It counts a transaction first and sends word of it at its end. It looks at no other one, not
+    It counts a transaction first and sends its messages at the end. It looks at no other one, not
     even at one to be refused, before that.
     """
     with contextlib.suppress(Refused):
@@ -56,8 +56,8 @@ class Moment(NamedTuple):
     own: int
 
 
-class Guard:
-    """Passes on word of changes by others to those who own a family."""
+class TableGuard:
+    """Reports changes by others to the dataplane of the family."""
 
     def __init__(self) -> None:
         self._watch: NftablesChanges | None = None
@@ -76,9 +76,9 @@ class Guard:
         async with self._turn:  # to begin amid a large transaction would be as dear
             watch = self._watch = NftablesChanges()
         try:
-            await watch.follow(self._tell)
+            await watch.follow(self._report)
         finally:
-            async with self._turn:  # whoever has paused it needs it once more
+            async with self._turn:  # a pause needs it once more
                 self._watch = None
                 watch.close()
 
@@ -92,17 +92,17 @@ class Guard:
             return Moment(kernel.generation(), self._commits)
 
     def expected(self, since: Moment | None) -> int | None:
-        """The generation now, when nobody but us has changed anything; None asks for nothing."""
+        """The generation now, when only we have changed anything; None asks for nothing."""
         if since is None:
             return None
         return (since.generation + self._commits - since.own) & 0xFFFFFFFF
 
     @contextlib.asynccontextmanager
-    async def unheard(self, kernel: Nfnetlink) -> AsyncIterator[None]:
+    async def paused(self, kernel: Nfnetlink) -> AsyncIterator[None]:
         """Do not listen: large transactions are under way, in a thread; one thread at a time."""
         async with self._turn:
             before = Moment(kernel.generation(), self._commits)
-            await asyncio.to_thread(_wait_told, kernel)
+            await asyncio.to_thread(_wait_received, kernel)
             try:
                 with self._watch.paused() if self._watch else contextlib.nullcontext():
                     yield
@@ -112,11 +112,11 @@ class Guard:
             self._compare(kernel, before)
 
     def _compare(self, kernel: Nfnetlink, before: Moment) -> None:
-        """Whoever changed something meanwhile may have changed any of our tables."""
+        """A change meanwhile may be one of any of our tables."""
         if kernel.generation() != self.expected(before):
-            self._tell(None)
+            self._report(None)
 
-    def _tell(self, message: Message | None) -> None:
+    def _report(self, message: Message | None) -> None:
         if message is None:
             for lost in self._lost.values():
                 lost()

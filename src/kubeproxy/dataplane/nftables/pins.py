@@ -12,7 +12,7 @@ from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import backend_data
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.guard import Guard
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
@@ -31,11 +31,11 @@ RETRY_SECONDS = 5.0
 
 def stale_pins(pins: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]) -> list[bytes]:
     """The heads of pins to an endpoint that their service does not choose any more."""
-    nobody: frozenset[bytes] = frozenset()
+    none: frozenset[bytes] = frozenset()
     return [
         head
         for head, tail in pins.items()
-        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack(head[-4:])[0], nobody)
+        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack(head[-4:])[0], none)
     ]
 
 
@@ -108,7 +108,7 @@ class Pins:
     first needed, and kept: a process that has no descriptor to spare later can still forget.
     """
 
-    def __init__(self, guard: Guard, current: Callable[[], Programmed | None]) -> None:
+    def __init__(self, guard: TableGuard, current: Callable[[], Programmed | None]) -> None:
         self._guard = guard
         self._current = current
         self._due = asyncio.Event()
@@ -187,7 +187,7 @@ class Pins:
         stale = await asyncio.to_thread(find_stale, pins, placed, local=local)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
-            async with self._guard.unheard(kernel):
+            async with self._guard.paused(kernel):
                 count = await asyncio.to_thread(delete_pins, kernel, program, name, heads)
                 self._guard.committed(count)
         return len(stale)

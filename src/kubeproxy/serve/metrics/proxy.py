@@ -10,6 +10,7 @@ from typing import assert_never
 
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.observer import (
     FlowsCleaned,
     LoopStarted,
@@ -23,7 +24,6 @@ from kubeproxy.engine.schedule import Outcome
 from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, MetricFamily
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode
 from kubeproxy.table.policy import Refusal, Scope
 
 EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
@@ -104,9 +104,9 @@ class ProxyMetrics:
             self._flows_seconds,
             self._flows_deleted,
         ]
-        if self._mode is not Mode.IPVS:
+        if self._mode.times_full_syncs:
             found += (self._full, self._partial)
-        if self._mode is Mode.IPTABLES:
+        if self._mode.counts_rules:
             found += (self._rules, self._written)
         return found
 
@@ -248,7 +248,7 @@ def parse_moment(text: str) -> float | None:
 class _Unserved:
     """Service ports whose policy is Local, that are served elsewhere but not on this node.
 
-    Kept from sync to sync, so that a sync costs what it changes. ipvs mode counts Services.
+    Kept from sync to sync, so that a sync costs what it changes. Some modes count Services.
     """
 
     def __init__(self, families: Iterable[Family]) -> None:
@@ -275,7 +275,7 @@ class _Unserved:
     def show(self, family: Family, mode: Mode) -> None:
         for (of, policy), names in self._names.items():
             if of is family:
-                count = len({name[:2] for name in names} if mode is Mode.IPVS else names)
+                count = len({name[:2] for name in names} if mode.counts_services else names)
                 self.gauge.set(count, policy, family.value)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from kubeproxy.base.errors import FieldError
 from kubeproxy.base.steps import Steps
-from kubeproxy.engine.node import node_ips
+from kubeproxy.engine.node import node_ips, with_bind_address
 from kubeproxy.explain.answers import Asked, View, explained, meant
 from kubeproxy.explain.question import Question
 from kubeproxy.explain.words import Explanation
@@ -43,8 +43,8 @@ def explanations(
     }
     view = View(
         cluster=state.cluster,
-        mode=state.mode,
-        ips=node_ips(state.cluster.node, state.config.bind_address),
+        mode=state.mode.policy,
+        ips=node_ips(with_bind_address(state.cluster.node, state.config.bind_address)),
         tables={family: each.builder.table for family, (each, _) in synced.items()},
         nodes={family: node for family, (_, node) in synced.items()},
         conflicts={family: each.builder.conflicts() for family, (each, _) in synced.items()},

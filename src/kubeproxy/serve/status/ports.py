@@ -25,7 +25,6 @@ from kubeproxy.serve.traffic.totals import NOTHING, Look, PortRates, Tally
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import frontends, service_port_name
 from kubeproxy.table.entries import Backend, ServicePortName
-from kubeproxy.table.node import Mode
 
 WAITS = "it waits for the next sync"
 
@@ -97,7 +96,7 @@ def _port(
         external_traffic_policy=policy(local=port.external_local) if external else "",
         affinity_seconds=port.affinity_seconds,
         source_ranges=ranges(port.source_ranges),
-        balance=entry.balance.value if entry and state.mode is Mode.NFTABLES else "",
+        balance=entry.balance.value if entry and state.mode.balances else "",
         health_check_port=port.health_check_port,
         not_programmed=family.failed.get(name) or left_out or ("" if entry else WAITS),
         conflicts=tuple(conflict(each) for each in conflicts if name in (each.loser, each.winner)),

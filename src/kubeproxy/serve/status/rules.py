@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kubeproxy.base.printable import printable
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.written import Shows
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, WrittenRules
 from kubeproxy.serve.status.words import plural, ranges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.rows import aligned, entry_rows
 
 _encode = msgspec.json.Encoder().encode
@@ -59,7 +60,7 @@ def text_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[byte
     """
     for each in selected:
         count = plural(len(each.names), "service port")
-        yield f"# {each.family.family.value}: {count}, mode {each.mode.value}\n".encode()
+        yield f"# {each.family.family.value}: {count}, mode {each.mode.name}\n".encode()
     yield b"\n"
     for port in _ports(selected):
         rows = aligned(msgspec.structs.astuple(row) for row in port.rows)
@@ -93,7 +94,7 @@ def _written(selected: Sequence[Selected]) -> Iterator[WrittenRules]:
         for start in range(0, len(each.names) or 1, _PORTS_AT_ONCE):
             some = each.names[start : start + _PORTS_AT_ONCE]
             text = plane.written(each.table, some) if isinstance(plane, Shows) else ""
-            yield WrittenRules(each.family.family.value, each.mode.value, text)
+            yield WrittenRules(each.family.family.value, each.mode.name, text)
 
 
 def _ports(selected: Sequence[Selected]) -> Iterator[RulePort]:
@@ -114,14 +115,14 @@ def _port(entry: Entry, shown: Selected) -> RulePort:
         ip_family=shown.family.family.value,
         frontends=tuple(RuleFrontend(f.kind.value, f.port, f.address) for f in entry.frontends),
         internal_traffic_policy=entry.internal.outside.scope.value,
-        rows=tuple(RuleRow(*row) for row in entry_rows(entry, shown.node, shown.mode)),
+        rows=tuple(RuleRow(*row) for row in entry_rows(entry, shown.node, shown.mode.policy)),
         port=name.port,
         endpoints=tuple(map(str, entry.cluster)),
         local_endpoints=tuple(map(str, entry.local)),
         external_traffic_policy=entry.external.outside.scope.value if external else "",
         affinity_seconds=entry.affinity_seconds,
         source_ranges=ranges(entry.source_ranges),
-        balance=entry.balance.value if shown.mode is Mode.NFTABLES else "",
+        balance=entry.balance.value if shown.mode.balances else "",
         not_programmed=shown.family.failed.get(name, ""),
     )
 

@@ -9,11 +9,12 @@ from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.source import Gap
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.traffic.totals import Look
 from kubeproxy.table.build import Builder
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 
 
 class FamilyState(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class State(msgspec.Struct, frozen=True):
     """
 
     config: KubeProxyConfiguration
+    mode: Mode
     config_file: str
     source: str
     started: float
@@ -59,8 +61,3 @@ class State(msgspec.Struct, frozen=True):
     gaps: Sequence[Gap]
     ignored: Sequence[Problem]
     remains: Sequence[str]
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of the proxy."""
-        return Mode(self.config.mode)

@@ -14,7 +14,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.serve.status.state import State
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 
 
 class UnreadableTable(KubeProxyError):
@@ -25,7 +25,7 @@ class TableHead(msgspec.Struct, frozen=True):
     """The first line. `entries` is how many lines follow."""
 
     family: Family
-    mode: Mode
+    mode: str
     node: Node
     config: KubeProxyConfiguration
     failed: tuple[tuple[ServicePortName, str], ...]
@@ -45,7 +45,7 @@ class Desired(msgspec.Struct, frozen=True):
 
     table: Table
     node: Node
-    mode: Mode
+    mode: str
     config: KubeProxyConfiguration
     failed: Mapping[ServicePortName, str]
     syncs: int
@@ -68,7 +68,7 @@ def table_pieces(state: State, family: Family) -> Iterator[bytes]:
     entries = tuple(table.entries.values())
     head = TableHead(
         family=family,
-        mode=state.mode,
+        mode=state.mode.name,
         node=sync.node,
         config=state.config,
         failed=tuple(sync.failed.items()),

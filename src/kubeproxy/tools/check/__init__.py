@@ -1,9 +1,8 @@
 """What a node has and lacks for each mode, found out before a proxy runs on it.
 
-Facts come in: what the kernel does when it is tried in a scratch network namespace, and what can
-be read of the node. Findings go out, each with what to do. Nothing of the node is changed.
+Facts come in: what the kernel does when a mode is tried in a scratch network namespace, and what
+can be read of the node. Findings go out, each with what to do. The node is not changed.
 
-Pure: `finding`, `judge`, `sample`, `suspects`, `modules`, `rights`, `rivals`, `sysctls`, `ports`.
-The edges: `scratch` with its trials (`conntrack`, `nftables`, `iptables`, `ipvs`), `host` and
-`sightings`; `survey` has all of them look.
+Pure: `judge`, `rights`, `rivals`, `sysctls`, `ports`. The edges: `scratch`, `host` and
+`sightings`; `survey` runs all of them, and the checks in the folders of the modes.
 """

@@ -12,8 +12,7 @@ from kubeproxy.config.flagset import Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.load import load
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
-from kubeproxy.engine.ipvs_settings import ipvs_settings
-from kubeproxy.table.node import Mode
+from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.tools.check.survey import Plan, survey
 from kubeproxy.tools.check.view import screen
 from kubeproxy.tools.terminal import OUTPUT, look_of, show, show_json, wants_json
@@ -52,9 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     refuse_positionals("kube-proxy check", parsed)
     as_json = wants_json(parsed)
-    configs = _configs(parsed, arguments)
-    any_config = next(iter(configs.values()))
-    report = survey(Plan(configs, ipvs_settings(any_config)))
+    report = survey(_plans(parsed, arguments))
     if as_json:
         show_json(report)
     else:
@@ -63,17 +60,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if report.works else 1
 
 
-def _configs(parsed: Parsed, arguments: Sequence[str]) -> dict[Mode, KubeProxyConfiguration]:
-    """The mode that the command line or its config file names; all of them when neither does."""
+def _plans(parsed: Parsed, arguments: Sequence[str]) -> list[Plan]:
+    """The mode that the command line or its config file names; all modes when neither does."""
     if parsed.value("config", str) or parsed.value("proxy-mode", str):
-        config = _loaded(parsed)
-        return {Mode(config.mode): config}
-    return {
-        mode: _loaded(parse(_FLAGS, [*arguments, f"--proxy-mode={mode.value}"])) for mode in Mode
-    }
+        configs = [_loaded(parsed)]
+    else:
+        configs = [_loaded(parse(_FLAGS, [*arguments, f"--proxy-mode={name}"])) for name in MODES]
+    return [Plan(load_mode(config.mode), config) for config in configs]
 
 
 def _loaded(parsed: Parsed) -> KubeProxyConfiguration:
     loaded = load(parsed)
-    validate(loaded.config, loaded.gates)
+    validate(loaded.config, loaded.gates, MODES)
     return loaded.config

@@ -10,17 +10,24 @@ import msgspec
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.preflight import (
+    BRIDGE,
+    PROGRAMS,
+    Finding,
+    lacking,
+    modules_in,
+    ok,
+    one_will_do,
+)
+from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
 from kubeproxy.linux.tools import ToolFailed, run
 from kubeproxy.linux.xtables import find_program, unfit
-from kubeproxy.tools.check.finding import Finding, Topic, lacking, ok
-from kubeproxy.tools.check.judge import one_will_do
-from kubeproxy.tools.check.modules import BRIDGE, modules_in
-from kubeproxy.tools.check.ports import Listener, listeners_in
+from kubeproxy.tools.check.ports import ListeningSocket, listeners_in
 from kubeproxy.tools.check.rights import NET_ADMIN, Rights, effective
-from kubeproxy.tools.check.sysctls import Reading
+from kubeproxy.tools.check.sysctls import SysctlReading
 
 _STATUS = Path("/proc/self/status")
 _SYSCTLS = Path("/proc/sys")
@@ -39,7 +46,7 @@ def own_rights() -> Rights:
 
 
 def _administers(capabilities: int) -> bool:
-    """Whether the kernel takes our word about rules; a capability may be that of a container."""
+    """Whether the kernel lets us read rules; a capability may hold in a container only."""
     try:
         with Nfnetlink() as netfilter:
             netfilter.generation()
@@ -50,18 +57,18 @@ def _administers(capabilities: int) -> bool:
     return True
 
 
-def readings(names: Iterable[str]) -> dict[str, Reading]:
-    """Settings as they are, and who may set them."""
+def readings(names: Iterable[str]) -> dict[str, SysctlReading]:
+    """Settings as they are, and whether they can be set."""
     return {name: _reading(name) for name in names}
 
 
-def _reading(name: str) -> Reading:
+def _reading(name: str) -> SysctlReading:
     try:
         value = read_sysctl(name)
     except KernelError:
         value = None
     path = _SYSCTLS.joinpath(*name.split("."))
-    return Reading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
+    return SysctlReading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
 
 
 def available_modules(release: str, root: Path = _MODULES) -> frozenset[str] | None:
@@ -86,7 +93,7 @@ def present_modules(release: str, root: Path = _MODULES) -> frozenset[str]:
     with contextlib.suppress(OSError):
         found |= {module.name for module in _LOADED.iterdir()}
     if _BRIDGE_SYSCTLS.exists():
-        found.add(BRIDGE)  # which is not told of otherwise, when it is built in
+        found.add(BRIDGE)  # not listed elsewhere when it is built in
     return frozenset(found)
 
 
@@ -118,26 +125,26 @@ def _version(family: Family) -> str:
 
 
 def _program_finding(family: Family, version: str) -> Finding:
-    what = "iptables" if family is Family.IPV4 else "ip6tables"
+    what = PROGRAM[family]
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
     why = unfit(version)
     if not missing and why:
-        return lacking(Topic.PROGRAMS, what, why, "install a newer one, or choose nftables")
+        return lacking(PROGRAMS, what, why, "install a newer one, or choose nftables")
     if not missing and version:
-        return ok(Topic.PROGRAMS, what, version)
+        return ok(PROGRAMS, what, version)
     verb = "is" if len(missing) == 1 else "are"
     detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
     if not missing:
         detail = f"{what} --version fails"
-    return lacking(Topic.PROGRAMS, what, detail, "install iptables, or choose nftables")
+    return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
 
 
-# --- who listens ------------------------------------------------------------------------------
+# --- listeners --------------------------------------------------------------------------------
 
 
-def listeners() -> list[Listener]:
+def listeners() -> list[ListeningSocket]:
     """Every TCP socket that listens in this network namespace."""
-    found: list[Listener] = []
+    found: list[ListeningSocket] = []
     for path in _SOCKETS:
         try:
             found += listeners_in(path.read_text())
@@ -163,7 +170,7 @@ def _links(directory: Path) -> Iterator[str]:
     try:
         entries = list(directory.iterdir())
     except OSError:
-        return  # it ended, or is none of our business
+        return  # it ended, or may not be read
     for entry in entries:
         try:
             yield str(entry.readlink())
@@ -172,7 +179,7 @@ def _links(directory: Path) -> Iterator[str]:
 
 
 def _name(process: Path) -> str:
-    """The program, and what it interprets: of Python, that is what tells."""
+    """The program, and for an interpreter its script."""
     try:
         words = (process / "cmdline").read_text(errors="replace").split("\0")[:2]
     except OSError:

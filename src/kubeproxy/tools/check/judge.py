@@ -5,14 +5,15 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.modes import MODES
+from kubeproxy.dataplane.preflight import PROGRAMS, Finding, State
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ModeVerdict(msgspec.Struct, frozen=True):
     """Whether a mode would work, and why not."""
 
-    mode: Mode
+    mode: str
     ready: bool
     conclusion: str
 
@@ -20,13 +21,13 @@ class Verdict(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Everything that was found, and what follows from it.
 
-    `checked_as` is who looked, because not everybody sees everything.
+    `checked_as` is the user that looked, because not every user sees everything.
     """
 
     node: str
     kernel: str
     checked_as: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ModeVerdict, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -38,40 +39,36 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 def concerning(findings: Iterable[Finding], modes: Collection[Mode]) -> tuple[Finding, ...]:
     """What matters for these modes, and for them only."""
     narrowed = (
-        replace(finding, modes=tuple(mode for mode in finding.modes if mode in modes))
+        replace(finding, modes=tuple(mode.name for mode in modes if _matters(finding, mode)))
         for finding in findings
     )
     return tuple(finding for finding in narrowed if finding.modes)
 
 
-def judge(mode: Mode, findings: Iterable[Finding]) -> Verdict:
+def _matters(finding: Finding, mode: Mode) -> bool:
+    if finding.modes is not None:
+        return mode.name in finding.modes
+    if finding.topic == PROGRAMS:
+        return mode.uses_iptables
+    return finding.topic == mode.name or finding.topic not in MODES
+
+
+def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     """Whether the mode would work, as far as these findings say."""
     by_state: dict[State, list[Finding]] = {state: [] for state in State}
     for finding in findings:
-        if mode in finding.modes:
+        if _matters(finding, mode):
             by_state[finding.state].append(finding)
     missing = by_state[State.MISSING]
     if missing:
-        return Verdict(mode, False, f"not possible: {_reason(missing)}")
+        return ModeVerdict(mode.name, False, f"not possible: {_reason(missing)}")
     unknown, warnings = len(by_state[State.UNKNOWN]), len(by_state[State.WARNING])
     conclusion = "ready"
     if unknown:
         conclusion += f" as far as can be seen ({_counted(unknown, 'thing')} could not be)"
     if warnings:
         conclusion += f", {_counted(warnings, 'warning')}"
-    return Verdict(mode, True, conclusion)
-
-
-def one_will_do(findings: Sequence[Finding], consequence: str) -> tuple[Finding, ...]:
-    """Of these, one that is right is enough: what the others lack is then a warning."""
-    if all(finding.state is State.MISSING for finding in findings):
-        return tuple(findings)
-    return tuple(
-        replace(finding, state=State.WARNING, detail=f"{consequence}: {finding.detail}")
-        if finding.state is State.MISSING
-        else finding
-        for finding in findings
-    )
+    return ModeVerdict(mode.name, True, conclusion)
 
 
 def _reason(missing: Sequence[Finding]) -> str:

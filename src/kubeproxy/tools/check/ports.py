@@ -1,4 +1,4 @@
-"""Who listens, from the kernel's list of sockets -> whether the proxy's ports are free."""
+"""The kernel's list of sockets -> whether the proxy's ports are free."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -7,14 +7,14 @@ import msgspec
 from kubeproxy.base.inet import parse_address, unpack
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.values import split_host_port
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.dataplane.preflight import PORTS, Finding, State, lacking, ok
 
 _LISTENING = "0A"
-_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what is heard, not bound
+_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 _OURS = "kube-proxy"
 
 
-class Listener(msgspec.Struct, frozen=True):
+class ListeningSocket(msgspec.Struct, frozen=True):
     """A TCP socket that listens; the inode is how its process is found."""
 
     address: str
@@ -22,7 +22,7 @@ class Listener(msgspec.Struct, frozen=True):
     inode: int
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedPort(msgspec.Struct, frozen=True):
     """A port of the configuration: what it is for, where, and the field that says so.
 
     `vital` says that the proxy ends where it cannot have it.
@@ -34,13 +34,13 @@ class Wanted(msgspec.Struct, frozen=True):
     vital: bool = False
 
 
-def listeners_in(listing: str) -> Iterator[Listener]:
+def listeners_in(listing: str) -> Iterator[ListeningSocket]:
     """The sockets of /proc/net/tcp or tcp6 that listen."""
     for line in listing.splitlines()[1:]:
         words = line.split()
         if len(words) > 9 and words[3] == _LISTENING:
             address, _, port = words[1].partition(":")
-            yield Listener(_address(address), int(port, 16), int(words[9]))
+            yield ListeningSocket(_address(address), int(port, 16), int(words[9]))
 
 
 def _address(digits: str) -> str:
@@ -49,8 +49,8 @@ def _address(digits: str) -> str:
     return unpack(b"".join(bytes.fromhex(word)[::-1] for word in words))
 
 
-def holder(wanted: Wanted, listeners: Iterable[Listener]) -> Listener | None:
-    """Who has the port already."""
+def holder(wanted: WantedPort, listeners: Iterable[ListeningSocket]) -> ListeningSocket | None:
+    """The socket that has the port already."""
     try:
         host, port = split_host_port(wanted.where)
     except ValueTextError:
@@ -63,15 +63,17 @@ def holder(wanted: Wanted, listeners: Iterable[Listener]) -> Listener | None:
     return None
 
 
-def port_finding(wanted: Wanted, held: Listener | None, owners: Mapping[int, str]) -> Finding:
+def port_finding(
+    wanted: WantedPort, held: ListeningSocket | None, owners: Mapping[int, str]
+) -> Finding:
     """Whether the proxy can serve there; `owners` are processes by the inodes of their sockets."""
     what = f"{wanted.purpose} {wanted.where}"
     if held is None:
-        return ok(Topic.PORTS, what, "free")
+        return ok(PORTS, what, "free")
     owner = owners.get(held.inode, "")
     if _OURS in owner:
         return lacking(
-            Topic.PORTS,
+            PORTS,
             what,
             f"taken by {owner}: two proxies would undo each other's work",
             "stop that one first: its rules stay in force until the new one takes over",
@@ -79,7 +81,7 @@ def port_finding(wanted: Wanted, held: Listener | None, owners: Mapping[int, str
         )
     without = "the proxy ends without it" if wanted.vital else "the proxy goes on without it"
     return lacking(
-        Topic.PORTS,
+        PORTS,
         what,
         f"taken by {owner or 'a process that cannot be seen from here'}; {without}",
         f"stop it, or choose another port with {wanted.field}",

@@ -5,8 +5,8 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.dataplane.modes import all_modes
+from kubeproxy.dataplane.preflight import NODE, Finding, State, lacking, ok
 
 NET_ADMIN = 12
 NET_RAW = 13
@@ -16,7 +16,7 @@ _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """Who this process is. `administers` says that it may change this network namespace."""
+    """The user and rights of this process; it `administers` a network that it may change."""
 
     uid: int
     capabilities: int
@@ -33,7 +33,7 @@ class Rights(msgspec.Struct, frozen=True):
 
     @property
     def may_load_modules(self) -> bool:
-        """Whether a proxy in its place may. Who is not root says nothing about that one."""
+        """Whether a proxy in its place may; unknown, and so assumed, when this is not root."""
         return self.has(SYS_MODULE) or not self.is_root
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 def effective(status: str) -> int:
-    """The effective capabilities that /proc/self/status tells."""
+    """The effective capabilities in /proc/self/status."""
     found = _EFFECTIVE.search(status)
     return int(found[1], 16) if found else 0
 
@@ -52,7 +52,7 @@ def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
     if not rights.administers and not rights.is_root:
         return [
             lacking(
-                Topic.NODE,
+                NODE,
                 "rights",
                 f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
                 " CAP_NET_ADMIN",
@@ -66,9 +66,9 @@ def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
 def _net_admin(rights: Rights) -> Finding:
     what = "CAP_NET_ADMIN"
     if rights.administers:
-        return ok(Topic.NODE, what, "this process may change rules here; so may a proxy like it")
+        return ok(NODE, what, "this process may change rules here; so may a proxy like it")
     return lacking(
-        Topic.NODE,
+        NODE,
         what,
         "this process may not change rules in this network namespace",
         "in a pod: hostNetwork: true, and securityContext.capabilities.add: [NET_ADMIN]",
@@ -78,9 +78,11 @@ def _net_admin(rights: Rights) -> Finding:
 def _net_raw(rights: Rights, *, legacy: bool) -> Finding:
     what = "CAP_NET_RAW"
     needed = "rules that look into sets need it" + (", and iptables-legacy does" * legacy)
-    finding = ok(Topic.NODE, what, needed)
+    finding = ok(NODE, what, needed)
     if not rights.has(NET_RAW):
         remedy = "in a pod: securityContext.capabilities.add: [NET_RAW]"
-        finding = lacking(Topic.NODE, what, f"is missing: {needed}", remedy)
-    modes = (Mode.IPTABLES, Mode.IPVS) if legacy else (Mode.IPVS,)
-    return replace(finding, modes=modes)
+        finding = lacking(NODE, what, f"is missing: {needed}", remedy)
+    modes = (
+        mode.name for mode in all_modes() if mode.uses_ipset or (legacy and mode.uses_iptables)
+    )
+    return replace(finding, modes=tuple(modes))

@@ -1,6 +1,6 @@
 """Tries things in a network namespace of their own, which is gone when they are done.
 
-A forked child leaves for a new network namespace, tries, and tells its findings over a pipe. What
+A forked child enters a new network namespace, tries, and sends its findings over a pipe. What
 it writes, it writes there: the node's own rules, devices and settings are never touched. A child
 that breaks or hangs is a finding too, and one whose parent is gone ends.
 """
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import msgspec
 
-from kubeproxy.tools.check.finding import Finding
+from kubeproxy.dataplane.preflight import Finding
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -28,7 +28,7 @@ _MS_REC = 1 << 14
 _MS_PRIVATE = 1 << 18
 _PR_SET_PDEATHSIG = 1
 
-# Where iptables keeps its lock: the child's is its own, so that it holds up nobody.
+# Where iptables keeps its lock: the child's is its own, so that it delays no other.
 _LOCKS = Path("/run")
 
 Trial = Callable[[], Sequence[Finding]]
@@ -37,21 +37,21 @@ _CHUNK = 1 << 16
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What a child tells: its findings, or why there is no namespace for it."""
+class TrialResult(msgspec.Struct, frozen=True):
+    """What a child sends: its findings, or why there is no namespace for it."""
 
     findings: tuple[Finding, ...] = ()
     refused: str = ""
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Why a child told nothing."""
+    """Why a child sent nothing."""
 
     why: str
 
 
 _encode = msgspec.json.encode
-_decoder = msgspec.json.Decoder(Told)
+_decoder = msgspec.json.Decoder(TrialResult)
 
 
 class Child:
@@ -65,11 +65,11 @@ class Child:
         parent = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            _run(partial(_told, trial, parent), answer, complaint)
+            _run(partial(_tried, trial, parent), answer, complaint)
         os.close(answer)
         os.close(complaint)
 
-    def outcome(self, deadline: float) -> Told | Broken:
+    def outcome(self, deadline: float) -> TrialResult | Broken:
         """Wait for the child, up to that moment of the monotonic clock; then it is ended."""
         said = {self._answer: b"", self._complaint: b""}
         try:
@@ -82,7 +82,7 @@ class Child:
             return _decoder.decode(said[self._answer])
         except msgspec.DecodeError:
             lines = said[self._complaint].decode(errors="replace").strip().splitlines()
-            return Broken(f"it broke: {lines[-1] if lines else 'without a word'}")
+            return Broken(f"it failed: {lines[-1] if lines else 'no output on stderr'}")
 
     def _end(self) -> None:
         """See to it that nothing of the child is left, nor of the programs that it runs."""
@@ -111,7 +111,7 @@ def _read(said: dict[int, bytes], deadline: float) -> bool:
     return True
 
 
-def _run(tell: Callable[[], Told], answer: int, complaint: int) -> NoReturn:
+def _run(attempt: Callable[[], TrialResult], answer: int, complaint: int) -> NoReturn:
     """Be the child. Whatever happens, it ends here, without the parent's clean-up."""
     code = 1
     try:
@@ -120,21 +120,21 @@ def _run(tell: Callable[[], Told], answer: int, complaint: int) -> NoReturn:
         os.dup2(complaint, 1)
         os.dup2(complaint, 2)
         os.close(complaint)
-        _write(answer, _encode(tell()))
+        _write(answer, _encode(attempt()))
         code = 0
-    except BaseException as error:  # noqa: BLE001  # nobody above it would tell
+    except BaseException as error:  # noqa: BLE001  # nothing above it would report
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
     finally:
         os._exit(code)
 
 
-def _told(trial: Trial, parent: int) -> Told:
+def _tried(trial: Trial, parent: int) -> TrialResult:
     try:
         enter()
     except OSError as error:
-        return Told(refused=error.strerror or str(error))
+        return TrialResult(refused=error.strerror or str(error))
     _end_with(parent)
-    return Told(tuple(trial()))
+    return TrialResult(tuple(trial()))
 
 
 def _end_with(parent: int) -> None:

@@ -1,14 +1,13 @@
 """Kernel settings as they are -> which the proxy will set, which it cannot, which you should."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
-from kubeproxy.engine.settings import Setting
-from kubeproxy.table.node import Mode
-from kubeproxy.tools.check.finding import Finding, State, Topic, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, State, as_warnings, lacking, ok
+from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 
 FORWARD_IPV4 = "net.ipv4.ip_forward"
 FORWARD_IPV6 = "net.ipv6.conf.all.forwarding"
@@ -23,15 +22,12 @@ OPERATORS = {
 # Bridges of pods, as network plugins call them.
 _POD_BRIDGES = frozenset({"cni0", "cbr0", "kube-bridge"})
 
-# Neither of these modes sets it.
-_NOT_IPVS = (Mode.NFTABLES, Mode.IPTABLES)
 
-
-class Reading(msgspec.Struct, frozen=True):
+class SysctlReading(msgspec.Struct, frozen=True):
     """A setting as it is: None where this kernel has none of that name.
 
-    `writable` says that this process may set it, and `fixed` that nobody may from this network
-    namespace.
+    `writable` says that this process may set it, and `fixed` that it cannot be set from this
+    network namespace.
     """
 
     value: int | None = None
@@ -39,18 +35,18 @@ class Reading(msgspec.Struct, frozen=True):
     fixed: bool = False
 
 
-Readings = Mapping[str, Reading]
+Readings = Mapping[str, SysctlReading]
 
 
 def proxy_findings(
-    topic: Topic, what: str, wanted: Iterable[Setting], readings: Readings, *, root: bool
+    topic: str, what: str, wanted: Iterable[Sysctl], readings: Readings, *, root: bool
 ) -> list[Finding]:
     """Settings that the proxy makes at its start, and ends without: one finding if all is well."""
     fine: list[str] = []
     unsure: list[str] = []
     findings: list[Finding] = []
     for setting in wanted:
-        reading = readings.get(setting.name, Reading())
+        reading = readings.get(setting.name, SysctlReading())
         if setting.is_met(reading.value):
             fine.append(f"{_short(setting)} is {reading.value}")
         elif reading.value is None:
@@ -71,21 +67,16 @@ def proxy_findings(
     return findings
 
 
-def localhost_findings(
-    wanted: Iterable[Setting], readings: Readings, *, root: bool
-) -> list[Finding]:
-    """What node ports on 127.0.0.1 need in iptables mode; without it all else works."""
-    what = "node ports on 127.0.0.1"
-    found = proxy_findings(Topic.IPTABLES, what, wanted, readings, root=root)
-    return [
-        replace(finding, state=State.WARNING, detail=f"they are not served: {finding.detail}")
-        if finding.state is State.MISSING
-        else finding
-        for finding in found
-    ]
+def mode_findings(
+    topic: str, sysctls: Sysctls, readings: Readings, *, root: bool
+) -> tuple[Finding, ...]:
+    """Settings that a mode makes. Those that are absent come with a module of the mode."""
+    wanted = [each for each in sysctls.wanted if readings[each.name].value is not None]
+    found = proxy_findings(topic, sysctls.purpose, wanted, readings, root=root)
+    return as_warnings(found, sysctls.without) if sysctls.without else tuple(found)
 
 
-def _absent(topic: Topic, setting: Setting) -> Finding:
+def _absent(topic: str, setting: Sysctl) -> Finding:
     return lacking(
         topic,
         setting.name,
@@ -94,7 +85,7 @@ def _absent(topic: Topic, setting: Setting) -> Finding:
     )
 
 
-def _not_settable(topic: Topic, setting: Setting, reading: Reading) -> Finding:
+def _not_settable(topic: str, setting: Sysctl, reading: SysctlReading) -> Finding:
     name, value = setting.name, setting.value
     detail = f"is {reading.value} and should be {value}"
     on_the_host = f"run `sysctl -w {name}={value}` on the host"
@@ -110,49 +101,55 @@ def _not_settable(topic: Topic, setting: Setting, reading: Reading) -> Finding:
     )
 
 
-def _or_leave(setting: Setting) -> str:
+def _or_leave(setting: Sysctl) -> str:
     return f", or leave it alone with {setting.leave}" if setting.leave else ""
 
 
-def _short(setting: Setting) -> str:
+def _short(setting: Sysctl) -> str:
     return setting.name.rpartition(".")[2].removeprefix("nf_conntrack_")
 
 
-def operator_findings(readings: Readings, devices: Iterable[str]) -> list[Finding]:
-    """Settings that no proxy makes, or not in each mode, and that services depend on."""
+def operator_findings(
+    readings: Readings, devices: Iterable[str], made: Mapping[str, Collection[str]]
+) -> list[Finding]:
+    """Settings that services depend on; `made` has for each mode those that the mode makes."""
     return [
-        *_forwarding(Family.IPV4, readings, _NOT_IPVS),
-        *_forwarding(Family.IPV6, readings, tuple(Mode)),
+        *_forwarding(Family.IPV4, readings, made),
+        *_forwarding(Family.IPV6, readings, made),
         *_rp_filter(readings),
         *_bridges(readings, _POD_BRIDGES.intersection(devices)),
     ]
 
 
-def _forwarding(family: Family, readings: Readings, modes: tuple[Mode, ...]) -> Iterable[Finding]:
+def _forwarding(
+    family: Family, readings: Readings, made: Mapping[str, Collection[str]]
+) -> Iterable[Finding]:
     name = FORWARD_IPV4 if family is Family.IPV4 else FORWARD_IPV6
-    value = readings.get(name, Reading()).value
+    value = readings.get(name, SysctlReading()).value
     if value is None:
         return
-    finding = ok(Topic.NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
+    finding = ok(NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
     if not value:
         remedy = f"sysctl -w {name}=1, and in /etc/sysctl.d; many network plugins do it"
         if family is Family.IPV6:
-            # With accept_ra=1, a node that forwards drops the default routes that routers told it.
-            remedy = f"if pods have IPv6: {remedy}; first accept_ra=2, where routers tell routes"
+            # With accept_ra=1, a node that forwards drops default routes that routers announced.
+            remedy = (
+                f"if pods have IPv6: {remedy}; first accept_ra=2, where routers announce routes"
+            )
         finding = lacking(
-            Topic.NODE,
+            NODE,
             name,
             f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded",
             remedy,
             State.WARNING,
         )
-    yield replace(finding, modes=modes)
+    yield replace(finding, modes=tuple(mode for mode in made if name not in made[mode]))
 
 
 def _rp_filter(readings: Readings) -> Iterable[Finding]:
-    if readings.get(RP_FILTER, Reading()).value == 1:
+    if readings.get(RP_FILTER, SysctlReading()).value == 1:
         yield lacking(
-            Topic.NODE,
+            NODE,
             RP_FILTER,
             "is 1 (strict): on a node with several networks, packets of clients that are not"
             " answered through the interface they came by are dropped",
@@ -164,17 +161,17 @@ def _rp_filter(readings: Readings) -> Iterable[Finding]:
 def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
     """Pods of one bridge reach each other without the node's rules, unless these say otherwise."""
     names = (BRIDGE_IPV4, BRIDGE_IPV6)
-    off = [name for name in names if readings.get(name, Reading()).value == 0]
-    what = "a pod that dials a Service and gets a pod of the same bridge waits in vain"
+    off = [name for name in names if readings.get(name, SysctlReading()).value == 0]
+    what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
-        yield lacking(Topic.NODE, name, f"is 0: {what}", remedy, State.WARNING)
-    loaded = any(readings.get(name, Reading()).value is not None for name in names)
+        yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)
+    loaded = any(readings.get(name, SysctlReading()).value is not None for name in names)
     if loaded and not off:
-        yield ok(Topic.NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
+        yield ok(NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
     if not loaded and bridges:
         yield lacking(
-            Topic.NODE,
+            NODE,
             "br_netfilter",
             f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}",
             "modprobe br_netfilter, and in /etc/modules-load.d",

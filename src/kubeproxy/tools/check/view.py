@@ -4,8 +4,9 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kubeproxy.tools.check.finding import Finding, State, Topic
-from kubeproxy.tools.check.judge import Report, Verdict
+from kubeproxy.dataplane.modes import MODES, all_modes
+from kubeproxy.dataplane.preflight import NODE, PORTS, PROGRAMS, RIVALS, Finding, State
+from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.terminal import GAP, Line, Span, Style, line, prose
 
 _MARK: Final = {
@@ -13,15 +14,6 @@ _MARK: Final = {
     State.WARNING: Span("! ", Style.YELLOW),
     State.MISSING: Span("!!", Style.RED),
     State.UNKNOWN: Span("--", Style.CYAN),
-}
-_HEADING: Final = {
-    Topic.NODE: "this node",
-    Topic.NFTABLES: "nftables mode",
-    Topic.PROGRAMS: "programs of iptables and ipvs mode",
-    Topic.IPTABLES: "iptables mode",
-    Topic.IPVS: "ipvs mode",
-    Topic.RIVALS: "other proxies",
-    Topic.PORTS: "ports",
 }
 _HOW: Final = "Rules and devices are tried in scratch network namespaces: nothing here is changed."
 _ARROW: Final = "-> "
@@ -38,23 +30,34 @@ def screen(report: Report, width: int | None) -> Iterator[Line]:
         f"{report.node}, Linux {report.kernel}, checked as {report.checked_as}", width
     )
     yield from prose(_HOW, width)
-    for topic in Topic:
-        findings = [finding for finding in report.findings if finding.topic is topic]
+    for topic, heading in _headings().items():
+        findings = [finding for finding in report.findings if finding.topic == topic]
         if not findings:
             continue
         yield line()
-        yield line(Span(_HEADING[topic], Style.BOLD))
+        yield line(Span(heading, Style.BOLD))
         column = _column(findings, width)
         for finding in findings:
             yield from _finding(finding, column, width)
     yield line()
-    column = max((len(verdict.mode.value) for verdict in report.verdicts), default=0)
+    column = max((len(verdict.mode) for verdict in report.verdicts), default=0)
     for verdict in report.verdicts:
         yield from _verdict(verdict, column, width)
 
 
+def _headings() -> dict[str, str]:
+    """The topics in their order; programs stand before the modes that use them."""
+    found = {NODE: "this node"}
+    programs = [mode.name for mode in all_modes() if mode.uses_iptables]
+    for name in MODES:
+        if name in programs:
+            found[PROGRAMS] = f"programs of {' and '.join(programs)} mode"
+        found[name] = f"{name} mode"
+    return {**found, RIVALS: "other proxies", PORTS: "ports"}
+
+
 def _column(findings: Iterable[Finding], width: int) -> int:
-    """How wide names are; nought has texts stand below them, where there is no room beside."""
+    """How wide names are; 0 puts texts below them, where there is no room beside."""
     widest = min(max(len(finding.what) for finding in findings), _WIDEST_NAME)
     return widest if width - widest >= _ROOM_BESIDE else 0
 
@@ -73,8 +76,8 @@ def _finding(finding: Finding, column: int, width: int) -> Iterator[Line]:
     yield from (line(" " * indent, text) for text in said)
 
 
-def _verdict(verdict: Verdict, column: int, width: int) -> Iterator[Line]:
-    name = f"{verdict.mode.value}:"
+def _verdict(verdict: ModeVerdict, column: int, width: int) -> Iterator[Line]:
+    name = f"{verdict.mode}:"
     style = Style.GREEN if verdict.ready else Style.RED
     gap = " " * (column + len(GAP))
     first, *more = _wrapped(verdict.conclusion, width - len(gap))

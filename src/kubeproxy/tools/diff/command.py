@@ -136,4 +136,4 @@ def _family_diff(family: Family, seen: Seen) -> FamilyDiff:
         for name, reason in desired.failed.items()
     )
     equal = not found and not failed
-    return FamilyDiff(family.value, desired.mode.value, equal, tuple(found), failed)
+    return FamilyDiff(family.value, desired.mode, equal, tuple(found), failed)

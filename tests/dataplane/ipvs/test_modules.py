@@ -2,15 +2,13 @@
 
 import pytest
 
-from kubeproxy.tools.check.finding import State
-from kubeproxy.tools.check.modules import (
-    Modules,
+from kubeproxy.dataplane.ipvs.modules import (
     harmless,
-    modules_in,
     schedulers,
     unloaded_dummy,
     without_ip_vs,
 )
+from kubeproxy.dataplane.preflight import Modules, State, modules_in
 
 DEPENDENCIES = """\
 kernel/net/netfilter/ipvs/ip_vs.ko.xz: kernel/net/netfilter/nf_conntrack.ko.xz kernel/lib/crc.ko

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kubeproxy.tools.check.suspects import Suspect, blamed, modules, suspects
+from kubeproxy.dataplane.xtables_suspects import Suspect, blamed, modules, suspects
 
 TEXT = """\
 *filter

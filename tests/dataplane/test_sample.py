@@ -7,8 +7,8 @@ from kubeproxy.dataplane.iptables.describe import describe as iptables_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options
 from kubeproxy.dataplane.nftables.describe import describe as nftables_text
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.tools.check.sample import sample_node, sample_table
-from kubeproxy.tools.check.suspects import suspects
+from kubeproxy.dataplane.sample import sample_node, sample_table
+from kubeproxy.dataplane.xtables_suspects import suspects
 
 MATCHES = {"addrtype", "comment", "conntrack", "mark", "nfacct", "recent", "statistic"}
 MATCHES |= {"tcp", "udp", "DNAT", "MARK", "MASQUERADE", "REJECT"}

@@ -1,22 +1,24 @@
 import pytest
 from msgspec.structs import replace
 
-from kubeproxy.base.inet import Family
+from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration, Winkernel
-from kubeproxy.config.warnings import NodeFacts, family_warnings, node_port_warnings
+from kubeproxy.engine.node_warnings import family_warnings, node_port_warnings
 
-NODE = NodeFacts(Family.IPV4, {Family.IPV4: "192.168.0.2", Family.IPV6: "fd00::2"})
-IPV4_ALONE = NodeFacts(
-    Family.IPV4, {Family.IPV4: "192.168.0.2", Family.IPV6: "::1"}, dual_stack=False
-)
-IPV6_PRIMARY = replace(NODE, primary=Family.IPV6)
+NODE = NodeState("kestrel", ips=("192.168.0.2", "fd00::2"))
+IPV4_ALONE = NodeState("kestrel", ips=("192.168.0.2",))
+IPV6_PRIMARY = replace(NODE, ips=NODE.ips[::-1])
 
 
 def config_of(*arguments: str) -> KubeProxyConfiguration:
     return complete(parse_flags(["--proxy-mode=iptables", *arguments]), None).config
+
+
+def warnings(config: KubeProxyConfiguration, node: NodeState) -> tuple[Notice, ...]:
+    return family_warnings(config, node, dual_stack=len(node.ips) > 1)
 
 
 def warning(text: str) -> tuple[Notice, ...]:
@@ -48,7 +50,7 @@ NOT_PRIMARY = (
         pytest.param([], NODE, UNSET, id="unset"),
         pytest.param(
             ["--nodeport-addresses=primary"],
-            NodeFacts(Family.IPV4, {Family.IPV4: "127.0.0.1"}),
+            NodeState("kestrel", ips=("127.0.0.1",)),
             UNKNOWN,
             id="primary-of-an-unknown-address",
         ),
@@ -76,7 +78,7 @@ NOT_PRIMARY = (
     ],
 )
 def test_node_ports_that_are_open_or_closed_by_surprise_are_mentioned(
-    arguments: list[str], node: NodeFacts, expected: str
+    arguments: list[str], node: NodeState, expected: str
 ) -> None:
     assert warning(expected) == node_port_warnings(config_of(*arguments), node)
 
@@ -89,7 +91,7 @@ def test_node_ports_that_are_open_or_closed_by_surprise_are_mentioned(
         pytest.param(["--nodeport-addresses=fd00::/8"], IPV6_PRIMARY, id="ipv6-primary"),
     ],
 )
-def test_node_ports_that_are_limited_are_not(arguments: list[str], node: NodeFacts) -> None:
+def test_node_ports_that_are_limited_are_not(arguments: list[str], node: NodeState) -> None:
     assert node_port_warnings(config_of(*arguments), node) == ()
 
 
@@ -136,9 +138,9 @@ def test_node_ports_that_are_limited_are_not(arguments: list[str], node: NodeFac
     ],
 )
 def test_settings_of_the_other_family_are_mentioned(
-    arguments: list[str], node: NodeFacts, expected: str
+    arguments: list[str], node: NodeState, expected: str
 ) -> None:
-    assert warning(expected) == family_warnings(config_of(*arguments), node)
+    assert warning(expected) == warnings(config_of(*arguments), node)
 
 
 def test_a_source_address_for_windows_is_compared_too() -> None:
@@ -151,7 +153,7 @@ def test_a_source_address_for_windows_is_compared_too() -> None:
         "[cluster is IPv4-only but winkernel.sourceVip is IPv6, cluster is IPv4-only but"
         " ipvs.excludeCIDRs contains only IPv6 addresses]"
     )
-    assert warning(expected) == family_warnings(config, IPV4_ALONE)
+    assert warning(expected) == warnings(config, IPV4_ALONE)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def test_a_source_address_for_windows_is_compared_too() -> None:
         ),
     ],
 )
-def test_settings_that_fit_are_not(arguments: list[str], node: NodeFacts) -> None:
-    assert family_warnings(config_of(*arguments), node) == ()
+def test_settings_that_fit_are_not(arguments: list[str], node: NodeState) -> None:
+    assert warnings(config_of(*arguments), node) == ()
 
 
 @pytest.mark.parametrize(
@@ -191,10 +193,10 @@ def test_settings_that_fit_are_not(arguments: list[str], node: NodeFacts) -> Non
     ],
 )
 def test_without_a_way_to_tell_local_traffic_it_ends(
-    arguments: list[str], node: NodeFacts, expected: str
+    arguments: list[str], node: NodeState, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        family_warnings(config_of(*arguments), node)
+        warnings(config_of(*arguments), node)
     assert f"kube-proxy configuration is incorrect: {expected}" == str(caught.value)
 
 
@@ -205,4 +207,4 @@ def test_a_mode_without_families_never_ends() -> None:
         "--cluster-cidr=fd00::/8",
     )
     text = "cluster is IPv4-only but clusterCIDRs contains only IPv6 addresses"
-    assert warning(text) == family_warnings(config, IPV4_ALONE)
+    assert warning(text) == warnings(config, IPV4_ALONE)

@@ -1,4 +1,4 @@
-"""A small cluster that makes every kind of rule: what trials write into a scratch namespace."""
+"""A small cluster that needs every kind of rule: trials write it into a scratch namespace."""
 
 from kubeproxy.base.inet import Family, Prefix, Protocol
 from kubeproxy.table.entries import (
@@ -15,7 +15,7 @@ from kubeproxy.table.entries import (
 from kubeproxy.table.node import Node, PodCIDR
 from kubeproxy.table.policy import Policy
 
-# Of the ranges for documentation: nobody's.
+# Of the ranges for documentation: no node has them.
 _NETWORK = {Family.IPV4: "192.0.2.", Family.IPV6: "2001:db8::"}
 _PODS = {Family.IPV4: Prefix("203.0.113.0", 24), Family.IPV6: Prefix("2001:db8:1::", 48)}
 _ANY = {Family.IPV4: Prefix("0.0.0.0", 0), Family.IPV6: Prefix("::", 0)}  # noqa: S104  # a range
@@ -33,7 +33,7 @@ def sample_node(family: Family) -> Node:
 
 
 def sample_table(family: Family) -> Table:
-    """Services with all kinds of addresses; with affinity, with ranges, and with nobody."""
+    """Services with all kinds of addresses, with affinity, with ranges, and without endpoints."""
     table = Table(family)
     for entry in (_shop(family), _dns(family), _idle(family)):
         table.put(entry)
@@ -91,7 +91,7 @@ def _dns(family: Family) -> Entry:
 
 
 def _idle(family: Family) -> Entry:
-    """Nobody serves it."""
+    """A service without endpoints."""
     return Entry(
         ServicePortName("check", "idle", "", Protocol.TCP),
         (

@@ -15,16 +15,15 @@ from dataplane.leftover_rules import (
     sets,
 )
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.leftovers import (
+from kubeproxy.dataplane.ipvs.leftovers import own_servers, own_sets
+from kubeproxy.dataplane.xtables_chains import (
     Kept,
     Removal,
     chain_removals,
     deletion,
-    is_chain_of_userspace_mode,
     is_kubelets_chain,
     is_own_chain,
-    own_servers,
-    own_sets,
+    own_by_mode,
 )
 from kubeproxy.linux.netlink.ipvs import ServerKey
 
@@ -281,7 +280,7 @@ def test_what_is_given_to_iptables_restore(saved: str, expected: Removal | None)
 def test_whose_chain_it_is(table: str, chain: str, owner: str) -> None:
     assert (owner in {"kube-proxy", "userspace mode"}) == is_own_chain(table, chain)
     assert (owner == "the kubelet") == is_kubelets_chain(table, chain)
-    assert (owner == "userspace mode") == is_chain_of_userspace_mode(chain)
+    assert (owner == "userspace mode") == bool(own_by_mode([chain]).userspace)
 
 
 def test_whose_sets_they_are() -> None:

@@ -1,0 +1,317 @@
+"""Composes the daemon: command line -> `Setup` -> `Parts`, each part made once and connected."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kubeproxy.app.metrics import count_traffic, health_families, registry_of
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.client.observed import Observe
+from kubeproxy.cluster.model.cluster import Cluster, Problem
+from kubeproxy.cluster.source import EventSource
+from kubeproxy.config.flags import FLAGS
+from kubeproxy.config.flagset import Parsed, rendered
+from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS, Gates
+from kubeproxy.config.load import Loaded, node_name
+from kubeproxy.config.nodeports import expand
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.cleanup import remove_other_modes
+from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.engine.apply_settings import prepare_machine
+from kubeproxy.engine.flow_cleaner import StaleFlows
+from kubeproxy.engine.handler import EventHandler
+from kubeproxy.engine.node import node_ips
+from kubeproxy.engine.observer import Observation, Observer
+from kubeproxy.engine.own_node import OwnNode
+from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.sync import FamilySync, SyncTarget
+from kubeproxy.linux.machine import supported_families
+from kubeproxy.serve.events.event import Subject, service_health_port_failed
+from kubeproxy.serve.events.recorder import Recorder
+from kubeproxy.serve.health.ports import HealthChecks, check_addresses
+from kubeproxy.serve.health.server import Health
+from kubeproxy.serve.http.listening import ListenError
+from kubeproxy.serve.metrics.client import ClientMetrics
+from kubeproxy.serve.metrics.families import MetricFamily
+from kubeproxy.serve.metrics.process import start_time
+from kubeproxy.serve.metrics.proxy import ProxyMetrics
+from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.routes import HttpRoute, RunFacts, routes
+from kubeproxy.serve.status.history import History
+from kubeproxy.serve.status.live import Live
+from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.table.entries import ServiceName
+from kubeproxy.table.node import Node
+
+if TYPE_CHECKING:
+    from kubeproxy.serve.traffic.traffic import Traffic
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """All that a run depends on.
+
+    `waits_for_node` is False where nothing creates our Node while we wait, as with manifests.
+    `config_file` and its content are watched; "" when there is none. `prepare` is called once, in
+    a thread, before the first sync; `remove_other_modes` when every family is programmed: it
+    returns why leftovers remain.
+    `serves` is False where no port is opened, as in a dry run. `flags` are all flags as text,
+    `metrics` further families, and `source_name` is for people.
+    """
+
+    config: KubeProxyConfiguration
+    gates: Gates
+    node_name: str
+    source: EventSource
+    families: tuple[Family, ...]
+    dataplane: Callable[[Family], Dataplane]
+    cleans_flows: bool = True
+    waits_for_node: bool = True
+    config_file: str = ""
+    config_content: bytes = b""
+    init_only: bool = False
+    serves: bool = True
+    flags: Mapping[str, str] = {}
+    metrics: tuple[MetricFamily, ...] = ()
+    source_name: str = ""
+    prepare: Callable[[Mapping[Family, Node]], None] | None = None
+    remove_other_modes: Callable[[], tuple[str, ...]] | None = None
+    recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
+
+
+# --- the command line -> what a run depends on --------------------------------------------------
+
+
+def setup_of(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
+    """What the flags and the configuration ask for; `content` is that of the config file."""
+    config = loaded.config
+    host = socket.gethostname()
+    name = node_name(config, host)
+    mode = load_mode(config.mode)
+    dry_run = parsed.value("dry-run", bool)
+    init_only = parsed.value("init-only", bool)
+    client = ClientMetrics()
+    source, source_name = _source(parsed, loaded, name, client.take)
+    return Setup(
+        config=config,
+        gates=loaded.gates,
+        node_name=name,
+        source=source,
+        families=supported_families() if dry_run else _families(mode),
+        dataplane=(lambda _: DryRun(mode)) if dry_run else mode.open(config),
+        cleans_flows=not dry_run,
+        waits_for_node=not parsed.value("manifests", tuple),
+        config_file=parsed.value("config", str),
+        config_content=content,
+        init_only=init_only,
+        serves=not dry_run,
+        flags=rendered(FLAGS, parsed),
+        metrics=tuple(client.families()),
+        source_name=source_name,
+        prepare=None if dry_run else partial(prepare_machine, config, mode, init_only=init_only),
+        # New rules first, then the old ones away: no connection finds neither.
+        remove_other_modes=None if dry_run else partial(remove_other_modes, mode),
+        recorder=Recorder(host, None if dry_run else source.write),
+    )
+
+
+def _families(mode: Mode) -> tuple[Family, ...]:
+    """The families for which this machine has what the mode needs.
+
+    Where that is none, the error says why.
+    """
+    families = supported_families()
+    if not mode.uses_iptables:
+        return families
+    from kubeproxy.linux.xtables import Xtables  # noqa: PLC0415  # not of every mode
+
+    failures: dict[Family, KernelError] = {}
+    for family in families:
+        try:
+            Xtables(family).check()
+        except KernelError as error:
+            klog.error("The IP family is not served", err=error, ipFamily=family.value)
+            failures[family] = error
+    usable = tuple(family for family in families if family not in failures)
+    if not usable:
+        raise failures[families[0]]
+    return usable
+
+
+def _source(
+    parsed: Parsed, loaded: Loaded, name: str, observe: Observe
+) -> tuple[EventSource, str]:
+    """Manifests when they are given, else the API server; and its name for people."""
+    manifests = parsed.value("manifests", tuple)
+    if manifests:
+        from kubeproxy.cluster.manifests.source import Manifests  # noqa: PLC0415  # either or
+
+        return Manifests(manifests, name), f"manifests in {', '.join(manifests)}"
+    from kubeproxy.cluster.client.http_client import RateLimit  # noqa: PLC0415
+    from kubeproxy.cluster.client.kubeconfig import find_access  # noqa: PLC0415
+    from kubeproxy.cluster.watch import apiserver  # noqa: PLC0415  # costly to import
+
+    client = loaded.config.client_connection
+    access = find_access(client.kubeconfig, parsed.value("master", str), os.environ)
+    settings = apiserver.WatchSettings(
+        node_name=name,
+        watch_list=loaded.gates.enabled("WatchListClient"),
+        rate_limit=RateLimit(client.qps, client.burst),
+    )
+    source = apiserver.ApiServer(access, settings, observe=observe)
+    return source, f"API server {access.server}"
+
+
+# --- what a run depends on -> the parts of the daemon -------------------------------------------
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """The parts of the daemon. `remains` has why leftovers of other modes remain."""
+
+    cluster: Cluster
+    node: OwnNode
+    dataplanes: Mapping[Family, Dataplane]
+    flows: Mapping[Family, StaleFlows]
+    syncs: Mapping[Family, FamilySync]
+    handler: EventHandler
+    health: Health
+    health_checks: HealthChecks
+    registry: Registry
+    routes: tuple[HttpRoute, ...]
+    traffic: "Traffic | None"
+    observers: list[Observer]
+    remains: list[str]
+
+
+def make_parts(setup: Setup) -> Parts:
+    """Make the parts, and connect them."""
+    config, families = setup.config, setup.families
+    mode = load_mode(config.mode)
+    observers: list[Observer] = []
+
+    def notify(observation: Observation) -> None:
+        for observer in observers:
+            observer(observation)
+
+    # From the cluster to the kernel.
+    externals = setup.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS)
+    cluster = Cluster(setup.node_name, allow_external_ips=externals)
+    node = OwnNode(cluster, config, setup.gates, mode.device, awaited=setup.waits_for_node)
+    dataplanes = {family: setup.dataplane(family) for family in families}
+    flows = {family: StaleFlows(family, notify) for family in families if setup.cleans_flows}
+    syncs = {
+        family: FamilySync(
+            cluster,
+            family,
+            SyncTarget(dataplanes[family], flows.get(family), notify),
+            _schedule(config, mode),
+            partial(node.view, family),
+        )
+        for family in families
+    }
+    handler = EventHandler(cluster, tuple(syncs.values()), node.changed, notify)
+
+    # What the daemon shows.
+    health = Health(2 * config.sync_period.seconds, node.is_eligible)
+    health_checks = HealthChecks(
+        # Where no health is served, health-check ports count it as good.
+        lambda: not config.healthz_bind_address or health.healthy,
+        partial(_check_addresses, config, node),
+        partial(_report_port, setup),
+    )
+    proxy = ProxyMetrics(mode, families, time.time)
+    history = History(time.time)
+    observers += (health.observe, health_checks.observe, proxy.observe, history.observe)
+    facts = RunFacts(config, setup.gates, setup.flags, start_time())
+    registry = registry_of(facts, mode, dataplanes)
+    registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))
+    traffic = count_traffic(config, mode, dataplanes, registry)
+    remains: list[str] = []
+
+    def family_state(family: Family, sync: FamilySync) -> FamilyState:
+        return FamilyState(
+            family=family,
+            builder=sync.builder,
+            node=sync.node,
+            failed=sync.failed,
+            failure=sync.failure,
+            healthy=health.keeps_up(family),
+            waiting=health.waiting(family),
+            history=history.of(family),
+            dataplane=dataplanes[family],
+        )
+
+    def state() -> State:
+        return State(
+            config=config,
+            mode=mode,
+            config_file=setup.config_file,
+            source=setup.source_name,
+            started=facts.started,
+            now=time.time(),
+            cluster=cluster,
+            families={family: family_state(family, sync) for family, sync in syncs.items()},
+            counts_connections=traffic is not None,
+            healthy=health.healthy,
+            eligible=node.is_eligible(),
+            gaps=setup.source.gaps(),
+            ignored=_ignored(handler, syncs),
+            remains=remains,
+        )
+
+    paths = routes(facts, registry, health, Live(state, traffic))
+    return Parts(
+        cluster=cluster,
+        node=node,
+        dataplanes=dataplanes,
+        flows=flows,
+        syncs=syncs,
+        handler=handler,
+        health=health,
+        health_checks=health_checks,
+        registry=registry,
+        routes=paths,
+        traffic=traffic,
+        observers=observers,
+        remains=remains,
+    )
+
+
+def _schedule(config: KubeProxyConfiguration, mode: Mode) -> Schedule:
+    retry = config.sync_period.seconds
+    return Schedule(
+        min_period=config.min_sync_period.seconds,
+        retry_period=retry,
+        full_period=retry if mode.full_sync_period is None else mode.full_sync_period,
+    )
+
+
+def _check_addresses(
+    config: KubeProxyConfiguration, node: OwnNode, family: Family
+) -> tuple[str, ...]:
+    """Where health-check ports listen."""
+    ranges = expand(config.node_port_addresses, node_ips(node.state))
+    return check_addresses(family, ranges, node.addresses(family))
+
+
+def _report_port(setup: Setup, service: ServiceName, port: int, error: ListenError) -> None:
+    """Log that a health-check port cannot be opened, and record an event of the Service."""
+    node, name = setup.node_name, str(service)
+    klog.error("Failed to start healthcheck", err=error, node=node, service=name, port=port)
+    subject = Subject("Service", service.service, service.namespace)
+    setup.recorder.record(service_health_port_failed(node, subject, port, error))
+
+
+def _ignored(handler: EventHandler, syncs: Mapping[Family, FamilySync]) -> list[Problem]:
+    """Objects, or parts of them, that are ignored; of both families."""
+    unfit = (problem for sync in syncs.values() for problem in sync.problems)
+    return [*handler.problems, *dict.fromkeys(unfit)]

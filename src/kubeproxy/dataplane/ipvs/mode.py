@@ -1,0 +1,115 @@
+"""ipvs mode: virtual servers of the kernel, with ipsets and a few iptables rules around them."""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from kubeproxy.base.inet import Family, parse_prefix
+from kubeproxy.config.types import KubeProxyConfiguration as Config
+from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.difference import Difference
+from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER, DEVICE, IpvsSettings, Timeouts
+from kubeproxy.dataplane.leftovers import Cleanup, Leftover
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
+from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.table.entries import ServicePortName, Table
+from kubeproxy.table.node import Mode as Policy
+from kubeproxy.table.node import Node
+
+
+def settings(config: Config) -> IpvsSettings:
+    """The settings of ipvs mode."""
+    section = config.ipvs
+    return IpvsSettings(
+        masquerade_bit=config.masquerade_bit,
+        scheduler=section.scheduler or DEFAULT_SCHEDULER,
+        excluded=tuple(filter(None, map(parse_prefix, section.exclude_cidrs))),
+        strict_arp=section.strict_arp,
+        timeouts=Timeouts(
+            int(section.tcp_timeout.seconds),
+            int(section.tcp_fin_timeout.seconds),
+            int(section.udp_timeout.seconds),
+        ),
+    )
+
+
+def _open(config: Config) -> Callable[[Family], Dataplane]:
+    from kubeproxy.dataplane.ipvs.apply import Ipvs
+    from kubeproxy.dataplane.ipvs.prepare import prepare
+    from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+    from kubeproxy.linux.xtables import Xtables
+
+    def open_family(family: Family) -> Dataplane:
+        servers = VirtualServers()
+        prepare(servers, settings(config), os.uname().release)
+        return Ipvs(family, settings(config), servers, Xtables(family))
+
+    return open_family
+
+
+def _render(config: Config, table: Table, node: Node) -> str:
+    from kubeproxy.dataplane.ipvs.render import describe
+
+    return describe(table, node, settings(config)).rstrip("\n")
+
+
+def _drift(
+    config: Config, table: Table, node: Node, _failed: Collection[ServicePortName]
+) -> list[Difference]:
+    from kubeproxy.dataplane.ipvs.apply import Ipvs
+    from kubeproxy.dataplane.ipvs.drift import drift
+    from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+    from kubeproxy.linux.xtables import Xtables
+
+    programs = Xtables(table.family)
+    with VirtualServers() as servers:
+        plane = Ipvs(table.family, settings(config), servers, programs)
+        return drift(plane, programs, table, node)
+
+
+def _sysctls(config: Config, _nodes: Mapping[Family, Node], release: str) -> Sysctls:
+    from kubeproxy.dataplane.ipvs.prepare import wanted_sysctls
+
+    values = wanted_sysctls(settings(config), release)
+    wanted = tuple(Sysctl(name, value, "") for name, value in values.items())
+    return Sysctls(wanted, "ipvs settings")
+
+
+def _trial(config: Config, machine: Machine) -> list[Finding]:
+    from kubeproxy.dataplane.ipvs.check import trial
+
+    return trial(settings(config), machine)
+
+
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
+    from kubeproxy.dataplane.ipvs.check import seen
+
+    return seen(scan)
+
+
+def _clean_up(cleanup: Cleanup) -> None:
+    from kubeproxy.dataplane.ipvs.cleanup import clean_up
+
+    clean_up(cleanup)
+
+
+MODE = Mode(
+    name="ipvs",
+    policy=Policy.IPVS,
+    open=_open,
+    render=_render,
+    drift=_drift,
+    sysctls=_sysctls,
+    trial=_trial,
+    leftovers=_leftovers,
+    clean_up=_clean_up,
+    metrics=lambda _gates: (RESTORE_FAILURES,),
+    why_no_loopback=lambda _family: "localhost NodePorts are not supported in ipvs mode",
+    uses_iptables=True,
+    uses_ipset=True,
+    device=DEVICE,
+    full_sync_period=None,
+    times_full_syncs=False,
+    counts_services=True,
+)

@@ -1,0 +1,127 @@
+"""nftables mode: a table for each family, written over netlink in one transaction a sync."""
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterator
+
+from kubeproxy.base.inet import Family
+from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
+from kubeproxy.config.types import KubeProxyConfiguration as Config
+from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.difference import Difference
+from kubeproxy.dataplane.leftovers import Cleanup, Leftover
+from kubeproxy.dataplane.mode import Metric, Mode
+from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
+from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
+from kubeproxy.table.entries import ServicePortName, Table
+from kubeproxy.table.node import Mode as Policy
+from kubeproxy.table.node import Node
+
+
+def _settings(config: Config) -> NftablesSettings:
+    section = config.nftables
+    return NftablesSettings(
+        config.masquerade_bit, section.endpoint_counters, section.affinity_size
+    )
+
+
+def _open(config: Config) -> Callable[[Family], Dataplane]:
+    from kubeproxy.dataplane.nftables.apply import Nftables
+    from kubeproxy.dataplane.nftables.guard import TableGuard
+    from kubeproxy.dataplane.nftables.probe import check_release, probe
+    from kubeproxy.linux.nfnetlink import Nfnetlink
+
+    guard = TableGuard()
+
+    def open_family(family: Family) -> Dataplane:
+        if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
+            check_release(os.uname().release)
+        kernel = Nfnetlink()
+        probe(kernel, Node(family))
+        return Nftables(family, _settings(config), kernel, guard)
+
+    return open_family
+
+
+def _render(config: Config, table: Table, node: Node) -> str:
+    from kubeproxy.dataplane.nftables.describe import describe
+
+    return describe(_settings(config).program(node), table, node)
+
+
+def _drift(
+    config: Config, table: Table, node: Node, failed: Collection[ServicePortName]
+) -> list[Difference]:
+    from kubeproxy.dataplane.nftables.drift import Wanted, drift
+    from kubeproxy.linux.nfnetlink import Nfnetlink
+
+    with Nfnetlink() as kernel:
+        return drift(kernel, Wanted(_settings(config).program(node), table, node, failed))
+
+
+def _check(machine: Machine) -> list[Finding]:
+    from kubeproxy.dataplane.nftables.check import kernel_finding
+
+    return [kernel_finding(machine.release)]
+
+
+def _trial(config: Config, machine: Machine) -> list[Finding]:
+    from kubeproxy.dataplane.nftables.check import trial
+
+    return trial(_settings(config), machine)
+
+
+def _rehearse(machine: Machine) -> list[Finding]:
+    from kubeproxy.dataplane.nftables.check import rehearse
+
+    return rehearse(machine)
+
+
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
+    from kubeproxy.dataplane.nftables.check import seen
+
+    return seen(scan)
+
+
+def _clean_up(cleanup: Cleanup) -> None:
+    from kubeproxy.dataplane.nftables.encode import delete_table
+    from kubeproxy.dataplane.nftables.language import HEADERS
+    from kubeproxy.dataplane.nftables.program import TABLE
+    from kubeproxy.linux.netlink_socket import Refused
+    from kubeproxy.linux.nfnetlink import Nfnetlink
+
+    for family in Family if cleanup.has_nf_tables else ():
+        with cleanup.step(), Nfnetlink() as netfilter:
+            try:
+                netfilter.commit((delete_table(family, TABLE),))
+            except Refused as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            else:
+                cleanup.note(f"nftables table {HEADERS[family].keyword} {TABLE}")
+
+
+def _metrics(gates: Gates) -> tuple[Metric, ...]:
+    localhost = gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS)
+    return (*METRICS, *(LOCALHOST_METRICS if localhost else ()))
+
+
+MODE = Mode(
+    name="nftables",
+    policy=Policy.NFTABLES,
+    open=_open,
+    render=_render,
+    drift=_drift,
+    check=_check,
+    trial=_trial,
+    rehearse=_rehearse,
+    leftovers=_leftovers,
+    clean_up=_clean_up,
+    metrics=_metrics,
+    why_no_loopback=lambda _family: (
+        f"nftables mode needs the feature gate {NFTABLES_LOCALHOST_NODE_PORTS} for that"
+    ),
+    counts_endpoints=lambda config: config.nftables.endpoint_counters,
+    balances=True,
+)

@@ -1,0 +1,38 @@
+"""A mode that keeps its rules in memory, as text."""
+
+import asyncio
+from collections.abc import Callable
+
+from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.leftovers import Cleanup
+from kubeproxy.dataplane.mode import Mode
+from kubeproxy.table.node import Mode as Policy
+from kubeproxy.table.rows import rows
+
+RULES: dict[str, object] = {}
+
+
+class Memory:
+    async def apply(self, update: Update) -> SyncReport:
+        RULES[update.node.family.value] = rows(update.table, update.node, Policy.NFTABLES)
+        return SyncReport(written=len(update.table.entries))
+
+    async def watch(self, _lost: Callable[[], None]) -> None:
+        await asyncio.Event().wait()  # nothing else writes there
+
+    async def close(self) -> None: ...
+
+
+def clean_up(cleanup: Cleanup) -> None:
+    while RULES:
+        cleanup.note(f"{RULES.popitem()[0]} rules")
+
+
+MODE = Mode(
+    name="memory",
+    policy=Policy.NFTABLES,
+    open=lambda _config: lambda _family: Memory(),
+    render=lambda _config, table, node: str(rows(table, node, Policy.NFTABLES)),
+    drift=lambda *_: [],
+    clean_up=clean_up,
+)
