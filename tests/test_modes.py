@@ -18,7 +18,6 @@ EXCEPTIONS = {
     "linux/": "iptables is a program",
     "dataplane/xtables_text.py": "iptables is a program",
     "table/": "the verdicts in which the modes differ",
-    "explain/words.py": "the verdicts in which the modes differ",
 }
 
 

@@ -11,6 +11,7 @@ from dataplane import example_mode
 from kubeproxy.app.cli import main
 from kubeproxy.app.daemon import Daemon
 from kubeproxy.app.wiring import setup_of
+from kubeproxy.base import klog
 from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
@@ -23,9 +24,11 @@ from waiting import until
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The one line."""
+    """The one line; and the daemon's log is as it was afterwards."""
     monkeypatch.setitem(MODES, "memory", "dataplane.example_mode")
+    monkeypatch.setattr(klog, "bridge_logging", lambda: None)
     yield
+    klog.configure(klog.LogSettings())
     example_mode.RULES.clear()
 
 

@@ -10,7 +10,8 @@ import kubeproxy
 from kubeproxy.table.policy import Policy
 
 SOURCE = Path(kubeproxy.__path__[0])
-DATAPLANES = sorted((SOURCE / "dataplane").rglob("*.py"))
+SAMPLE = SOURCE / "dataplane/sample.py"  # makes entries, as the table does, for trials
+DATAPLANES = sorted({*(SOURCE / "dataplane").rglob("*.py")} - {SAMPLE})
 TABLE = sorted((SOURCE / "table").glob("*.py"))
 SETTINGS = {"internal_local", "external_local", "has_endpoints", "masquerade_all"}
 """From these the treatments are made."""
