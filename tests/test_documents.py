@@ -14,7 +14,10 @@ DOCUMENTS = (
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-WITH_PATHS = ("README.md", "docs/health.md", "docs/metrics.md", "docs/performance.md")
+WITH_PATHS = (
+    *("README.md", "CONTRIBUTING.md", "docs/architecture.md"),
+    *("docs/health.md", "docs/metrics.md", "docs/performance.md"),
+)
 """Documents whose paths in backticks and in code trees must exist."""
 
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)

@@ -2,22 +2,17 @@
 
 The flow, top to bottom:
 
-    source        API server (list and watch)     or     a directory of manifests
-       |          Upsert, Delete, Reset, Synced
-    objects       only the fields that we read, decoded once
-       |
-    model         service ports, endpoints of a service, our Node; which services an event touches
-       |
-    table         frontends -> backends                       <- decide(), explain, render
+    cluster       API server or manifests -> events -> objects -> model
+       |          which services an event touches
+    table         frontends -> backends, with their policies      <- decide(), explain, render
        |          the difference since the last sync
-    dataplane     nftables, iptables, ipvs
-       |          bytes
-    netlink       how they are laid out
+    engine        when to sync, and the loop of each family
+       |          an update
+    dataplane     a folder for each mode: bytes or text for the kernel
        |
-    kernel        the sockets
+    linux         netlink layouts, sockets, programs, files
 
-`daemon` builds and wires the parts, `follow` carries events to the model, `sync` is the loop of
-one IP family, `schedule` says when it is due, `flows` forgets stale UDP flows. `config` turns
-flags and a file into one configuration, `nodefacts` that and our Node into what packets meet.
-`commands` are the tools, `cli` finds them. docs/architecture.md has the rules.
+`app` builds and wires the parts, `serve` shows what they do, `explain` answers questions about
+packets, `tools` are the subcommands, `config` turns flags and a file into one configuration.
+docs/architecture.md has the words and the rules.
 """

@@ -71,7 +71,6 @@ def test_from_the_configuration_to_the_cleanup(
     assert '"Removed" what="IPv4 rules"' in capsys.readouterr().err
 
 
-@pytest.mark.xfail(strict=True, reason="CONTRIBUTING does not show it yet")
 def test_contributing_shows_this_code() -> None:
     root = Path(__file__).parents[2]
     code = (root / "tests/dataplane/example_mode.py").read_text()
