@@ -44,30 +44,26 @@ packages: $(PROMTOOL)
 
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
 UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest
-AGAIN := --last-failed --last-failed-no-failures none
 
+# Each mode removes the rules of the others, so each has a run of its own (tests/lab/modes.py).
 .PHONY: lab
 lab: venv packages  ## real packets in real kernels, in namespaces of their own
-	@# Each mode removes the rules of the others, so they do not share a run. Silence means
-	@# "dropped", and a busy machine is silent too: what fails beside others is tried once more
-	@# by itself. What fails twice, fails.
-	$(LAB) -n 2 $(NATIVE) tests/lab || $(LAB) $(AGAIN) $(NATIVE) tests/lab
-	$(LAB) -n 2 tests/lab/test_iptables_*.py || $(LAB) $(AGAIN) tests/lab/test_iptables_*.py
+	$(LAB) -n 2 -rs --mode nftables tests/lab
+	$(LAB) -n 2 -rs --mode iptables tests/lab
 	@$(MAKE) --no-print-directory -j 2 --output-sync $(UML_LEGS)
 
-NATIVE := --ignore-glob '*/test_iptables_*' --ignore-glob '*/test_ipvs_*' --ignore-glob '*/test_uml_*'
-LONG_UML_LEGS := test_ipvs_daemon test_uml_iptables test_ipvs_scenarios test_ipvs_cleanup
-SHORT_UML_LEGS := $(filter-out $(LONG_UML_LEGS),$(notdir $(basename $(wildcard tests/lab/test_ipvs_*.py tests/lab/test_uml_*.py))))
-UML_LEGS := uml-rest $(LONG_UML_LEGS:%=uml-%)  # in an order in which two of them end together
-
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor:
-# two run side by side, and try what this kernel alone can show.
+# two run side by side.
+UML_LEGS := uml-ipvs uml-scenarios uml-sctp
+UML_FILES := $(wildcard tests/lab/test_ipvs_*.py tests/lab/test_uml_*.py)
+
 .PHONY: $(UML_LEGS)
-uml-rest: FILES := $(SHORT_UML_LEGS:%=tests/lab/%.py)
-$(UML_LEGS): uml-%: venv
-	@echo "in the test kernel: $*"
-	@$(UML) -q -o cache_dir=.pytest_cache/$@ $(or $(FILES),tests/lab/$*.py) \
-		|| $(UML) -q -o cache_dir=.pytest_cache/$@ $(AGAIN) $(or $(FILES),tests/lab/$*.py)
+uml-ipvs: SELECTED := --mode ipvs $(UML_FILES)
+uml-scenarios: SELECTED := --mode ipvs tests/lab $(UML_FILES:%=--ignore %)
+uml-sctp: SELECTED := --mode iptables-legacy -m sctp tests/lab
+$(UML_LEGS): venv
+	@echo "in the test kernel: $@"
+	@$(UML) -q -rs -o cache_dir=.pytest_cache/$@ $(SELECTED)
 
 .PHONY: lint
 lint: venv  ## ruff, mypy --strict, import contracts, spelling

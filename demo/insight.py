@@ -12,7 +12,7 @@ from demo.cluster import Frontend, many
 from demo.pictures import counted, wrapped
 from demo.proxy import CIDR_FLAG
 from demo.stage import MANIFESTS, Stage
-from demo.traffic import CUSTOMER, SHOPPER, STRANGER, TIMEOUT, Client, pod_of
+from demo.traffic import CUSTOMER, SHOPPER, STRANGER, Client, pod_of
 from kubeproxy.serve.status.wire import ServiceList
 
 QUESTIONS = 30
@@ -22,10 +22,6 @@ LABEL = 13
 SUCCESSES = 300
 """Connections that reach a pod, one after the other, when a repair is over."""
 
-SHORT_TIMEOUT = 0.02
-"""Seconds for an answer that may not come yet; it takes less than one millisecond."""
-REPAIR_TIMEOUT = 0.1
-"""Seconds after which a connection counts as failed; a busy machine, too, answers sooner."""
 LONGEST_REPAIR = 5.0
 """Seconds that no repair may take, however slow the machine."""
 
@@ -120,7 +116,7 @@ def program(stage: Stage) -> None:
     documents, frontends = many(MORE_SERVICES, stage.cluster.pods("shop/web"))
     stage.cluster.add("tenants.json", documents)
     ends = [frontends[0], frontends[-1]]
-    took = stage.proxy.wait(lambda: not _unanswered(stage, ends, SHORT_TIMEOUT))
+    took = stage.proxy.wait(lambda: not _unanswered(stage, ends))
     after = ruleset.read(stage.node)
     screen.claim(
         f"{MORE_SERVICES:,} more services within {1000 * took:.0f} ms: {after.size()[2]:,} "
@@ -128,7 +124,7 @@ def program(stage: Stage) -> None:
         holds=after.rules == before.rules,
         instead=f"{after.size()[0]} chains, {after.size()[1]} rules",
     )
-    unanswered = _unanswered(stage, frontends, TIMEOUT)
+    unanswered = _unanswered(stage, frontends)
     screen.claim(
         "a pod answers for each of them",
         holds=not unanswered,
@@ -137,13 +133,13 @@ def program(stage: Stage) -> None:
     screen.pause(1.0)
 
 
-def _unanswered(stage: Stage, frontends: Sequence[Frontend], timeout: float) -> list[str]:
+def _unanswered(stage: Stage, frontends: Sequence[Frontend]) -> list[str]:
     """The frontends at which no pod answers."""
     pods = stage.cluster.pods("shop/web")
     return [
         f"{each} ({outcome})"
         for each in frontends
-        for outcome in stage.traffic.send([SHOPPER], each, timeout)
+        for outcome in stage.traffic.send([SHOPPER], each)
         if pod_of(outcome, pods) is None
     ]
 
@@ -180,7 +176,7 @@ def _outage(stage: Stage, process: "subprocess.Popen[bytes]") -> tuple[int, floa
 
     def is_over() -> bool:
         began = time.monotonic()
-        (outcome,) = stage.traffic.send([SHOPPER], web, REPAIR_TIMEOUT)
+        (outcome,) = stage.traffic.send([SHOPPER], web)
         if pod_of(outcome, pods) is None:
             failed.append(began)
             arrived.clear()

@@ -12,9 +12,6 @@ from lab.network import Network
 from lab.outcome import Fate, Outcome, Probe
 from lab.plan import HOSTS, crowd
 
-TIMEOUT = 2.0
-"""Seconds until a connection without an answer counts as failed."""
-
 
 class Client(msgspec.Struct, frozen=True):
     """A client: a host of the lab, and one of its addresses."""
@@ -41,10 +38,8 @@ class Traffic:
         self.sent = 0
         self.let_in: Counter[Frontend] = Counter()
 
-    def send(
-        self, clients: Sequence[Client], frontend: Frontend, timeout: float = TIMEOUT
-    ) -> list[Outcome]:
-        """The outcomes of one connection of each client, all of them at once."""
+    def send(self, clients: Sequence[Client], frontend: Frontend) -> list[Outcome]:
+        """What became of one connection of each client, all of them at once."""
         outcomes = self._dialer.dial(
             [
                 Probe(
@@ -53,7 +48,6 @@ class Traffic:
                     frontend.address,
                     frontend.port,
                     frontend.protocol,
-                    timeout,
                 )
                 for client in clients
             ]

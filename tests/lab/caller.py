@@ -15,7 +15,8 @@ from pathlib import Path
 
 from lab.namespaces import entered
 
-PATIENCE = 2.0
+SECONDS = 30.0
+"""Longer than any packet takes that is sent again."""
 MOST_FAILURES = 20
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # leaves no TIME_WAIT behind
 
@@ -24,7 +25,7 @@ def call(kind: socket.SocketKind, destination: tuple[str, int]) -> str:
     """Who answers one call, as `address port`; an OSError when nobody does."""
     family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
     with socket.socket(family, kind) as opened:
-        opened.settimeout(PATIENCE)
+        opened.settimeout(SECONDS)
         if kind is socket.SOCK_STREAM:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         opened.connect(destination)

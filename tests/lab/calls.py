@@ -61,7 +61,7 @@ class Calls:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)
 
     def so_far(self) -> Answers:
         """What came of the calls since the last time that this was asked."""

@@ -1,7 +1,6 @@
 """The kernel against `decide`: every pair is tried with real packets, as often as it takes.
 
-A choice among several endpoints has been seen when each of them has answered; a pair that should
-be dropped costs a moment of waiting, and many wait at the same time.
+A choice among several endpoints has been seen when each of them has answered.
 """
 
 import itertools

@@ -5,10 +5,13 @@ import itertools
 import select
 import socket
 
-from lab.dialer import outcome_of
+from kubeproxy.base.inet import family_of
+from lab.dialer import GRACE, outcome_of
+from lab.network import Network
 from lab.outcome import Fate, Outcome, Peer, read_answer
+from lab.sentinel import send_sentinels
 
-_SECONDS = 5.0
+_SECONDS = 60.0
 
 
 class Connection:
@@ -51,19 +54,22 @@ class Connection:
 class Flow:
     """Datagrams from one port: to the kernel they are one connection."""
 
-    def __init__(self, opened: socket.socket) -> None:
+    def __init__(self, opened: socket.socket, network: Network, source: str) -> None:
         self._socket = opened
+        self._network = network
+        self._origin = source, family_of(opened.getsockname()[0])
         self.sent_from = Peer(*opened.getsockname()[:2])
 
-    def ask(self, patience: float = 1.0) -> Outcome:
+    def ask(self) -> Outcome:
         """What becomes of one more datagram."""
-        while _is_readable(self._socket, 0.0):
-            outcome_of(self._socket, self.sent_from)  # of an earlier one, too late
-        with contextlib.suppress(PermissionError, ConnectionRefusedError):
-            self._socket.send(b"who")
-        if not _is_readable(self._socket, patience):
-            return Outcome(Fate.SILENT, self.sent_from)
-        return outcome_of(self._socket, self.sent_from)
+        with self._network.on_one_cpu():
+            with contextlib.suppress(PermissionError, ConnectionRefusedError):
+                self._socket.send(b"who")
+            if not _is_readable(self._socket, GRACE):
+                send_sentinels(self._network, [self._origin])
+            if not _is_readable(self._socket, 0.0):
+                return Outcome(Fate.SILENT, self.sent_from)
+            return outcome_of(self._socket, self.sent_from)
 
     def close(self) -> None:
         self._socket.close()

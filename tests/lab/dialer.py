@@ -1,33 +1,33 @@
-"""Sends first packets, hundreds at once, from any host of the lab, and says what became of each.
+"""Sends first packets, many at once, from any host of the lab, and says what became of each.
 
-Sources bind their port themselves and never take one twice within a few ten thousand: a
-conntrack entry that is left over would decide about a packet that is to be judged anew.
+An outcome never depends on how long something took: a packet was dropped when sentinels that were
+sent after it are back and it was not answered (`lab.sentinel`).
 """
 
+import contextlib
 import errno
-import heapq
-import itertools
 import os
 import select
 import socket
 import struct
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
-from kubeproxy.base.inet import Protocol
+from kubeproxy.base.inet import Protocol, family_of
+from lab.icmp import RECVERR, queued_error, raw_error, raw_socket
 from lab.network import Network
 from lab.outcome import Fate, Outcome, Peer, Probe, read_answer
 from lab.plan import HOSTS
+from lab.sentinel import Origin, send_sentinels
 
 IN_FLIGHT = 100  # datagrams that fit into the buffer of one socket
-_PORTS = (33000, 61000)  # above the node ports
-_RECVERR = {
-    socket.AF_INET: (socket.IPPROTO_IP, 11),  # IP_RECVERR
-    socket.AF_INET6: (socket.IPPROTO_IPV6, 25),  # IPV6_RECVERR
-}
-_EXTENDED_ERROR = struct.Struct("=IBBBxII")  # sock_extended_err: errno, origin, type, code
-_PORT_UNREACHABLE = {(2, 3, 3), (3, 1, 4)}  # ICMP and ICMPv6: (origin, type, code)
+GRACE = 0.01
+"""Seconds in which most answers come. Sentinels are sent only if some do not: it saves time, and
+decides nothing."""
+SECONDS = 60.0
+"""For the first line of a connection that is established."""
+_SYN_SENT = 2  # the state at the beginning of struct tcp_info
+_SCTP_STATUS = 14
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # leaves no TIME_WAIT behind
 _KINDS = {
     Protocol.TCP: (socket.SOCK_STREAM, 0),
@@ -45,23 +45,34 @@ class Dialer:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._ports: dict[str, Iterator[int]] = {}
 
     def dial(self, probes: Sequence[Probe]) -> list[Outcome]:
         """The outcome of each probe, in order."""
+        outcomes: list[Outcome] = []
+        for start in range(0, len(probes), IN_FLIGHT):
+            with self._network.on_one_cpu():
+                outcomes += self._dial(probes[start : start + IN_FLIGHT])
+        return outcomes
+
+    def _dial(self, probes: Sequence[Probe]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
-        waiting = enumerate(probes)
         with _Flights() as flights:
-            while len(outcomes) < len(probes):
-                for number, probe in itertools.islice(waiting, IN_FLIGHT - len(flights)):
-                    outcome = self._launch(number, probe, flights)
-                    if outcome is not None:
-                        outcomes[number] = outcome
-                outcomes.update(flights.land())
+            for number, probe in enumerate(probes):
+                outcome = self._launch(number, probe, flights)
+                if outcome is not None:
+                    outcomes[number] = outcome
+            outcomes.update(flights.land(GRACE))
+            # A connection of SCTP takes two round trips.
+            for _ in range(2 if flights.have_sctp else 1):
+                send_sentinels(self._network, flights.origins())
+            outcomes.update(flights.land(0.0))
+            outcomes.update(flights.silent())
+            outcomes.update(flights.land(SECONDS))
+            outcomes.update(flights.mute())
         return [outcomes[number] for number in range(len(probes))]
 
     def open(self, probe: Probe, port: int = 0) -> socket.socket:
-        """A socket of the probe's source, bound (0: anywhere), and connected or about to be."""
+        """A socket of the probe's source, bound (0: to a fresh port), connected or about to be."""
         family = socket.AF_INET6 if ":" in probe.destination else socket.AF_INET
         kind = _KINDS[probe.protocol] if probe.protocol else _ECHO[family][0]
         with self._network.of(HOSTS[probe.source]).entered():
@@ -75,10 +86,10 @@ class Dialer:
 
     def _connect(self, opened: socket.socket, probe: Probe, port: int) -> None:
         opened.setblocking(False)
-        opened.setsockopt(*_RECVERR[opened.family], 1)
+        opened.setsockopt(*RECVERR[opened.family], 1)
         if opened.type is socket.SOCK_STREAM:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        if port:
+        if port or probe.protocol is None:
             opened.bind((probe.address, port))
         else:
             self._bind(opened, probe)
@@ -87,11 +98,7 @@ class Dialer:
             raise OSError(error, os.strerror(error))
 
     def _bind(self, opened: socket.socket, probe: Probe) -> None:
-        if probe.protocol is None:
-            opened.bind((probe.address, 0))
-            return
-        ports = self._ports.setdefault(probe.source, itertools.cycle(range(*_PORTS)))
-        for port in ports:
+        for port in self._network.fresh_ports(probe.address):
             try:
                 opened.bind((probe.address, port))
             except OSError as error:
@@ -103,42 +110,80 @@ class Dialer:
     def _launch(self, number: int, probe: Probe, flights: "_Flights") -> Outcome | None:
         """Send it off; an outcome when that alone has decided already."""
         nowhere = Peer(probe.address, 0)
-        try:
-            opened = self.open(probe)
-        except OSError as error:
-            return Outcome(Fate.FAILED, nowhere, detail=str(error))
-        flight = _Flight(number, probe, opened)
-        try:
-            if probe.protocol is None:
-                opened.send(_ECHO[opened.family][1])
-            elif probe.protocol is Protocol.UDP:
-                opened.send(b"who")
-        except PermissionError:  # how a drop on the way out looks; a reject too, which ICMP tells
-            pass
-        except OSError as error:
-            opened.close()
-            return Outcome(Fate.FAILED, flight.sent_from, detail=str(error))
-        flights.add(flight)
+        with contextlib.ExitStack() as stack:
+            raw = None
+            if probe.protocol is Protocol.SCTP:
+                raw = stack.enter_context(self._raw_socket(probe))
+            try:
+                opened = stack.enter_context(self.open(probe))
+            except OSError as error:
+                return Outcome(Fate.FAILED, nowhere, detail=str(error))
+            flight = _Flight(number, probe, opened, raw)
+            try:
+                if probe.protocol is None:
+                    opened.send(_ECHO[opened.family][1])
+                elif probe.protocol is Protocol.UDP:
+                    opened.send(b"who")
+            except PermissionError:  # a drop on the way out; also a reject, which ICMP reports
+                pass
+            except OSError as error:
+                return Outcome(Fate.FAILED, flight.sent_from, detail=str(error))
+            stack.pop_all()
+            flights.add(flight)
         return None
+
+    def _raw_socket(self, probe: Probe) -> socket.socket:
+        with self._network.of(HOSTS[probe.source]).entered():
+            return raw_socket(socket.AF_INET6 if ":" in probe.destination else socket.AF_INET)
 
 
 class _Flight:
-    """A probe that is under way."""
+    """A probe that is under way; `raw` gets ICMP errors where the socket itself does not."""
 
-    def __init__(self, number: int, probe: Probe, opened: socket.socket) -> None:
+    def __init__(
+        self, number: int, probe: Probe, opened: socket.socket, raw: socket.socket | None
+    ) -> None:
         self.number = number
+        self.probe = probe
         self.socket = opened
-        self.deadline = time.monotonic() + probe.patience
         self.sent_from = Peer(*opened.getsockname()[:2])
-        self._probe = probe
+        self._raw = raw
 
     def land(self) -> Outcome:
-        """What the socket has to say."""
-        if self._probe.protocol is None:
-            at = Peer(self._probe.destination, 0)
+        """What a socket that can be read says."""
+        if self.probe.protocol is None:
+            at = Peer(self.probe.destination, 0)
             echoed = Outcome(Fate.ANSWERED, self.sent_from, "echo", at, self.sent_from)
-            return _icmp_error(self.socket, self.sent_from) or echoed
+            return queued_error(self.socket, self.sent_from) or echoed
         return outcome_of(self.socket, self.sent_from)
+
+    def silent(self) -> Outcome | None:
+        """The outcome if no answer came; None if a connection is established."""
+        if self._raw is not None:
+            refused = raw_error(self._raw, Protocol.SCTP, self.sent_from)
+            if refused is not None:
+                return refused
+        return None if self._is_connected() else Outcome(Fate.SILENT, self.sent_from)
+
+    def _is_connected(self) -> bool:
+        if self.probe.protocol is Protocol.TCP:
+            state = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+            return state != _SYN_SENT
+        if self.probe.protocol is Protocol.SCTP:
+            try:  # fails unless there is an association
+                self.socket.getsockopt(Protocol.SCTP, _SCTP_STATUS, 256)
+            except OSError:
+                return False
+            return True
+        return False
+
+    def close(self) -> None:
+        self.socket.close()
+        if self._raw is not None:
+            self._raw.close()
+
+
+Landed = Iterator[tuple[int, Outcome]]
 
 
 class _Flights:
@@ -147,59 +192,57 @@ class _Flights:
     def __init__(self) -> None:
         self._poll = select.epoll()
         self._flights: dict[int, _Flight] = {}
-        self._deadlines: list[tuple[float, int, int]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for flight in self._flights.values():
-            flight.socket.close()
+            flight.close()
         self._poll.close()
-
-    def __len__(self) -> int:
-        return len(self._flights)
 
     def add(self, flight: _Flight) -> None:
         fd = flight.socket.fileno()
         self._flights[fd] = flight
         self._poll.register(fd, select.EPOLLIN)
-        heapq.heappush(self._deadlines, (flight.deadline, flight.number, fd))
 
-    def land(self) -> Iterable[tuple[int, Outcome]]:
-        """Wait until something happens; the outcomes of what did."""
-        if not self._flights:
-            return []
-        landed = [self._landed(fd) for fd, _ in self._poll.poll(self._next_deadline())]
-        return [*landed, *self._given_up()]
+    def origins(self) -> set[Origin]:
+        """Where those that are still under way come from."""
+        probes = [flight.probe for flight in self._flights.values()]
+        return {(probe.source, family_of(probe.destination)) for probe in probes}
 
-    def _landed(self, fd: int) -> tuple[int, Outcome]:
+    @property
+    def have_sctp(self) -> bool:
+        return any(each.probe.protocol is Protocol.SCTP for each in self._flights.values())
+
+    def land(self, seconds: float) -> Landed:
+        """Outcomes as they come, until there was none for so long."""
+        while self._flights and (ready := self._poll.poll(seconds)):
+            for fd, _ in ready:
+                yield self._landed(fd, self._flights[fd].land())
+
+    def silent(self) -> Landed:
+        """Those that were not answered, when all answers are here."""
+        for fd, flight in list(self._flights.items()):
+            outcome = flight.silent()
+            if outcome is not None:
+                yield self._landed(fd, outcome)
+
+    def mute(self) -> Landed:
+        """Those that were connected, and got no line."""
+        for fd, flight in list(self._flights.items()):
+            detail = "connected, and got no line"
+            yield self._landed(fd, Outcome(Fate.FAILED, flight.sent_from, detail=detail))
+
+    def _landed(self, fd: int, outcome: Outcome) -> tuple[int, Outcome]:
         flight = self._flights.pop(fd)
-        outcome = flight.land()
-        flight.socket.close()
+        flight.close()
         return flight.number, outcome
-
-    def _is_flying(self, number: int, fd: int) -> bool:
-        return fd in self._flights and self._flights[fd].number == number
-
-    def _next_deadline(self) -> float:
-        while not self._is_flying(*self._deadlines[0][1:]):
-            heapq.heappop(self._deadlines)
-        return max(0.0, self._deadlines[0][0] - time.monotonic())
-
-    def _given_up(self) -> Iterator[tuple[int, Outcome]]:
-        now = time.monotonic()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, number, fd = heapq.heappop(self._deadlines)
-            if self._is_flying(number, fd):
-                flight = self._flights.pop(fd)
-                flight.socket.close()
-                yield number, Outcome(Fate.SILENT, flight.sent_from)
 
 
 def outcome_of(opened: socket.socket, sent_from: Peer) -> Outcome:
-    """What a socket that can be read has to say."""
-    unreachable = _icmp_error(opened, sent_from)
+    """What a socket that can be read says."""
+    unreachable = queued_error(opened, sent_from)
     if unreachable is not None:
         return unreachable
     try:
@@ -209,25 +252,5 @@ def outcome_of(opened: socket.socket, sent_from: Peer) -> Outcome:
     except OSError as error:
         return Outcome(Fate.FAILED, sent_from, detail=str(error))
     if not data:
-        return Outcome(Fate.FAILED, sent_from, detail="closed without a word")
+        return Outcome(Fate.FAILED, sent_from, detail="closed without a line")
     return read_answer(data, sent_from)
-
-
-def _icmp_error(opened: socket.socket, sent_from: Peer) -> Outcome | None:
-    """What the ICMP error says that arrived, if one did."""
-    try:
-        _, ancillary, _, _ = opened.recvmsg(1, 512, socket.MSG_ERRQUEUE)
-    except OSError:
-        return None
-    data = ancillary[0][2]
-    _, origin, type_, code, _, _ = _EXTENDED_ERROR.unpack_from(data)
-    by = _offender(data[_EXTENDED_ERROR.size :], opened.family)
-    if (origin, type_, code) in _PORT_UNREACHABLE:
-        return Outcome(Fate.UNREACHABLE, sent_from, by=by)
-    return Outcome(Fate.FAILED, sent_from, by=by, detail=f"ICMP type {type_} code {code}")
-
-
-def _offender(address: bytes, family: int) -> str:
-    """The address in a sockaddr."""
-    packed = address[4:8] if family == socket.AF_INET else address[8:24]
-    return socket.inet_ntop(family, packed)

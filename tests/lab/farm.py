@@ -36,7 +36,7 @@ class Farm:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "lab.responder"),
-                json.dumps([("farm", str(self._namespace.path), [PORT], [])]),
+                json.dumps([[("farm", str(self._namespace.path), [PORT], [])], [], 0]),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,6 +47,6 @@ class Farm:
 
     def close(self) -> None:
         """End the process, and give the ranges back."""
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)
         for prefix in RANGES.values():
             self._namespace.run(["ip", "route", "del", "local", prefix, "dev", "lo"])

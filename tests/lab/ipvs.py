@@ -18,13 +18,14 @@ for restore in iptables-restore ip6tables-restore; do
 done
 ipset destroy
 """
-VARIANT = Variant(
+IPVS = Variant(
     "ipvs",
     Mode.IPVS,
     ("--proxy-mode=ipvs",),
     ("ipvsadm", "-Sn"),
     (("sh", "-c", _FLUSH),),
     DEVICE,
+    lists_each_change=False,  # a process costs much in the test kernel
 )
 _OPTION = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
 _REAL = re.compile(r" -r \[?([^\]]+)\]?:(\d+) -m -w (\d+)")
@@ -36,7 +37,7 @@ def flushed(node: Namespace) -> Iterator[None]:
     try:
         yield
     finally:
-        for command in VARIANT.flush:
+        for command in IPVS.flush:
             node.run(command)
 
 

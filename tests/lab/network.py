@@ -1,15 +1,19 @@
 """The network of the lab: kestrel in the middle, everybody else on a wire of their own.
 
-Neighbours are static and nobody probes for duplicate addresses, so that the first packet flies
-the moment the network stands.
+Neighbours are static and duplicate addresses are not looked for, so that the first packet can be
+sent the moment the network is up.
 """
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
 
 from kubeproxy.base.inet import Family
 from lab.namespaces import Namespace
-from lab.plan import CROWD, FAR_AWAY, HAS_SCTP, KESTREL, UPLINK, WIRED, Host
+from lab.plan import CROWD, FAR_AWAY, KESTREL, PROBE_PORTS, UPLINK, WIRED, Host
 from world import NODE_ADDRESSES
 
 _GATEWAYS = ("169.254.1.1", "fe80::1")
@@ -22,15 +26,10 @@ _EVERYWHERE = (
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/ping_group_range", "0 0"),
-    # Refusals are answers here; the kernel would swallow all but a few a second.
+    # The kernel would send only a few errors a second.
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratelimit", "0"),
     ("ipv6/icmp/ratemask", "127"),  # the types that are limited: none that occurs
-)
-_SCTP = (
-    # A refusal that comes before the call returns is not heard: the next attempt's is.
-    ("sctp/rto_min", "200"),
-    ("sctp/rto_initial", "200"),
 )
 _ROUTER = (
     ("ipv4/ip_forward", "1"),
@@ -41,6 +40,12 @@ _ROUTER = (
 _MANY_ADDRESSES = (
     ("ipv4/ip_nonlocal_bind", "1"),
     ("ipv6/ip_nonlocal_bind", "1"),
+)
+_NETLINK_NETFILTER = 12
+_FLUSH_FLOWS = struct.pack(
+    "=IHHIIBBH",
+    *(20, 0x102, 5, 0, 0),  # a request that is answered: delete, of the connection tracker
+    *(0, 0, 0),  # of all families
 )
 _HELD = {
     "W": (*FAR_AWAY[Family.IPV4], *FAR_AWAY[Family.IPV6]),
@@ -58,12 +63,16 @@ class Network:
     def __init__(self, prefix: str = "") -> None:
         self.namespaces = {name: Namespace(prefix + name) for name in (KESTREL, *WIRED)}
         for namespace in self.namespaces.values():
-            namespace.sysctl((*_EVERYWHERE, *(_SCTP if HAS_SCTP else ())))
+            namespace.sysctl(_EVERYWHERE)
         self.node.sysctl(_ROUTER)
         self.namespaces["X"].sysctl(_MANY_ADDRESSES)
         _batch(self.node, _kestrel(prefix))
         for number, (name, hosts) in enumerate(WIRED.items()):
             _batch(self.namespaces[name], _far_end(number, hosts))
+        self.cpu = _cpu()
+        self.reset_connections: Callable[[], None] = lambda: None
+        """Has the responders, once there are some, reset all their connections."""
+        self._ports: dict[str, Iterator[int]] = {}
 
     @property
     def node(self) -> Namespace:
@@ -73,6 +82,38 @@ class Network:
     def of(self, host: Host) -> Namespace:
         """The namespace of a host."""
         return self.namespaces[host.namespace]
+
+    def fresh_ports(self, address: str) -> Iterator[int]:
+        """Ports for an address to send from, which were not used for as long as possible.
+
+        All who dial in this network share them: with an old port, what the tracker or an endpoint
+        still knows of an old connection would decide about a new one.
+        """
+        return self._ports.setdefault(address, itertools.cycle(PROBE_PORTS))
+
+    def forget_connections(self) -> None:
+        """Have endpoints and kestrel's connection tracker forget all connections.
+
+        An endpoint whose client is gone unnoticed would keep its end for ever, and answer a new
+        client that is masqueraded to the same port as if it were the old one.
+        """
+        self.reset_connections()
+        with (
+            self.node.entered(),
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as link,
+        ):
+            link.send(_FLUSH_FLOWS)
+            link.recv(4096)  # it is done, or there is no tracker yet
+
+    @contextlib.contextmanager
+    def on_one_cpu(self) -> Iterator[None]:
+        """Inside, this thread runs on the processor that handles this network's packets."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {self.cpu})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
 
     def close(self) -> None:
         """Take everything down."""
@@ -87,6 +128,13 @@ class Network:
             yield
         finally:
             self.node.run(["ip", "address", "del", address, "dev", UPLINK])
+
+
+def _cpu() -> int:
+    """One processor for each worker of the test run, as far as they go."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[worker % len(cpus)]
 
 
 def _batch(namespace: Namespace, lines: Iterator[str]) -> None:

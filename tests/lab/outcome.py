@@ -1,4 +1,4 @@
-"""What can become of a first packet, as the one who sent it sees it."""
+"""What can become of a first packet, as its sender sees it."""
 
 from enum import Enum
 
@@ -13,7 +13,7 @@ class Fate(Enum):
     ANSWERED = "answered"
     UNREACHABLE = "port unreachable"  # an ICMP message said so
     REFUSED = "reset"  # a TCP reset
-    SILENT = "silence"
+    SILENT = "silence"  # proven: `lab.sentinel`
     FAILED = "failed"  # anything else, such as no route
 
 
@@ -30,8 +30,8 @@ class Peer(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """What came back.
 
-    `sent_from` is where the packet left. When it was answered: `who` did it, `at` which address
-    it was reached, and whom it `saw`. `by` sent the ICMP message; `detail` says what failed.
+    `sent_from` is where the packet left. If it was answered: `who` answered, `at` which address,
+    and which client it `saw`. `by` sent the ICMP error; `detail` says what failed.
     """
 
     fate: Fate
@@ -51,7 +51,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A packet to send: from whom, to where, and how many seconds to wait for an answer.
+    """A packet to send.
 
     `source` is a name of the plan, `address` the address of it that is used. The protocol None
     stands for an ICMP echo.
@@ -62,10 +62,9 @@ class Probe(msgspec.Struct, frozen=True):
     destination: str
     port: int
     protocol: Protocol | None = Protocol.TCP
-    patience: float = 2.0
 
 
 def read_answer(line: bytes, sent_from: Peer) -> Outcome:
-    """The outcome that a responder's line tells of."""
+    """The outcome in a responder's line."""
     who, at, at_port, saw, saw_port = line.decode().split()
     return Outcome(Fate.ANSWERED, sent_from, who, Peer(at, int(at_port)), Peer(saw, int(saw_port)))

@@ -13,6 +13,7 @@ from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import FrontendKey
 from kubeproxy.table.node import Node
 from lab.expectation import Expectation
+from lab.outcome import Probe
 from lab.plan import HOSTS, PROTOCOLS, UNALLOCATED, UNDEFINED_PORT
 
 SOURCES = ("P", "L1", "H", "X", "Y", "Q", "LO")
@@ -26,6 +27,11 @@ class Pair(msgspec.Struct, frozen=True):
 
     source: str
     packet: Packet
+
+    def probe(self) -> Probe:
+        """The packet, to be dialled."""
+        sent = self.packet
+        return Probe(self.source, sent.source, sent.destination, sent.port, sent.protocol)
 
 
 def pair(source: str, target: Target, address: str = "") -> Pair:

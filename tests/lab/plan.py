@@ -98,6 +98,10 @@ HOST_PORTS = tuple(range(31080, 31090))
 WORLD_PORTS = (7, 53, 80, 81, 443)
 """Where W listens. Port 7 is never a service's."""
 UNDEFINED_PORT = 7
+SENTINEL_PORT = 32990
+"""Where every namespace answers sentinels; the next one is where they come from."""
+PROBE_PORTS = range(33000, 65000)
+"""Where probes come from: above the node ports."""
 
 
 def _protocols() -> tuple[Protocol, ...]:

@@ -23,6 +23,7 @@ Documents = Iterable[Mapping[str, object]]
 
 START_SECONDS = 120.0
 SYNC_SECONDS = 60.0
+STOP_SECONDS = 60.0
 _LAUNCH = """
 import signal, sys
 from lab.namespaces import die_with_parent
@@ -97,7 +98,12 @@ class DaemonProcess:
             "--ipvs-min-sync-period=0s",
             "-v=2",
         ]
-        environment = {**os.environ, "PYTHONPATH": str(_TESTS), "PYTHONWARNINGS": "error"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(_TESTS),
+            "PYTHONWARNINGS": "error",
+            "PYTHONFAULTHANDLER": "1",
+        }
         with self._node.entered(), self._log.open("ab") as usual:
             into = usual.fileno() if log is None else log
             self._process = subprocess.Popen(command, stderr=into, env=environment)
@@ -115,10 +121,11 @@ class DaemonProcess:
             return
         process.send_signal(number)
         try:
-            code = process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            process.send_signal(signal.SIGABRT)  # it writes the stacks of its threads
+            process.wait()
+            raise AssertionError(f"the daemon does not end:\n{self.said()}") from error
         expected = -number if number is signal.SIGKILL else 128 + number
         assert code == expected, f"the daemon ended with {code}:\n{self.said()}"
 

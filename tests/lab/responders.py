@@ -1,9 +1,12 @@
-"""Who answers in the lab, and the life of the process that does it."""
+"""Who answers in the lab, and the process that does it."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,6 +20,7 @@ from lab.plan import (
     HOSTS,
     KESTREL,
     NODE_NAME_OF,
+    SENTINEL_PORT,
     WORLD_PORTS,
 )
 from world import NODE_ADDRESSES
@@ -25,7 +29,7 @@ TESTS = Path(__file__).parents[1]
 
 
 class Post(msgspec.Struct, frozen=True):
-    """Somebody to be, and the ports of its namespace to answer on."""
+    """Who answers, and on which ports of its namespace."""
 
     who: str
     namespace: str
@@ -35,7 +39,7 @@ class Post(msgspec.Struct, frozen=True):
 
 
 def posts() -> list[Post]:
-    """Everybody who answers: endpoints, the host's own processes, and the world."""
+    """All that answer: endpoints, the host's own processes, and the world."""
     pods = [HOSTS[name] for name in NODE_NAME_OF if HOSTS[name].namespace != KESTREL]
     own = tuple(address for family in Family for address in NODE_ADDRESSES[family])
     return [
@@ -49,7 +53,7 @@ class Responders:
     """The process, from its start until `close`."""
 
     def __init__(self, network: Network) -> None:
-        configuration = [
+        answering = [
             (
                 post.who,
                 str(network.namespaces[post.namespace].path),
@@ -58,15 +62,36 @@ class Responders:
             )
             for post in posts()
         ]
+        paths = [str(namespace.path) for namespace in network.namespaces.values()]
+        configuration = json.dumps([answering, paths, SENTINEL_PORT])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lab.responder", json.dumps(configuration)],
+            [sys.executable, "-m", "lab.responder", configuration],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
+        os.sched_setaffinity(self._process.pid, {network.cpu})
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n", "the responders did not start"
+        network.reset_connections = self.reset_connections
+
+    def reset_connections(self) -> None:
+        """Have it reset all connections that clients made to it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"reset\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == b"done\n", "the responders are gone"
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, the process does nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)

@@ -16,7 +16,8 @@ from lab.plan import CROWD_SIZE, crowd
 
 Destination = tuple[str, int]
 
-PATIENCE = 3.0
+SECONDS = 60.0
+"""Without an answer: all that is sent should be answered or refused."""
 _PORTS = range(33000, 61000)
 _IN_PKTINFO = struct.Struct("=I4s4s")  # interface, local address, destination
 _IN6_PKTINFO = struct.Struct("=16sI")
@@ -77,7 +78,7 @@ def _from(address: str) -> tuple[int, int, bytes]:
 def _answers(opened: socket.socket, count: int) -> Iterator[Hit]:
     poll = select.poll()
     poll.register(opened, select.POLLIN)
-    while count and poll.poll(1000 * PATIENCE):
+    while count and poll.poll(1000 * SECONDS):
         try:
             data, ancillary, _, peer = opened.recvmsg(4096, 128)
         except OSError:  # refused: it will not be answered

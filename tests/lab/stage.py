@@ -4,7 +4,6 @@ To look around while a test stands still (in a debugger, say), as the user who r
 `nsenter -t PID -U -m -n --preserve-credentials ip netns exec kestrel nft list ruleset`.
 """
 
-import contextlib
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ import msgspec
 
 from kubeproxy.base.inet import Family, Protocol, family_of
 from kubeproxy.linux.links import interface_addresses
+from kubeproxy.linux.tools import Backend
 from kubeproxy.table.node import Mode
 from lab.compare import compare, report
 from lab.connection import Connection, Flow
@@ -39,11 +39,15 @@ class Variant(msgspec.Struct, frozen=True):
     mode: Mode
     flags: tuple[str, ...]
     listing: tuple[str, ...]
-    """The command that shows the rules; it must work after every change."""
+    """The command that shows the rules."""
     flush: tuple[tuple[str, ...], ...]
     """The commands that leave no rule behind."""
     device: str = ""
-    """The device of kestrel that bears addresses of services."""
+    """The device of kestrel that has addresses of services."""
+    lists_each_change: bool = True
+    """Whether the rules are listed after every change, to prove that this works."""
+    programs: Backend | None = None
+    """Which iptables programs are in PATH; None leaves that to the system."""
 
 
 NFTABLES = Variant(
@@ -66,6 +70,11 @@ class Lab:
         self._programmer = programmer
         self._flags: tuple[str, ...] | None = None
         self._open: list[Connection | Flow] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a proxy."""
+        return self._flags is not None
 
     @property
     def daemon(self) -> DaemonProcess:
@@ -91,13 +100,13 @@ class Lab:
         self.documents = (kestrel(), service_cidr(), *documents)
         self._programmer.start(wanted, self.documents)
         self._flags = wanted
-        self.rules()
+        self._check_listing()
 
     def put(self, *documents: Document) -> None:
         """These are all Services and slices from now on; returns when that is programmed."""
         self.documents = (kestrel(), service_cidr(), *documents)
         self._programmer.put(self.documents)
-        self.rules()
+        self._check_listing()
 
     def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End the proxy with the signal, and start it again."""
@@ -108,6 +117,7 @@ class Lab:
     def stop(self) -> None:
         """End the proxy, and leave nothing of it in the kernel."""
         self._flags = None
+        self.close_connections()  # while rules translate: the other ends shall know of it
         try:
             self._programmer.stop()
         finally:
@@ -119,13 +129,20 @@ class Lab:
         """The rules, as the distribution's tool lists them."""
         return self.network.node.run(self.variant.listing)
 
-    def forget_connections(self) -> None:
-        """Close what is open, and empty the connection tracker."""
+    def _check_listing(self) -> None:
+        if self.variant.lists_each_change:
+            self.rules()
+
+    def close_connections(self) -> None:
+        """Close what is open."""
         for each in self._open:
             each.close()
         self._open.clear()
-        with contextlib.suppress(AssertionError):  # it has nothing to flush before the first rule
-            self.network.node.run(["conntrack", "-F"])
+
+    def forget_connections(self) -> None:
+        """Close what is open, and empty the connection tracker."""
+        self.close_connections()
+        self.network.forget_connections()
 
     def expectation(self) -> Expectation:
         """What should happen to packets now."""
@@ -189,21 +206,9 @@ class Lab:
     def flow(self, source: str, destination: str, port: int) -> Flow:
         """A flow of datagrams that stays until the test ends."""
         probe = self._probe(source, destination, port, Protocol.UDP)
-        flow = Flow(self.dialer.open(probe))
+        flow = Flow(self.dialer.open(probe), self.network, source)
         self._open.append(flow)
         return flow
-
-    def probe(self, pair: Pair, patience: float = 5.0) -> Probe:
-        """The packet of a pair, to be dialled."""
-        packet = pair.packet
-        return Probe(
-            pair.source,
-            packet.source,
-            packet.destination,
-            packet.port,
-            packet.protocol,
-            patience,
-        )
 
     def _probe(
         self, source: str, destination: str, port: int, protocol: Protocol = Protocol.TCP

@@ -21,8 +21,7 @@ from lab.deploy import ETP_LOCAL, Port, deploy, everywhere
 from lab.network import Network
 from lab.responders import Responders
 from lab.stage import NFTABLES, Lab
-from lab.xtables import VARIANTS as IPTABLES
-from lab.xtables import programs
+from lab.xtables import IPTABLES, programs
 from world import Document
 
 
@@ -173,7 +172,7 @@ def test_nftables_mode_removes_what_iptables_mode_left(
         assert "KUBE-SVC-" in before.rules()
         old.end()
         after.run(documents=services())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "KUBE-S" in before.rules() if removes else len(complaints(new)) < len(Family):
             assert time.monotonic() < deadline, new.log
             time.sleep(0.05)

@@ -158,7 +158,7 @@ def test_a_flow_in_a_zone_is_found_and_forgotten(cluster: Cluster) -> None:
     assert cluster.reached() == 1
 
 
-def test_a_flow_to_somebody_else_since_the_listing_is_not_deleted(cluster: Cluster) -> None:
+def test_a_flow_that_was_replaced_since_the_listing_is_not_deleted(cluster: Cluster) -> None:
     first, second = cluster.ports
     cluster.program(first)
     assert cluster.reached() == 0

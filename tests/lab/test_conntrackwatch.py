@@ -38,7 +38,7 @@ def end(address: tuple[str, int]) -> bytes:
 
 
 @pytest.mark.parametrize("family", Family)
-def test_a_connection_is_told_once(family: Family) -> None:
+def test_a_connection_is_reported_once(family: Family) -> None:
     kind = socket.AF_INET if family is Family.IPV4 else socket.AF_INET6
     with (
         ConnectionWatch() as watch,

@@ -113,7 +113,7 @@ async def watched(besides: str) -> AsyncIterator[asyncio.Event]:
         watch.cancel()
 
 
-async def test_addresses_of_the_device_wake_nobody(node: Namespace) -> None:
+async def test_addresses_of_the_device_are_not_reported(node: Namespace) -> None:
     async with watched(DEVICE) as told:
         change_addresses(DEVICE, [VIP, VIP6], [])
         node.run(["ip", "link", "delete", DEVICE])
@@ -135,7 +135,7 @@ async def test_without_a_device_to_be_left_out_every_address_wakes() -> None:
         await asyncio.wait_for(told.wait(), 10)
 
 
-async def test_addresses_of_a_device_and_its_end_are_told(node: Namespace) -> None:
+async def test_addresses_of_a_device_and_its_removal_are_reported(node: Namespace) -> None:
     told: list[AddressChange | None] = []
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(watch_device(DEVICE, Family.IPV4, told.append))
@@ -160,7 +160,7 @@ async def settled() -> None:
 
 
 @pytest.mark.usefixtures("node")
-def test_refusals_are_told_by_their_place() -> None:
+def test_refusals_name_their_message() -> None:
     index = socket.if_nametoindex(DEVICE)
     twice = [add_address_request(index, f"10.98.0.{number % 200}") for number in range(700)]
     with Link(socket.NETLINK_ROUTE) as link:

@@ -18,9 +18,10 @@ from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.deploy import Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.listing import KEYWORD
+from lab.modes import only
 from lab.namespaces import Namespace
 from lab.plan import cluster_ip
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 IP = cluster_ip(21)
@@ -32,7 +33,7 @@ ASLEEP = "table ip kube-proxy  # it is switched off (flags dormant): no service 
 HOOK = "it should be: type filter hook input priority filter; policy accept;"
 
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_nothing_with_traffic(lab: Lab, socket: str) -> None:
         ),
     ],
 )
-def test_what_others_did_is_told(
+def test_changes_of_others_are_shown(
     lab: Lab, paused: FakeDaemon, script: str, expected: list[str]
 ) -> None:
     node = lab.network.node

@@ -119,7 +119,7 @@ def as_series(first: Scrape, second: Scrape) -> dict[str, str]:
 
 
 @MODES
-def test_health_status_and_alerts_tell_it(
+def test_health_status_and_alerts_report_it(
     node: Namespace, mode: Mode, running: Running, tmp_path: Path
 ) -> None:
     with refusing(node, mode, tmp_path):

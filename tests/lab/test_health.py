@@ -13,10 +13,11 @@ import pytest
 from kubeproxy.base.inet import Family
 from lab.deploy import ETP_LOCAL, Address, deploy
 from lab.documents import in_family, kestrel, service_cidr
-from lab.stage import NFTABLES, Lab
+from lab.modes import only
+from lab.stage import Lab
 from world import Document
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
 NODE, SECOND = "198.51.100.10", "198.51.100.77"
 HEALTH_PORT = 10256
@@ -223,7 +224,7 @@ def test_300_ports_at_once(lab: Lab) -> None:
     wait(lambda: ask(lab, NODE, ports[-1]) == NOBODY, "the ports stay open")
 
 
-def test_a_rude_crowd_keeps_nobody_from_an_answer_and_no_sync_from_its_end(lab: Lab) -> None:
+def test_rude_clients_do_not_block_other_clients_or_syncs(lab: Lab) -> None:
     lab.run(*FLAGS, documents=checked("cart", 21, "L1", 32001))
     wait_count(lab, NODE, 32001, (200, 1))
     with contextlib.ExitStack() as held:

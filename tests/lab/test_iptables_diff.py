@@ -15,39 +15,14 @@ from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER
 from kubeproxy.linux.tools import Backend
 from lab.deploy import Address, Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
-from lab.network import Network
 from lab.plan import cluster_ip
-from lab.programmer import DaemonProcess
 from lab.stage import Lab
-from lab.xtables import PROGRAMS, VARIANTS, programs
+from lab.xtables import PROGRAMS, programs
 from world import Document
 
 SELDOM = "--iptables-sync-period=1h"
 FORWARDING = "kubernetes forwarding rules"
 NOBODY = "@@ of no service port @@"
-
-
-@pytest.fixture(scope="module", params=Backend, ids=lambda backend: backend.value)
-def backend(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Backend]:
-    kind: Backend = request.param
-    with programs(kind, tmp_path_factory.mktemp(f"iptables-{kind.value}") / "bin"):
-        yield kind
-
-
-@pytest.fixture(scope="module")
-def daemon(
-    network: Network, backend: Backend, tmp_path_factory: pytest.TempPathFactory
-) -> DaemonProcess:
-    return DaemonProcess(network.node, tmp_path_factory.mktemp(f"daemon-{backend.value}"))
-
-
-@pytest.fixture(scope="module")
-def stage(network: Network, daemon: DaemonProcess, backend: Backend) -> Iterator[Lab]:
-    stage = Lab(network, daemon, VARIANTS[backend])
-    yield stage
-    stage.stop()
 
 
 @pytest.fixture
@@ -61,9 +36,9 @@ def paused(lab: Lab, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def socket(daemon: DaemonProcess) -> str:
+def socket(lab: Lab) -> str:
     """Where the daemon is asked."""
-    return f"--socket={daemon.socket}"
+    return f"--socket={lab.socket}"
 
 
 def test_nothing_after_a_start_and_after_changes(lab: Lab, socket: str) -> None:
@@ -103,7 +78,7 @@ def test_nothing_when_a_cluster_grows_large(lab: Lab, socket: str) -> None:
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
-def test_what_others_did_is_told(lab: Lab, paused: str, family: Family) -> None:
+def test_changes_of_others_are_shown(lab: Lab, paused: str, family: Family) -> None:
     node, program = lab.network.node, PROGRAMS[list(Family).index(family)]
     led = next(
         line
@@ -148,11 +123,9 @@ def test_a_table_that_was_emptied(lab: Lab, paused: str) -> None:
     assert ran.lines[-1].endswith("more: --limit 0 shows all")
 
 
-def test_somebody_with_the_other_kind_of_programs(
-    lab: Lab, socket: str, backend: Backend, tmp_path: Path
-) -> None:
+def test_a_command_with_the_other_kind_of_programs(lab: Lab, socket: str, tmp_path: Path) -> None:
     lab.run(SELDOM, documents=mall())
-    other = Backend.LEGACY if backend is Backend.NFT else Backend.NFT
+    other = Backend.LEGACY if lab.variant.programs is Backend.NFT else Backend.NFT
     with programs(other, tmp_path / "bin"):
         ran = run_diff(lab.network.node, socket, "--family=IPv4")
     assert ran.code == 1, ran

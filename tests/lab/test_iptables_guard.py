@@ -102,12 +102,12 @@ async def guarded(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Asyn
         "-t nat -X KUBE-MARK-MASQ",
     ],
 )
-async def test_what_others_do_to_our_chains_is_told(guarded: Guarded, words: str) -> None:
+async def test_changes_of_others_to_our_chains_are_reported(guarded: Guarded, words: str) -> None:
     await guarded.others(words)
     await until(lambda: guarded.told == 1)
 
 
-async def test_what_we_do_and_what_others_do_elsewhere_is_not_told(guarded: Guarded) -> None:
+async def test_our_changes_and_changes_elsewhere_are_not_reported(guarded: Guarded) -> None:
     for _ in range(3):
         await guarded.restore()
     await asyncio.to_thread(guarded.programs.ensure_rule, "nat", "OUTPUT", ["-j", "KUBE-SERVICES"])
@@ -119,14 +119,14 @@ async def test_what_we_do_and_what_others_do_elsewhere_is_not_told(guarded: Guar
     assert guarded.told == 0
 
 
-async def test_a_jump_to_a_chain_of_ours_that_goes_is_told(guarded: Guarded) -> None:
+async def test_a_jump_to_a_removed_chain_of_ours_is_reported(guarded: Guarded) -> None:
     await asyncio.to_thread(guarded.programs.ensure_rule, "nat", "OUTPUT", ["-j", "KUBE-SERVICES"])
     await guarded.others("-t nat -F OUTPUT")
     await until(lambda: guarded.told == 1)
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
-async def test_others_are_noticed_while_nobody_listens(
+async def test_changes_of_others_are_noticed_without_a_watch(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, *, is_disturbed: bool
 ) -> None:
     restore = guarded.programs.restore
@@ -203,7 +203,7 @@ async def test_a_large_restore_that_others_disturb_is_made_again(
     await asyncio.wait([watching])
 
 
-async def test_as_much_as_is_written_while_we_listen_can_be_heard(
+async def test_notifications_of_a_full_write_fit_into_the_buffer(
     namespace: Namespace, tmp_path: Path
 ) -> None:
     """Though nobody reads before all is written; the rules are as long as those that we write."""
@@ -227,7 +227,7 @@ async def test_as_much_as_is_written_while_we_listen_can_be_heard(
             assert None not in list(watch.received())
 
 
-async def test_ipvs_mode_is_told_as_well(namespace: Namespace) -> None:
+async def test_changes_are_reported_in_ipvs_mode_too(namespace: Namespace) -> None:
     """Its rules are of the same kind; that needs no kernel with ipvs."""
     told = asyncio.Event()
     tables = Xtables(Family.IPV4)

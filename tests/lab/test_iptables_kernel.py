@@ -25,7 +25,7 @@ from kubeproxy.table.entries import Backend as Endpoint
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, Table
 from lab.namespaces import Namespace
 from lab.network import Network
-from lab.xtables import PROGRAMS, VARIANTS, programs
+from lab.xtables import IPTABLES, PROGRAMS, programs
 
 GOLDEN = Path(__file__).parents[1] / "dataplane/iptables/golden"
 _COUNTED = re.compile(r"\[\d+:\d+\]|-m nfacct --nfacct-name  ?ct_state_invalid_dropped_pkts ")
@@ -87,7 +87,7 @@ class Plane:
     def close(self) -> None:
         """End, and leave nothing in the kernel."""
         self._runner.close()
-        for command in VARIANTS[Backend.LEGACY].flush:
+        for command in IPTABLES[Backend.LEGACY].flush:
             self.namespace.run(command)
 
 
@@ -241,7 +241,7 @@ def test_another_program_holds_the_lock(plane: Plane) -> None:
     assert (GOLDEN / f"affinity.{plane.family.value}.saved").read_text() == plane.saved()
 
 
-def test_a_chain_that_somebody_else_uses_is_emptied_and_stays(plane: Plane) -> None:
+def test_a_chain_in_use_by_others_is_emptied_and_stays(plane: Plane) -> None:
     nat = [plane.program, "-w", "-t", "nat"]
     for words in ("-N THEIRS", "-N KUBE-SVC-OLD", "-A KUBE-SVC-OLD -j RETURN"):
         plane.namespace.run([*nat, *words.split()])

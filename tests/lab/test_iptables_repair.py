@@ -3,19 +3,17 @@
 import fcntl
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import Backend
 from lab.deploy import deploy, everywhere
-from lab.network import Network
+from lab.modes import only
 from lab.plan import cluster_ip
-from lab.programmer import DaemonProcess
 from lab.stage import Lab
-from lab.xtables import PROGRAMS, SAVE, VARIANTS, programs
+from lab.xtables import PROGRAMS, SAVE
 
 # As it is by default: nobody looks at the canaries while a test lasts.
 RARELY = "--iptables-sync-period=600s"
@@ -23,19 +21,8 @@ OFTEN = "--iptables-sync-period=1s"
 _REMARKS = re.compile(r"^#.*\n|\[\d+:\d+\]|^:KUBE-PROXY-CANARY.*\n", re.MULTILINE)
 
 
-@pytest.fixture(scope="module", params=Backend, ids=lambda backend: backend.value)
-def stage(
-    request: pytest.FixtureRequest, network: Network, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lab]:
-    directory = tmp_path_factory.mktemp(f"repair-{request.param.value}")
-    with programs(request.param, directory / "bin"):
-        stage = Lab(network, DaemonProcess(network.node, directory), VARIANTS[request.param])
-        yield stage
-        stage.stop()
-
-
-only_nft = pytest.mark.parametrize("stage", [Backend.NFT], indirect=True)
-only_legacy = pytest.mark.parametrize("stage", [Backend.LEGACY], indirect=True)
+only_nft = only("iptables-nft", reason="the legacy tools' changes are not announced by the kernel")
+only_legacy = only("iptables-legacy", reason="the nft kind has no lock")
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.containers import Pod
-from lab.ipvs import VARIANT
+from lab.ipvs import IPVS
 from lab.network import Network
 from lab.test_capabilities import apart, check_refuses, check_works  # noqa: F401  # a fixture
 
@@ -15,7 +15,7 @@ def test_ipvs_mode_works_with_the_rights_of_its_manifest(
     tmp_path: Path,
 ) -> None:
     pod = Pod("ipvs", apart, tmp_path)
-    check_works(pod, pod.lab(VARIANT))
+    check_works(pod, pod.lab(IPVS))
 
 
 @pytest.mark.parametrize("missing", ["NET_ADMIN", "NET_RAW"])

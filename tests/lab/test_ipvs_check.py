@@ -61,7 +61,7 @@ def test_ipvs_mode_is_tried_and_nothing_of_it_is_left(
         assert not device_index("kube-ipvs0")
 
 
-def test_virtual_servers_of_somebody_else_are_found(
+def test_virtual_servers_of_others_are_found(
     node: Namespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with node.entered(), Ipvs() as ipvs:

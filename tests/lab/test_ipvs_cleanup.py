@@ -77,7 +77,7 @@ def test_named_counters_go(node: Namespace) -> None:
     assert said.count('what="nfacct counter ') == len(COUNTERS)
 
 
-def test_without_ipset_what_the_sets_tell_of_virtual_servers_is_not_thrown_away(
+def test_without_ipset_virtual_servers_known_from_sets_are_kept(
     node: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreign = servers(node)

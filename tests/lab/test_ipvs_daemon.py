@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
-from lab.ipvs import DEVICE, VARIANT, addresses, reals, servers
-from lab.network import Network
+from lab.ipvs import DEVICE, addresses, reals, servers
 from lab.plan import HOSTS, UPLINK, cluster_ip, external_ip, vip
 from lab.programmer import DaemonProcess
 from lab.stage import Lab
@@ -24,16 +23,9 @@ FOREIGN, EXCLUDED = "192.0.2.1:443", "172.31.0.1:443"
 PORTS = [Port(node_port=31080)]
 
 
-@pytest.fixture(scope="module")
-def daemon(network: Network, tmp_path_factory: pytest.TempPathFactory) -> DaemonProcess:
-    return DaemonProcess(network.node, tmp_path_factory.mktemp("ipvs"))
-
-
-@pytest.fixture(scope="module")
-def stage(network: Network, daemon: DaemonProcess) -> Iterator[Lab]:
-    stage = Lab(network, daemon, VARIANT)
-    yield stage
-    stage.stop()
+@pytest.fixture
+def daemon(lab: Lab) -> DaemonProcess:
+    return lab.daemon
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> None:

@@ -11,10 +11,8 @@ import pytest
 
 from lab.deploy import Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
-from lab.ipvs import DEVICE, VARIANT
-from lab.network import Network
+from lab.ipvs import DEVICE
 from lab.plan import HOSTS, cluster_ip
-from lab.programmer import DaemonProcess
 from lab.stage import Lab
 
 SELDOM = "--ipvs-sync-period=1h"
@@ -31,19 +29,6 @@ iptables -t nat -A KUBE-MARK-MASQ -j RETURN
 """
 
 
-@pytest.fixture(scope="module")
-def daemon(network: Network, tmp_path_factory: pytest.TempPathFactory) -> DaemonProcess:
-    return DaemonProcess(network.node, tmp_path_factory.mktemp("ipvs"))
-
-
-@pytest.fixture(scope="module")
-def stage(network: Network, daemon: DaemonProcess) -> Iterator[Lab]:
-    """A lab for all tests of this file."""
-    stage = Lab(network, daemon, VARIANT)
-    yield stage
-    stage.stop()
-
-
 @pytest.fixture
 def paused(lab: Lab, tmp_path: Path) -> Iterator[str]:
     """A service is programmed, and what is changed now is put right only afterwards."""
@@ -53,9 +38,9 @@ def paused(lab: Lab, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def socket(daemon: DaemonProcess) -> str:
+def socket(lab: Lab) -> str:
     """Where the daemon is asked."""
-    return f"--socket={daemon.socket}"
+    return f"--socket={lab.socket}"
 
 
 def test_nothing_after_a_start_and_after_changes(lab: Lab, socket: str) -> None:
@@ -75,7 +60,7 @@ def test_nothing_while_a_connection_drains(lab: Lab, socket: str) -> None:
     connection.talk()
 
 
-def test_what_others_did_is_told(lab: Lab, paused: str) -> None:
+def test_changes_of_others_are_shown(lab: Lab, paused: str) -> None:
     node = lab.network.node
     node.run(["sh", "-ec", CHANGES])
     before = lab.rules()

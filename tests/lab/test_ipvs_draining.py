@@ -48,7 +48,9 @@ def test_it_keeps_its_connections_and_goes_with_the_last(network: Network) -> No
 
 
 @FAMILIES
-def test_who_has_no_connections_goes_at_once(network: Network, family: Family) -> None:
+def test_an_endpoint_without_connections_is_removed_at_once(
+    network: Network, family: Family
+) -> None:
     with plane(network, family) as opened:
         opened.serve("L1 R1")
         opened.serve("L1")
@@ -70,7 +72,9 @@ def test_other_protocols_do_not_drain(
 
 
 @FAMILIES
-def test_who_returns_while_draining_is_usable_at_once(network: Network, family: Family) -> None:
+def test_an_endpoint_that_returns_while_draining_is_used_at_once(
+    network: Network, family: Family
+) -> None:
     with plane(network, family) as opened:
         opened.serve("L1 R1")
         held = [opened.connect(), opened.connect()]
@@ -99,7 +103,7 @@ def test_what_a_former_process_left_draining(network: Network) -> None:
         again.close()
 
 
-def test_who_drained_is_used_again_though_the_first_sync_failed(
+def test_an_endpoint_that_drained_is_used_again_though_the_first_sync_failed(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> str:

@@ -35,7 +35,7 @@ def test_it_is_set_and_serves(network: Network, scheduler: str) -> None:
 
 @FAMILIES
 @pytest.mark.parametrize("scheduler", ["rr", "wrr"])
-def test_turns_are_taken(network: Network, family: Family, scheduler: str) -> None:
+def test_endpoints_take_turns(network: Network, family: Family, scheduler: str) -> None:
     with plane(network, family, scheduler) as opened:
         opened.serve("L1 L2 R1")
         answers = opened.dial(9)
@@ -67,7 +67,7 @@ def test_a_client_stays_by_its_address_and_port(network: Network, family: Family
 
 @FAMILIES
 @pytest.mark.parametrize("scheduler", ["lc", "wlc", "sed", "nq"])
-def test_who_has_least_connections_is_next(
+def test_the_endpoint_with_fewest_connections_is_next(
     network: Network, family: Family, scheduler: str
 ) -> None:
     with plane(network, family, scheduler) as opened:

@@ -1,26 +1,12 @@
 """Connections of virtual servers; in a kernel that has them."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import deploy, everywhere
-from lab.ipvs import VARIANT
-from lab.network import Network
 from lab.page import ask
-from lab.programmer import DaemonProcess
 from lab.stage import Lab
 from lab.test_traffic import PORTS, begin, by_cluster_ip, counted, dial, eventually
-
-
-@pytest.fixture(scope="module")
-def stage(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab for all tests of this file."""
-    programmer = DaemonProcess(network.node, tmp_path_factory.mktemp("ipvs"))
-    stage = Lab(network, programmer, VARIANT)
-    yield stage
-    stage.stop()
 
 
 @pytest.mark.parametrize("family", Family)

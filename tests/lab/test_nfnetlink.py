@@ -248,7 +248,7 @@ async def test_a_change_has_the_port_of_the_socket_that_made_it(
     assert [b"\0heard\0" in message.payload for message in heard[::2] if message] == [False, True]
 
 
-async def test_lost_notifications_are_told(link: Nfnetlink) -> None:
+async def test_lost_notifications_are_reported(link: Nfnetlink) -> None:
     link.commit([new_table()])
     nft(f"add set ip {TABLE} many {{ type ipv4_addr; }}")
     heard: list[Message | None] = []

@@ -18,10 +18,8 @@ from lab.listing import KEYWORD, list_table
 from lab.plan import cluster_ip, vip
 from lab.plane import Plane, plane
 from lab.salvo import Salvo
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import node
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CLIENTS = 60
 
@@ -68,7 +66,7 @@ def test_a_client_that_stays_away_is_forgotten(
     assert chosen(salvo, cluster_ip(1, family)) != first
 
 
-def test_who_loses_an_endpoint_gets_another_and_keeps_it(
+def test_a_client_whose_endpoint_goes_gets_another_and_keeps_it(
     kestrel: Plane, salvo: Salvo, family: Family
 ) -> None:
     kestrel.put([sticky(range(4), family)])

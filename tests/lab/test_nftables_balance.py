@@ -15,9 +15,6 @@ from lab.farm import PORT, crop
 from lab.plan import cluster_ip
 from lab.plane import Plane
 from lab.salvo import Hit, Salvo
-from lab.stage import NFTABLES
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 DRAWS = 6_000
 ONE_IN_A_MILLION = 4.7534

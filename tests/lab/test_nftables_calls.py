@@ -21,10 +21,8 @@ from lab.plan import HOSTS, cluster_ip, external_ip, vip
 from lab.plane import Plane
 from lab.restless import SERVICES, entries
 from lab.salvo import Salvo
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import NODE_IP
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CHANGES = 300
 RESTARTS = 8
@@ -90,7 +88,9 @@ def test_restarts_of_the_daemon(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("farm")
-def test_whoever_is_killed_leaves_a_kernel_that_serves(kestrel: Plane, network: Network) -> None:
+def test_a_process_that_is_killed_leaves_a_kernel_that_serves(
+    kestrel: Plane, network: Network
+) -> None:
     """In the midst of a first fill, of the first sync of a restart, or of changes."""
     family = kestrel.node.family
     salvo = Salvo(network)

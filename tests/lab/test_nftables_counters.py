@@ -19,10 +19,8 @@ from lab.farm import crop
 from lab.listing import KEYWORD
 from lab.network import Network
 from lab.plane import Plane, plane
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import node
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 SERVICES = 30
 
@@ -120,7 +118,7 @@ def test_a_counter_that_is_gone_is_not_zero_but_unknown(
     assert found["shop-2"][0].value == 7
 
 
-def test_a_table_that_is_made_anew_has_another_epoch(kestrel: Plane, network: Network) -> None:
+def test_a_table_that_is_created_again_has_another_epoch(kestrel: Plane, network: Network) -> None:
     first, _ = read(kestrel, network)
     again, _ = read(kestrel, network)
     assert first == again

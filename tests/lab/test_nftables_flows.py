@@ -15,11 +15,9 @@ from lab.documents import in_family
 from lab.generations import Generations
 from lab.outcome import Fate
 from lab.plan import HOSTS, cluster_ip, external_ip, vip
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from lab.test_conntrack import many
 from world import Document
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 FLOWS = 100_000
 PORT = Port(5300, 53, 31099, UDP)
@@ -47,7 +45,7 @@ def flows_to(lab: Lab, family: Family) -> list[Flow]:
 
 def answers(flows: Iterable[Flow]) -> set[str]:
     """Who answers one more datagram of each flow, or what becomes of it instead."""
-    outcomes = [flow.ask(patience=0.2) for flow in flows]
+    outcomes = [flow.ask() for flow in flows]
     return {outcome.who or outcome.fate.value for outcome in outcomes}
 
 

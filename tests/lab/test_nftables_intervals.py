@@ -23,10 +23,7 @@ from lab.farm import crop
 from lab.listing import blocks, list_table
 from lab.network import Network
 from lab.plane import Plane
-from lab.stage import NFTABLES
 from world import NODE_ADDRESSES, prefix
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 SERVICES = 2
 
@@ -134,7 +131,7 @@ def test_ranges_by_the_thousand(
         assert blocks(kestrel.text())["set service-cidrs"] == listed
 
 
-def test_service_ranges_that_went_while_nobody_ran(
+def test_service_ranges_that_went_while_no_daemon_ran(
     kestrel: Plane, network: Network, family: Family
 ) -> None:
     """Two of three, and an endpoint: the kernel must not go on sending to that of before."""

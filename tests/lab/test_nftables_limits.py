@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import cast
 
-import pytest
-
 from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import TCP, Address, Port, deploy, everywhere
 from lab.entries import exposed, served
@@ -21,10 +19,8 @@ from lab.pairs import pair
 from lab.plan import cluster_ip, external_ip, vip
 from lab.plane import Plane
 from lab.salvo import Salvo
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import NODE_IP, Document
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 TESTS = Path(__file__).parents[1]
 LONGEST_NAME = "a" + 61 * "-" + "z"
@@ -44,7 +40,7 @@ def test_a_service_with_a_thousand_ports(lab: Lab) -> None:
     lab.run(documents=deploy("wide", Address(21), "L1 R1", ports))
     for family in Family:
         targets = [(cluster_ip(21, family), TCP, number) for number in numbers]
-        outcomes = lab.dialer.dial([lab.probe(pair("P", target)) for target in targets])
+        outcomes = lab.dialer.dial([pair("P", target).probe() for target in targets])
         assert {outcome.fate for outcome in outcomes} == {Fate.ANSWERED}
         reached = [outcome.at.port for outcome in outcomes if outcome.at]
         assert reached == [port.target for port in ports]

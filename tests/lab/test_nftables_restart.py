@@ -14,10 +14,8 @@ from lab.farm import PORT, crop
 from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plane import Plane, plane
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import node, prefix
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
 
 CHANGES = 200
 

@@ -10,9 +10,7 @@ from lab.farm import crop
 from lab.listing import Blocks, blocks, list_table, without_idle_choices
 from lab.namespaces import Namespace
 from lab.plane import Plane
-from lab.stage import NFTABLES, Lab
-
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+from lab.stage import Lab
 
 
 @pytest.fixture
@@ -52,7 +50,7 @@ def test_the_kernel_has_all_others(lab: Lab, kestrel: Plane, services: list[Entr
     assert kestrel.restart().written == 0
 
 
-def test_too_many_source_ranges_are_named_and_harm_nobody_else(
+def test_too_many_source_ranges_are_named_and_harm_no_other_service(
     kestrel: Plane, services: list[Entry]
 ) -> None:
     family = kestrel.node.family

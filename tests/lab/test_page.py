@@ -20,14 +20,15 @@ from lab.browser import Browser, element
 from lab.calls import Calls
 from lab.deploy import ETP_LOCAL, RANGES, Address, Port, deploy, everywhere
 from lab.documents import dual_stack
+from lab.modes import only
 from lab.network import Network
 from lab.outcome import Probe
 from lab.page import METRICS, ask
 from lab.plan import HOSTS, cluster_ip, vip
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import Document
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
 ROOT = Path(__file__).parents[2]
 KUBE_PROXY = str(Path(sys.executable).with_name("kube-proxy"))
@@ -101,7 +102,7 @@ def assert_nothing_else_happened(browser: Browser) -> None:
     assert browser.complaints == []
 
 
-def test_the_page_shows_the_daemon_and_asks_nobody_else(browser: Browser) -> None:
+def test_the_page_shows_the_daemon_and_loads_nothing_else(browser: Browser) -> None:
     browser.open(HOME)
     assert browser.evaluate("document.title") == "kube-proxy on kestrel"
     state = browser.text("#state")
@@ -143,7 +144,7 @@ def test_connections_are_drawn_while_they_are_made(browser: Browser, lab: Lab) -
     assert "2.0" in heights, f"no look was the busiest: {points}"
 
 
-def test_searching_as_somebody_types(browser: Browser) -> None:
+def test_searching_while_typing(browser: Browser) -> None:
     browser.open(HOME)
     browser.press("/")
     assert browser.evaluate("document.activeElement.id") == "q"
@@ -198,7 +199,7 @@ def test_programs_get_from_the_daemon_what_the_command_prints(lab: Lab) -> None:
     assert json.loads(printed) == json.loads(told)
 
 
-def test_a_question_that_makes_no_sense_is_told_so(browser: Browser) -> None:
+def test_a_question_that_makes_no_sense_is_an_error(browser: Browser) -> None:
     browser.open(f"{HOME}?from=outside&to=shop/nobody")
     assert "to shop/nobody:" in browser.text("#answer")
     assert_nothing_else_happened(browser)
@@ -298,7 +299,7 @@ def test_narrow_windows_show_it_without_scrolling_sideways(
     assert_nothing_else_happened(browser)
 
 
-def test_a_service_that_goes_while_one_looks_is_told(browser: Browser, lab: Lab) -> None:
+def test_a_service_that_is_deleted_while_shown_is_reported(browser: Browser, lab: Lab) -> None:
     lab.put(*shop(), *deploy("novel", Address(61), "L1 R1"))
     browser.open(f"{HOME}/services/mall/novel")
     assert "10.112.0.61:80" in browser.text("#service")
@@ -313,7 +314,7 @@ window.show = () => { hidden = false; document.dispatchEvent(new Event("visibili
 """
 
 
-def test_a_tab_that_nobody_looks_at_asks_for_nothing(browser: Browser) -> None:
+def test_a_hidden_tab_sends_no_requests(browser: Browser) -> None:
     added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=HIDDEN)
     try:
         browser.open(HOME)

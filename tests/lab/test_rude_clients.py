@@ -6,15 +6,14 @@ import resource
 import socket
 from collections.abc import Iterator
 
-import pytest
-
 from lab.deploy import Address, Port, deploy
 from lab.documents import kestrel, service_cidr
-from lab.stage import NFTABLES, Lab
+from lab.modes import only
+from lab.stage import Lab
 from lab.test_health import FLAGS, HEALTH_PORT, NODE, ask, checked, wait_count
 from world import Document
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
 MANY = 1100
 """More connections than a server has places."""
@@ -41,7 +40,7 @@ def hoarders(lab: Lab, *ports: int) -> Iterator[None]:
         yield
 
 
-def test_who_asks_without_reading_takes_no_health_port_down(lab: Lab) -> None:
+def test_clients_that_do_not_read_leave_the_health_ports_up(lab: Lab) -> None:
     documents = [*checked("cart", 21, "L1", 32001), *checked("shop", 22, "L1", 32002)]
     lab.run(*FLAGS, documents=documents)
     for port in (32001, 32002):
@@ -62,7 +61,7 @@ def local_node_port(endpoints: str) -> list[Document]:
     return deploy("cart", Address(21), endpoints, [Port(node_port=31090)], spec)
 
 
-def test_who_dials_a_local_node_port_without_end_leaves_what_syncs_need(lab: Lab) -> None:
+def test_connections_to_a_local_node_port_leave_descriptors_for_syncs(lab: Lab) -> None:
     """With few descriptors left for all, syncs and probes go on, and the log says why not more."""
     lab.run(*FLAGS, *LOCAL_NODE_PORTS, documents=local_node_port("L1"))
     descriptors = 256
@@ -82,7 +81,7 @@ def test_who_dials_a_local_node_port_without_end_leaves_what_syncs_need(lab: Lab
     lab.stop()
 
 
-def test_a_log_that_nobody_reads_stops_nothing(lab: Lab) -> None:
+def test_a_log_without_a_reader_stops_nothing(lab: Lab) -> None:
     """A pipe that was full before the first line; the process ends when it is told to."""
     lab.run(*FLAGS, documents=checked("cart", 21, "L1", 32001))
     assert lab._flags is not None

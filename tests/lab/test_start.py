@@ -65,7 +65,7 @@ def seconds_used(process: subprocess.Popen[str]) -> float:
 
 
 @pytest.mark.parametrize("mode", ["nftables", "iptables"])
-def test_the_first_probe_comes_when_somebody_listens(node: Namespace, mode: str) -> None:
+def test_the_first_probe_comes_when_the_port_is_open(node: Namespace, mode: str) -> None:
     """With time to spare: nodes are slower than this machine, and busy when they start."""
     flags = (*FLAGS, f"--proxy-mode={mode}")
     with (

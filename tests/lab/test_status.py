@@ -21,14 +21,15 @@ from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.tablewire import Desired, read_table
 from lab.deploy import ETP_LOCAL, Address, Port, deploy, everywhere
 from lab.documents import complete
+from lab.modes import only
 from lab.page import ask
 from lab.plan import HOSTS, cluster_ip, vip
-from lab.stage import CLUSTER_CIDR_FLAG, NFTABLES, Lab
+from lab.stage import CLUSTER_CIDR_FLAG, Lab
 from world import NODE_NAME, Document
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 
 T = TypeVar("T")

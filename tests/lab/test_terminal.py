@@ -17,14 +17,15 @@ from kubeproxy.serve.status import wire
 from kubeproxy.tools.client import SOCKET
 from lab.deploy import ETP_LOCAL, Address, Port, deploy, everywhere
 from lab.documents import complete, kestrel, service_cidr
+from lab.modes import only
 from lab.namespaces import Namespace
 from lab.plan import HOSTS, cluster_ip, vip
 from lab.programmer import DaemonProcess
-from lab.stage import CLUSTER_CIDR_FLAG, NFTABLES, Lab
+from lab.stage import CLUSTER_CIDR_FLAG, Lab
 from terminals import Terminal, in_terminal, plain
 from world import NODE_NAME, Document
 
-nftables = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+nftables = only("nftables", reason="the tools are the same in every mode")
 
 KUBE_PROXY = (sys.executable, "-m", "kubeproxy")
 PORTS = (Port(node_port=31080),)
@@ -157,7 +158,7 @@ def test_status_in_a_terminal(lab: Lab, shell: Shell) -> None:
 
 
 @nftables
-def test_a_conflict_is_told_first(lab: Lab, shell: Shell) -> None:
+def test_a_conflict_is_shown_first(lab: Lab, shell: Shell) -> None:
     begin(lab, *deploy("first", everywhere(21), "L1"), *deploy("second", Address(21), "R1"))
     lines = shell.said("status").splitlines()
     assert lines[1:3] == [
@@ -354,7 +355,7 @@ def test_no_daemon(node: Namespace, tmp_path: Path, command: str) -> None:
 
 
 @nftables
-def test_who_may_not_use_the_socket(lab: Lab, shell: Shell) -> None:
+def test_users_without_access_to_the_socket(lab: Lab, shell: Shell) -> None:
     """Root without the right to use every file stands for another user: the lab has no other."""
     begin(lab)
     mode = lab.socket.stat().st_mode

@@ -11,16 +11,17 @@ from kubeproxy.base.inet import Family, Protocol
 from lab.deploy import UDP, Port, deploy, everywhere
 from lab.documents import in_family
 from lab.listing import KEYWORD, blocks, list_table
+from lab.modes import only
 from lab.page import ask, connections, samples
 from lab.plan import HOSTS, cluster_ip, external_ip, vip
-from lab.stage import NFTABLES, Lab
+from lab.stage import Lab
 from world import Document
 
-pytestmark = pytest.mark.parametrize("stage", [NFTABLES], indirect=True, ids=["nftables"])
+pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
 
 PORTS = (Port(node_port=31080), Port(53, 53, 31081, UDP))
 KINDS = ("cluster-ip", "load-balancer", "external-ip", "node-port")
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 T = TypeVar("T")
 
@@ -242,7 +243,7 @@ def _without_counts(listing: str) -> list[str]:
     return sorted(word for word in words if not word.isdigit())
 
 
-def test_all_rules_and_those_of_nobody(lab: Lab) -> None:
+def test_all_rules_and_those_of_no_service(lab: Lab) -> None:
     begin(lab, "novel")
     node = lab.network.node
     status, text = ask(node, "/rules")
@@ -256,7 +257,7 @@ def test_all_rules_and_those_of_nobody(lab: Lab) -> None:
     assert {"novel", "pulse"} == {port["service"] for port in ports}
 
 
-def test_only_this_host_reads_the_rules_unless_told_otherwise(lab: Lab) -> None:
+def test_only_this_host_reads_the_rules_by_default(lab: Lab) -> None:
     address = HOSTS["H"].ipv4
     outside = lab.network.namespaces[HOSTS["X"].namespace]
     begin(lab, "novel", "--metrics-bind-address=0.0.0.0:10249")

@@ -7,13 +7,6 @@ from lab.outcome import Fate, Outcome, Peer, Probe
 from lab.pairs import Pair
 from lab.plan import HOST_PORTS, HOSTS, WORLD_PORTS
 
-PATIENCE = 5.0
-"""For an answer that should come: never waited for when all is well."""
-DROP_PATIENCE = 0.1
-"""For an answer that should not come: what each look at a dropped packet costs."""
-SCTP_DROP_PATIENCE = 0.5
-"""A refusal is heard at the second attempt only."""
-
 _NAMES = {address: h.name for h in HOSTS.values() for address in (h.ipv4, h.ipv6)}
 
 
@@ -45,18 +38,7 @@ class Trial:
     @property
     def probe(self) -> Probe:
         """The packet to send."""
-        packet = self.pair.packet
-        waits_in_vain = self.verdict.action is Action.DROP or bool(self._mute)
-        sctp = packet.protocol is Protocol.SCTP
-        in_vain = SCTP_DROP_PATIENCE if sctp else DROP_PATIENCE
-        return Probe(
-            source=self.pair.source,
-            address=packet.source,
-            destination=packet.destination,
-            port=packet.port,
-            protocol=packet.protocol,
-            patience=in_vain if waits_in_vain else PATIENCE,
-        )
+        return self.pair.probe()
 
     def feed(self, outcome: Outcome) -> None:
         """Take in what became of one more packet."""
@@ -123,8 +105,6 @@ class Trial:
         match self.verdict.action:
             case Action.DROP:
                 return outcome.fate is Fate.SILENT
-            case Action.REJECT if self.pair.packet.protocol is Protocol.SCTP:
-                return outcome.fate is Fate.REFUSED  # which refusal, the kernel does not tell
             case Action.REJECT:
                 return outcome.fate is Fate.UNREACHABLE and self._node.is_own(outcome.by)
             case _:

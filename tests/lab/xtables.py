@@ -13,7 +13,7 @@ PROGRAMS = ("iptables", "ip6tables")
 TABLES = ("filter", "nat", "mangle")
 SAVE = ("sh", "-c", "iptables-save && ip6tables-save")
 
-VARIANTS = {
+IPTABLES = {
     backend: Variant(
         f"iptables-{backend.value}",
         Mode.IPTABLES,
@@ -25,6 +25,7 @@ VARIANTS = {
             for table in TABLES
             for action in ("-F", "-X")
         ),
+        programs=backend,
     )
     for backend in Backend
 }
@@ -39,9 +40,9 @@ def programs(backend: Backend, directory: Path) -> Iterator[Path]:
     for program in PROGRAMS:
         for name in (program, f"{program}-save", f"{program}-restore"):
             (directory / name).symlink_to(target)
-    path = os.environ["PATH"]
-    os.environ["PATH"] = f"{directory}:{path}"
+    os.environ["PATH"] = f"{directory}:{os.environ['PATH']}"
     try:
         yield directory
     finally:
-        os.environ["PATH"] = path
+        places = os.environ["PATH"].split(":")
+        os.environ["PATH"] = ":".join(each for each in places if each != str(directory))

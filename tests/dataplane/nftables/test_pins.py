@@ -244,6 +244,25 @@ async def test_nobody_waits_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     running.cancel()
 
 
+async def test_a_wait_that_ends_while_it_is_cancelled_is_cancelled(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a sync would go on after SIGTERM, and the daemon would never end."""
+    keeper = Pins(TableGuard(), lambda: rig.state)
+    due = asyncio.Event()
+    monkeypatch.setattr(keeper, "settle", due.wait)
+    keeper.forget()
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(keeper.wait_done(60))
+    await asyncio.sleep(0.01)
+    keeper._done.set()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    running.cancel()
+
+
 async def _until_retried(keeper: Pins, socket: FakeNftables) -> None:
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(keeper.run())

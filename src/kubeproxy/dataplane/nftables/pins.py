@@ -125,8 +125,10 @@ class Pins:
     async def wait_done(self, seconds: float) -> None:
         """Wait until all is forgotten, but no longer than that."""
         if self._runs:
+            # Not wait_for: that of Python 3.11 ignores a cancellation in the moment of the end.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._done.wait()
 
     async def run(self) -> None:
         """Forget whenever that is due, until cancelled."""

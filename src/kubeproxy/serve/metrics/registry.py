@@ -71,7 +71,8 @@ class Registry:
             self._thread, lambda: list(family.samples())
         )
         try:
-            return await asyncio.wait_for(reading, PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                return await reading
         except TimeoutError:
             klog.error("Metric skipped, reading it took too long", metric=name)
         except KubeProxyError as error:
