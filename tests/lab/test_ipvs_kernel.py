@@ -13,9 +13,9 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.cleanup import clean_up
 from kubeproxy.dataplane.ipvs.parse import listed_weights
 from kubeproxy.linux import ipset
-from kubeproxy.linux.dummy import change_addresses, delete_dummy, ensure_dummy
 from kubeproxy.linux.ipset import IpsetFailed
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
+from kubeproxy.linux.links import change_addresses, delete_dummy, ensure_dummy
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,

@@ -30,9 +30,9 @@ from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.linux import ipset
-from kubeproxy.linux.dummy import delete_dummy, device_addresses
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.legacytables import legacy_chains
+from kubeproxy.linux.links import delete_dummy, device_addresses
 from kubeproxy.linux.netlink.ipvs import DeleteServer
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import attributes_in

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kubeproxy.base.inet import Family, Protocol, family_of, pack, unpack
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
-from kubeproxy.linux.netlink.generic import body, request
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
@@ -24,10 +23,14 @@ from kubeproxy.linux.netlink.ipvs import (
     SetServer,
     Statistics,
     VirtualServer,
+    body,
     command_request,
     describe,
+    number_in,
+    number_request,
     real_in,
     reals_request,
+    request,
     server_in,
     server_request,
     server_statistics_in,
@@ -114,7 +117,7 @@ def test_commands(command: Command, expected: str) -> None:
         ),
         pytest.param(
             timeouts_request(NUMBER, 900, 120, 300),
-            0,
+            NLM_F_ACK,
             "0c010000 08000400 84030000 08000500 78000000 08000600 2c010000",
             id="timeouts",
         ),
@@ -269,3 +272,23 @@ def test_one_pack_is_the_same_as_attribute_by_attribute(
 def test_the_longest_name_of_a_scheduler() -> None:
     message = command_request(NUMBER, AddServer(WEB, VirtualServer("x" * 15)))
     assert text(6, "x" * 15) in message.payload
+
+
+NUMBER_ANSWER = bytes.fromhex(
+    "01020000 09000200 49505653 00000000 06000100 1c000000 08000300 01000000 08000500 06000000"
+)
+
+
+def test_a_request_to_a_subsystem() -> None:
+    expected = Message(28, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes.fromhex("04010000 04000100"))
+    assert expected == request(28, 4, bytes.fromhex("04000100"), NLM_F_DUMP)
+
+
+def test_the_request_for_the_number() -> None:
+    payload = bytes.fromhex("03010000 09000200 49505653 00000000")
+    assert Message(0x10, NLM_F_REQUEST | NLM_F_ACK, 0, payload) == number_request()
+
+
+def test_the_number_in_the_answer() -> None:
+    message = Message(0x10, 0, 0, NUMBER_ANSWER)
+    assert (number_in(message), body(message)[2]) == (28, b"IPVS\0")

@@ -12,9 +12,9 @@ from kubeproxy.dataplane.ipvs.rules import JUMPS, facts_of, restore_text, tables
 from kubeproxy.dataplane.ipvs.sets import creation
 from kubeproxy.dataplane.leftovers import DEVICE
 from kubeproxy.linux import ipset
-from kubeproxy.linux.dummy import ensure_dummy
 from kubeproxy.linux.ipset import IpsetFailed
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
+from kubeproxy.linux.links import ensure_dummy
 from kubeproxy.linux.netlink.ipvs import AddServer, ServerKey, VirtualServer
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.tools import find
