@@ -82,7 +82,7 @@ QUESTIONS: list[Callable[[], object]] = [
     lambda: known_ipvs().servers(Family.IPV4),
     lambda: known_ipvs().find(KEY),
     lambda: known_ipvs().reals(KEY),
-    lambda: known_ipvs().statistics(),
+    lambda: known_ipvs().connections(),
     lambda: known_ipvs().run([AddServer(KEY, VirtualServer("rr"))]),
 ]
 

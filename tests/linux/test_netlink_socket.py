@@ -185,7 +185,7 @@ def test_an_unexpected_answer_is_an_error_that_says_what_could_not_be_done(
         pytest.param(lambda servers: servers.servers(Family.IPV4), id="servers"),
         pytest.param(lambda servers: servers.find(KEY), id="server"),
         pytest.param(lambda servers: servers.reals(KEY), id="real-servers"),
-        pytest.param(lambda servers: servers.statistics(), id="statistics"),
+        pytest.param(lambda servers: servers.connections(), id="connections"),
     ],
 )
 def test_unexpected_answers_of_ipvs(

@@ -91,11 +91,11 @@ class Ipvs:
         except OSError as error:
             raise KernelError(f"cannot read {_LISTING}: {error.strerror}") from error
 
-    def statistics(self) -> dict[codec.ServerKey, codec.Statistics]:
-        """What each virtual server, of both families, has counted since it was made."""
+    def connections(self) -> dict[codec.ServerKey, int]:
+        """The connections that each virtual server has had since it was made, of both families."""
         answers = self._dump_servers()
         with decoding("cannot read the statistics of the virtual servers"):
-            found = map(codec.server_statistics_in, answers)
+            found = map(codec.connections_in, answers)
             return dict(entry for entry in found if entry is not None)
 
     def run(self, commands: Sequence[codec.Command]) -> dict[codec.Command, Refused]:

@@ -39,7 +39,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # linger on, for no time: close() disca
 _NOTHING: Final = memoryview(b"")
 _BACKEND_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # An endpoint that vanished says no goodbye: ask every 15 s, give up after 150 s.
+    # An endpoint that vanished closes nothing: probe every 15 s, give up after 150 s.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
@@ -47,7 +47,7 @@ _BACKEND_OPTIONS: Final = (
 )
 
 
-class Statistics(msgspec.Struct, frozen=True):
+class ProxyStatistics(msgspec.Struct, frozen=True):
     """What is open now, and how many times a listener could not be opened since the start."""
 
     listeners: int
@@ -98,16 +98,16 @@ class LocalProxy(Generic[ListenerT, PinT]):
                 failures[address] = error.strerror or str(error)
             binds += 1
             if binds % _BINDS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # thousands at the start must not hold up everybody
+                await asyncio.sleep(0)  # thousands at the start must not delay all other tasks
         return failures
 
     async def close(self) -> None:
         """Close all listeners and cut all connections."""
         await self.update({})
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> ProxyStatistics:
         """The figures for the metrics."""
-        return Statistics(len(self._ports), self.connections, self._bind_failures)
+        return ProxyStatistics(len(self._ports), self.connections, self._bind_failures)
 
     def allows_one_more(self, held: int) -> bool:
         """Whether a listener that has so many connections may have another.
@@ -189,7 +189,7 @@ class _Port(Generic[ListenerT, PinT]):
 class _Connection:
     """A client's socket and the target's, and the bytes between them.
 
-    When one side breaks the other sees a reset, so that nobody takes half an answer for a whole.
+    When one side breaks the other sees a reset, so that half an answer is taken for none.
     """
 
     def __init__(

@@ -71,8 +71,15 @@ class Refused(KernelError):
     def __init__(
         self, what: str, *errors: MessageError, advice: Mapping[int, str] = _ADVICE
     ) -> None:
-        described = "; ".join(_describe(error, advice) for error in errors[:3])
-        super().__init__(f"{what}: {described}")
+        described = []
+        for error in errors[:3]:
+            text = os.strerror(error.errno) + (f" ({error.text})" if error.text else "")
+            if error.index != WHOLE_BATCH:
+                text = f"message {error.index}: {text}"
+            elif error.errno in advice:
+                text += f": {advice[error.errno]}"
+            described.append(text)
+        super().__init__(f"{what}: {'; '.join(described)}")
         self.errors = errors
         self.errno = errors[0].errno
 
@@ -278,11 +285,3 @@ def open_netlink(protocol: int) -> socket.socket:
         except PermissionError:  # not an administrator of the first user namespace
             link.setsockopt(socket.SOL_SOCKET, option, size)  # up to the machine's limit
     return link
-
-
-def _describe(error: MessageError, advice: Mapping[int, str]) -> str:
-    text = os.strerror(error.errno) + (f" ({error.text})" if error.text else "")
-    if error.index != WHOLE_BATCH:
-        return f"message {error.index}: {text}"
-    known = advice.get(error.errno)
-    return f"{text}: {known}" if known else text

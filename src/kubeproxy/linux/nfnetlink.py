@@ -63,7 +63,14 @@ class Datagrams:
         found: list[bytes] = []
         received = self._count
         while received == self._count:
-            received = self._receive(link)
+            received = _libc.recvmmsg(
+                link.fileno(), self._headers, self._count, socket.MSG_DONTWAIT, None
+            )
+            if received < 0:
+                number = ctypes.get_errno()
+                if number != errno.EAGAIN:
+                    raise OSError(number, os.strerror(number))
+                break
             starts = range(0, received * self._size, self._size)
             data = bytes(memoryview(self._room)[: received * self._size])
             lengths = [length for (length,) in self._message.iter_unpack(data)]
@@ -71,18 +78,6 @@ class Datagrams:
                 raise OSError(errno.EMSGSIZE, "an answer is longer than expected")
             found += [data[at : at + length] for at, length in zip(starts, lengths, strict=True)]
         return found
-
-    def _receive(self, link: socket.socket) -> int:
-        """Receive what there is room for; how many datagrams that was."""
-        received: int = _libc.recvmmsg(
-            link.fileno(), self._headers, self._count, socket.MSG_DONTWAIT, None
-        )
-        if received >= 0:
-            return received
-        error = ctypes.get_errno()
-        if error == errno.EAGAIN:
-            return 0
-        raise OSError(error, os.strerror(error))
 
 
 class Nfnetlink(Link):

@@ -123,9 +123,9 @@ class Ipvs:
         if state is None:
             return None
         with VirtualServers() as servers:
-            statistics = servers.statistics()
+            connections = servers.connections()
         entries = tuple(self._table.entries.values())
-        return Reading(0, counts(entries, state.setup.node_port_addresses, statistics))
+        return Reading(0, counts(entries, state.setup.node_port_addresses, connections))
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
         """What these service ports have in the kernel, as `ipset` and `ipvsadm` list it."""

@@ -47,8 +47,7 @@ IPVS_DEST_ATTR_WEIGHT, IPVS_DEST_ATTR_U_THRESH, IPVS_DEST_ATTR_L_THRESH = 4, 5, 
 IPVS_DEST_ATTR_ACTIVE_CONNS, IPVS_DEST_ATTR_INACT_CONNS = 7, 8
 IPVS_DEST_ATTR_ADDR_FAMILY = 11
 
-IPVS_STATS_ATTR_CONNS, IPVS_STATS_ATTR_INPKTS, IPVS_STATS_ATTR_OUTPKTS = 1, 2, 3
-IPVS_STATS_ATTR_INBYTES, IPVS_STATS_ATTR_OUTBYTES = 4, 5
+IPVS_STATS_ATTR_CONNS = 1
 
 _HEADER = struct.Struct("=BBxx")  # command, version
 _VERSION = 1
@@ -95,16 +94,6 @@ class RealServer(msgspec.Struct, frozen=True, gc=False):
     weight: int = 1
     active: int = 0
     inactive: int = 0
-
-
-class Statistics(msgspec.Struct, frozen=True, gc=False):
-    """What a virtual or a real server has counted since it was made."""
-
-    connections: int = 0
-    packets_in: int = 0
-    packets_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
 
 
 class AddServer(msgspec.Struct, frozen=True, gc=False):
@@ -199,7 +188,7 @@ def command_request(kind: int, command: Command) -> Message:
         case DeleteReal():
             payload = _named(command.key) + _real(command.real, 0)
         case AddServer() | SetServer():
-            payload = _server(command.key, command.server)
+            payload = _server(command.key, *_settings(command.key, command.server))
         case DeleteServer():
             payload = _named(command.key)
         case _:
@@ -230,23 +219,23 @@ def timeouts_request(kind: int, tcp: int, tcp_fin: int, udp: int) -> Message:
     return request(kind, IPVS_CMD_SET_CONFIG, payload, nl.NLM_F_ACK)
 
 
-@lru_cache(maxsize=1)  # a virtual server's real servers come one after another
-def _named(key: ServerKey) -> bytes:
-    return nested(IPVS_CMD_ATTR_SERVICE, _identity(key))
-
-
-def _identity(key: ServerKey) -> bytes:
-    """The attributes that identify a virtual server."""
-    identity = attribute(IPVS_SVC_ATTR_AF, _U16.pack(nl.AF[family_of(key.address)]))
-    identity += attribute(IPVS_SVC_ATTR_PROTOCOL, _U16.pack(key.protocol))
-    identity += attribute(IPVS_SVC_ATTR_ADDR, pack(key.address))
-    return identity + attribute(IPVS_SVC_ATTR_PORT, key.port.to_bytes(2, "big"))
-
-
-def _server(key: ServerKey, server: VirtualServer) -> bytes:
+def _server(key: ServerKey, *settings: bytes) -> bytes:
+    """The attributes that identify a virtual server, and those that it is set to."""
     return nested(
         IPVS_CMD_ATTR_SERVICE,
-        _identity(key),
+        attribute(IPVS_SVC_ATTR_AF, _U16.pack(nl.AF[family_of(key.address)])),
+        attribute(IPVS_SVC_ATTR_PROTOCOL, _U16.pack(key.protocol)),
+        attribute(IPVS_SVC_ATTR_ADDR, pack(key.address)),
+        attribute(IPVS_SVC_ATTR_PORT, key.port.to_bytes(2, "big")),
+        *settings,
+    )
+
+
+_named = lru_cache(maxsize=1)(_server)  # a virtual server's real servers come one after another
+
+
+def _settings(key: ServerKey, server: VirtualServer) -> tuple[bytes, ...]:
+    return (
         text(IPVS_SVC_ATTR_SCHED_NAME, server.scheduler),
         attribute(IPVS_SVC_ATTR_FLAGS, _FLAGS_AND_MASK.pack(server.flags, _EVERY_FLAG)),
         attribute(IPVS_SVC_ATTR_TIMEOUT, _U32.pack(server.timeout)),
@@ -286,20 +275,13 @@ def server_in(message: Message) -> tuple[ServerKey, VirtualServer] | None:
     return key, VirtualServer(scheduler, flags & ~IP_VS_SVC_F_HASHED, timeout)
 
 
-def server_statistics_in(message: Message) -> tuple[ServerKey, Statistics] | None:
-    """What the virtual server in a message has counted; None as in `server_in`."""
+def connections_in(message: Message) -> tuple[ServerKey, int] | None:
+    """How many connections the virtual server in a message has had; None as in `server_in`."""
     found = attributes(body(message)[IPVS_CMD_ATTR_SERVICE])
     key = _key_in(found)
     if key is None:
         return None
-    counters = attributes(found[IPVS_SVC_ATTR_STATS64])
-    return key, Statistics(
-        connections=_number(counters[IPVS_STATS_ATTR_CONNS]),
-        packets_in=_number(counters[IPVS_STATS_ATTR_INPKTS]),
-        packets_out=_number(counters[IPVS_STATS_ATTR_OUTPKTS]),
-        bytes_in=_number(counters[IPVS_STATS_ATTR_INBYTES]),
-        bytes_out=_number(counters[IPVS_STATS_ATTR_OUTBYTES]),
-    )
+    return key, _number(attributes(found[IPVS_SVC_ATTR_STATS64])[IPVS_STATS_ATTR_CONNS])
 
 
 def real_in(message: Message, family: Family) -> tuple[RealKey, RealServer]:
