@@ -6,6 +6,7 @@ are no tasks to lose, and what is cut is gone when the call returns.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import random
@@ -189,7 +190,7 @@ class _Port(Generic[ListenerT, PinT]):
 class _Connection:
     """A client's socket and the target's, and the bytes between them.
 
-    When one side breaks the other sees a reset, so that half an answer is taken for none.
+    When one side breaks the other sees a reset: half an answer must not look like a whole one.
     """
 
     def __init__(
@@ -210,16 +211,14 @@ class _Connection:
         try:
             backend = socket.socket(_family(self._target), socket.SOCK_STREAM)
             leave_the_last(backend)
+            self._sockets.append(backend)
+            backend.setblocking(False)
+            for level, option, value in _BACKEND_OPTIONS:
+                backend.setsockopt(level, option, value)
+            with contextlib.suppress(BlockingIOError):  # it is under way
+                backend.connect(self._target)
         except OSError as error:
             self._fail(error)
-            return
-        self._sockets.append(backend)
-        backend.setblocking(False)
-        for level, option, value in _BACKEND_OPTIONS:
-            backend.setsockopt(level, option, value)
-        number = backend.connect_ex(self._target)
-        if number not in {0, errno.EINPROGRESS}:
-            self._fail(_os_error(number))
             return
         self._deadline = self._loop.call_later(seconds, self._fail, _os_error(errno.ETIMEDOUT))
         self._loop.add_writer(backend, self._dialled, backend)
