@@ -9,7 +9,7 @@ import time
 
 from kubeproxy.linux.netlink.message import HEADER
 from kubeproxy.linux.netlink.nftables import NFT_MSG_NEWGEN
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import NftablesChanges
 from lab.namespaces import Namespace
 
 

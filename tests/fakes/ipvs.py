@@ -295,7 +295,7 @@ class FakeKernel:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(apply, "ipset", self.sets)
             patch.setattr(prepare, "ipset", self.sets)
-            patch.setattr(apply, "dummy", self.device)
+            patch.setattr(apply, "links", self.device)
             patch.setattr(prepare, "ensure_sysctl", self.ensure_sysctl)
             yield
 

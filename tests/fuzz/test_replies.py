@@ -16,7 +16,7 @@ from kubeproxy.dataplane.nftables.batch import batch_messages, program_messages
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.state import Programmed, step
-from kubeproxy.linux import conntrack, dummy, links, nfacct, nfnetlink
+from kubeproxy.linux import conntrack, links, nfacct, nfnetlink
 from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.ipvs import (
@@ -75,14 +75,14 @@ QUESTIONS: list[Callable[[], object]] = [
     lambda: nfacct.ensure_counters(["c"]),
     lambda: nfnetlink.read_counters(2, "t", ["c"]),
     lambda: links.interface_addresses(Family.IPV4),
-    lambda: dummy.device_addresses("lo", Family.IPV4),
-    lambda: dummy.change_addresses("lo", ["192.0.2.1"], ["192.0.2.2"]),
-    lambda: dummy.delete_dummy("lo"),
+    lambda: links.device_addresses("lo", Family.IPV4),
+    lambda: links.change_addresses("lo", ["192.0.2.1"], ["192.0.2.2"]),
+    lambda: links.delete_dummy("lo"),
     lambda: Ipvs().servers(Family.IPV4),
     lambda: known_ipvs().servers(Family.IPV4),
     lambda: known_ipvs().find(KEY),
     lambda: known_ipvs().reals(KEY),
-    lambda: known_ipvs().statistics(),
+    lambda: known_ipvs().connections(),
     lambda: known_ipvs().run([AddServer(KEY, VirtualServer("rr"))]),
 ]
 

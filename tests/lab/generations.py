@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 from kubeproxy.linux.netlink.nfnetlink import attributes_in
 from kubeproxy.linux.netlink.nftables import NFT_MSG_NEWGEN
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import NftablesChanges
 from lab.namespaces import Namespace
 
 _GENERATION, _PROCESS_NAME = 1, 3

@@ -12,8 +12,8 @@ from dataplane.leftover_rules import IPTABLES, IPVS, LEFTOVERS, Leftover
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
 from kubeproxy.linux import tools
-from kubeproxy.linux.dummy import delete_dummy
 from kubeproxy.linux.legacytables import legacy_chains
+from kubeproxy.linux.links import delete_dummy
 from kubeproxy.linux.tools import Backend
 from lab.cleaning import (
     KUBE_PROXY,

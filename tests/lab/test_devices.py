@@ -10,8 +10,15 @@ import pytest
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.dummy import change_addresses, delete_dummy, device_addresses, ensure_dummy
-from kubeproxy.linux.links import interface_addresses, watch_addresses, watch_device
+from kubeproxy.linux.links import (
+    change_addresses,
+    delete_dummy,
+    device_addresses,
+    ensure_dummy,
+    interface_addresses,
+    watch_addresses,
+    watch_device,
+)
 from kubeproxy.linux.netlink.route import (
     AddressChange,
     add_address_request,

@@ -21,8 +21,7 @@ from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 from kubeproxy.linux.tools import Backend
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES

@@ -29,8 +29,7 @@ from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_NEWTABLE,
 )
 from kubeproxy.linux.netlink_socket import Refused
-from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink, NftablesChanges
 from waiting import until
 
 TABLE = "nfnetlink-test"

@@ -7,7 +7,7 @@ from struct import pack
 
 import pytest
 
-from kubeproxy.linux.datagrams import Datagrams
+from kubeproxy.linux.nfnetlink import Datagrams
 
 
 @pytest.fixture

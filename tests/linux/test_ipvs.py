@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux import ipvs, tools
+from kubeproxy.linux import tools
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
+from kubeproxy.linux.netlink import ipvs as codec
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that holds all programs there are."""
-    monkeypatch.setattr(ipvs, "FAMILY_NAME", "NOT-IPVS")
+    monkeypatch.setattr(codec, "FAMILY_NAME", "NOT-IPVS")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
     return tmp_path

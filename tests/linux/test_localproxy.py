@@ -12,7 +12,7 @@ import pytest
 
 from kubeproxy.linux import localproxy
 from kubeproxy.linux.descriptors import KEPT
-from kubeproxy.linux.localproxy import CONNECTIONS, Address, LocalProxy, Statistics
+from kubeproxy.linux.localproxy import CONNECTIONS, Address, LocalProxy, ProxyStatistics
 from scarcity import room_for
 from waiting import until
 
@@ -158,7 +158,7 @@ async def test_bytes_go_both_ways(rig: Rig, host: str) -> None:
     assert await receive(backend, 8) == b"question"
     await send(backend, b"answer")
     assert await receive(client, 6) == b"answer"
-    assert Statistics(listeners=1, connections=1, bind_failures=0) == rig.proxy.statistics()
+    assert ProxyStatistics(listeners=1, connections=1, bind_failures=0) == rig.proxy.statistics()
 
 
 async def test_a_connection_at_rest_holds_no_chunk_and_has_no_deadline(rig: Rig) -> None:
@@ -399,7 +399,7 @@ async def test_a_port_in_use_is_reported_and_tried_again(rig: Rig) -> None:
         failures = await rig.proxy.update(wanted)
         assert failures.keys() == {address_of(taken)}
         assert failures[address_of(taken)].startswith("Address already in use")
-        expected = Statistics(listeners=1, connections=0, bind_failures=attempt)
+        expected = ProxyStatistics(listeners=1, connections=0, bind_failures=attempt)
         assert expected == rig.proxy.statistics()
     await rig.pair(free, server)
     occupied = address_of(taken)
@@ -553,7 +553,7 @@ async def test_an_update_that_was_interrupted_is_finished_by_the_next(rig: Rig) 
         await task
     assert 0 < rig.proxy.statistics().listeners < 200
     assert await rig.proxy.update(wanted) == {}
-    expected = Statistics(listeners=200, connections=0, bind_failures=0)
+    expected = ProxyStatistics(listeners=200, connections=0, bind_failures=0)
     assert expected == rig.proxy.statistics()
 
 

@@ -12,7 +12,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import counters, pins
 from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.linux import conntrack, dummy, links, nfacct, nfnetlink
+from kubeproxy.linux import conntrack, links, nfacct, nfnetlink
 from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.attribute import attribute
@@ -136,19 +136,19 @@ def empty(kind: int) -> bytes:
             id="end-of-addresses",
         ),
         pytest.param(
-            lambda: dummy.device_addresses("lo", Family.IPV4),
+            lambda: links.device_addresses("lo", Family.IPV4),
             [encode(Message(20, 0, 1, b"\2")), DONE],
             "cannot read the addresses of lo",
             id="addresses-of-a-device",
         ),
         pytest.param(
-            lambda: dummy.change_addresses("lo", ["192.0.2.1"], []),
+            lambda: links.change_addresses("lo", ["192.0.2.1"], []),
             [SHORT_ERROR],
             "cannot change the addresses of lo",
             id="change-of-addresses",
         ),
         pytest.param(
-            lambda: dummy.change_addresses("lo", ["192.0.2.1"], []),
+            lambda: links.change_addresses("lo", ["192.0.2.1"], []),
             [encode(Message(NLMSG_ERROR, 0, 9, b"\xff\xff\xff\xff" + bytes(16)))],
             "cannot change the addresses of lo",
             id="refusal-of-another-request",
@@ -160,7 +160,7 @@ def empty(kind: int) -> bytes:
             id="number-that-is-none",
         ),
         pytest.param(
-            lambda: dummy.delete_dummy("lo"), [ACK], "cannot read the device lo", id="device"
+            lambda: links.delete_dummy("lo"), [ACK], "cannot read the device lo", id="device"
         ),
         pytest.param(
             lambda: Ipvs().servers(Family.IPV4),
@@ -185,7 +185,7 @@ def test_an_unexpected_answer_is_an_error_that_says_what_could_not_be_done(
         pytest.param(lambda servers: servers.servers(Family.IPV4), id="servers"),
         pytest.param(lambda servers: servers.find(KEY), id="server"),
         pytest.param(lambda servers: servers.reals(KEY), id="real-servers"),
-        pytest.param(lambda servers: servers.statistics(), id="statistics"),
+        pytest.param(lambda servers: servers.connections(), id="connections"),
     ],
 )
 def test_unexpected_answers_of_ipvs(

@@ -16,8 +16,7 @@ from kubeproxy.dataplane.xtables_chains import TABLES, is_own_chain
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, attributes_in
-from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 from kubeproxy.linux.xtables import Xtables
 
 _NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}

@@ -4,6 +4,7 @@ Listing and deleting 100,000 flows takes a while: call both off the event loop
 (`asyncio.to_thread`). Each call has a socket of its own.
 """
 
+import contextlib
 import errno
 import socket
 import struct
@@ -12,17 +13,10 @@ from itertools import islice
 
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.netlink.conntrack import (
-    NFNLGRP_CONNTRACK_NEW,
-    Flow,
-    delete_request,
-    dump_request,
-    flow_in,
-)
+from kubeproxy.linux.netlink import conntrack as ct
 from kubeproxy.linux.netlink.nfnetlink import NETLINK_NETFILTER
-from kubeproxy.linux.netlink_socket import ATTEMPTS, Refused, decoding
+from kubeproxy.linux.netlink_socket import ATTEMPTS, Refused, Subscription, decoding, tolerating
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.subscription import Subscription
 from kubeproxy.linux.sysctl import read_sysctl
 
 _AT_ONCE = 512
@@ -46,7 +40,7 @@ _NO_RIGHT = (
 )
 
 
-def udp_flows(family: Family) -> Iterator[Flow]:
+def udp_flows(family: Family) -> Iterator[ct.Flow]:
     """The UDP flows that are tracked.
 
     When the kernel interrupts the listing it is started again, up to five times, and what came
@@ -54,36 +48,27 @@ def udp_flows(family: Family) -> Iterator[Flow]:
     """
     what = f"cannot list the tracked {family.value} UDP flows"
     for _ in range(ATTEMPTS):
-        with Nfnetlink() as link, decoding(what):
-            try:
-                for message in link.answers(dump_request(family), what):
-                    flow = flow_in(message)
-                    if flow is not None:
-                        yield flow
-            except Refused as error:
-                if error.errno != errno.EINTR:
-                    raise
-            else:
-                return
+        with tolerating(errno.EINTR), Nfnetlink() as link, decoding(what):
+            for message in link.answers(ct.dump_request(family), what):
+                flow = ct.flow_in(message)
+                if flow is not None:
+                    yield flow
+            return
 
 
-def delete(flows: Iterable[Flow]) -> int:
+def delete(flows: Iterable[ct.Flow]) -> int:
     """Delete the flows; how many there were. One that is gone already is no error."""
     deleted = 0
     remaining = iter(flows)
     with Nfnetlink() as link:
         while chunk := list(islice(remaining, _AT_ONCE)):
-            deleted += _delete(link, chunk)
+            what = f"cannot delete {len(chunk)} tracked UDP flows"
+            refused = link.send_all([ct.delete_request(flow) for flow in chunk], what)
+            for error in refused.values():
+                if error.errno != errno.ENOENT:
+                    raise link.error(what, error)
+            deleted += len(chunk) - len(refused)
     return deleted
-
-
-def _delete(link: Nfnetlink, flows: list[Flow]) -> int:
-    what = f"cannot delete {len(flows)} tracked UDP flows"
-    refused = link.send_all([delete_request(flow) for flow in flows], what)
-    for error in refused.values():
-        if error.errno != errno.ENOENT:
-            raise link.error(what, error)
-    return len(flows) - len(refused)
 
 
 class ConnectionWatch(Subscription):
@@ -95,18 +80,16 @@ class ConnectionWatch(Subscription):
 
     def __init__(self) -> None:
         try:
-            super().__init__(NETLINK_NETFILTER, NFNLGRP_CONNTRACK_NEW)
+            super().__init__(NETLINK_NETFILTER, ct.NFNLGRP_CONNTRACK_NEW)
         except Refused as error:
             raise OperatorError(_NO_RIGHT) if error.errno == errno.EPERM else error from None
         # The setting is there only now: joining loads the module.
-        events = None
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
             events = read_sysctl(_EVENTS)
-        finally:
             if not events:
-                self.close()
-        if not events:
-            raise OperatorError(_NOT_THERE if events is None else _OFF)
+                raise OperatorError(_NOT_THERE if events is None else _OFF)
+            undo.pop_all()
 
     @property
     def lost(self) -> int:

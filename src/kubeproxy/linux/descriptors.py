@@ -39,7 +39,7 @@ def share() -> int:
 def leave_the_last(opened: socket.socket) -> None:
     """Close a socket that took one of the last descriptors, and fail as if there were none.
 
-    The kernel gives the lowest number that is free, so the number tells how many are left.
+    The kernel gives the lowest number that is free, so the number shows how many are left.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if opened.fileno() >= limit - KEPT:

@@ -5,16 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kubeproxy.base.errors import KernelError
+from kubeproxy.linux.netlink import nfnetlink as nf
 from kubeproxy.linux.netlink.attribute import attribute, u32
-from kubeproxy.linux.netlink.nfnetlink import (
-    IPSET_ATTR_FLAGS,
-    IPSET_ATTR_PROTOCOL,
-    IPSET_ATTR_SETNAME,
-    IPSET_CMD_LIST,
-    IPSET_FLAG_LIST_SETNAME,
-    NFPROTO_UNSPEC,
-    attributes_in,
-)
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.tools import ToolFailed, find, lines_named, quoted, run, version_in
 
@@ -82,11 +74,11 @@ def save(wanted: Iterable[str]) -> str:
 
 def names() -> tuple[str, ...]:
     """The names of all sets; for this, no program has to be installed."""
-    payload = attribute(IPSET_ATTR_PROTOCOL, _PROTOCOL)
-    payload += u32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_SETNAME)
+    payload = attribute(nf.IPSET_ATTR_PROTOCOL, _PROTOCOL)
+    payload += u32(nf.IPSET_ATTR_FLAGS, nf.IPSET_FLAG_LIST_SETNAME)
     with Nfnetlink() as netfilter:
-        answers = netfilter.dump(IPSET_CMD_LIST, NFPROTO_UNSPEC, payload)
-    found = (attributes_in(answer)[IPSET_ATTR_SETNAME] for answer in answers)
+        answers = netfilter.dump(nf.IPSET_CMD_LIST, nf.NFPROTO_UNSPEC, payload)
+    found = (nf.attributes_in(answer)[nf.IPSET_ATTR_SETNAME] for answer in answers)
     return tuple(name.rstrip(b"\0").decode(errors="replace") for name in found)
 
 

@@ -10,33 +10,13 @@ from typing import Final, Self
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol, family_of
-from kubeproxy.linux.netlink.generic import NETLINK_GENERIC, number_in, number_request
-from kubeproxy.linux.netlink.ipvs import (
-    FAMILY_NAME,
-    AddServer,
-    Command,
-    DeleteServer,
-    RealKey,
-    RealServer,
-    ServerKey,
-    Statistics,
-    VirtualServer,
-    command_request,
-    describe,
-    real_in,
-    reals_request,
-    server_in,
-    server_request,
-    server_statistics_in,
-    servers_request,
-    timeouts_request,
-)
+from kubeproxy.linux.netlink import ipvs as codec
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink_socket import Link, Refused, decoding
+from kubeproxy.linux.netlink_socket import Link, Refused, decoding, tolerating
 from kubeproxy.linux.tools import ToolFailed, find, run
 
 # An address for documentation: no service has it.
-_PROBE: Final = ServerKey(Protocol.TCP, "198.51.100.0", 20000)
+_PROBE: Final = codec.ServerKey(Protocol.TCP, "198.51.100.0", 20000)
 
 # The families share one table. A list of it, which comes in pieces, misses some while servers of
 # the other family are added and removed.
@@ -73,35 +53,31 @@ class Ipvs:
             self._link.close()
             self._link = None
 
-    def servers(self, family: Family) -> dict[ServerKey, VirtualServer]:
+    def servers(self, family: Family) -> dict[codec.ServerKey, codec.VirtualServer]:
         """All virtual servers of a family."""
         answers = self._dump_servers()
         with decoding("cannot list the virtual servers"):
             return dict(
                 entry
-                for entry in map(server_in, answers)
+                for entry in map(codec.server_in, answers)
                 if entry is not None and family_of(entry[0].address) is family
             )
 
-    def find(self, key: ServerKey) -> VirtualServer | None:
+    def find(self, key: codec.ServerKey) -> codec.VirtualServer | None:
         """A virtual server; None when there is none."""
         what = f"cannot read the virtual server {key}"
-        try:
-            with self._opened() as (link, number), decoding(what):
-                found = server_in(*link.request(server_request(number, key), what))
-        except Refused as error:
-            if error.errno == errno.ESRCH:
-                return None
-            raise
+        found = None
+        with tolerating(errno.ESRCH), self._opened() as (link, number), decoding(what):
+            found = codec.server_in(*link.request(codec.server_request(number, key), what))
         return None if found is None else found[1]
 
-    def reals(self, key: ServerKey) -> dict[RealKey, RealServer]:
+    def reals(self, key: codec.ServerKey) -> dict[codec.RealKey, codec.RealServer]:
         """The real servers of a virtual one; none when that does not exist."""
         what = f"cannot list the real servers of {key}"
         family = family_of(key.address)
         with self._opened() as (link, number), decoding(what):
-            answers = link.request(reals_request(number, key), what)
-            return dict(real_in(answer, family) for answer in answers)
+            answers = link.request(codec.reals_request(number, key), what)
+            return dict(codec.real_in(answer, family) for answer in answers)
 
     def listing(self) -> str:
         """All virtual servers of both families with their real servers, as the kernel lists them.
@@ -115,14 +91,14 @@ class Ipvs:
         except OSError as error:
             raise KernelError(f"cannot read {_LISTING}: {error.strerror}") from error
 
-    def statistics(self) -> dict[ServerKey, Statistics]:
-        """What each virtual server, of both families, has counted since it was made."""
+    def connections(self) -> dict[codec.ServerKey, int]:
+        """The connections that each virtual server has had since it was made, of both families."""
         answers = self._dump_servers()
         with decoding("cannot read the statistics of the virtual servers"):
-            found = map(server_statistics_in, answers)
+            found = map(codec.connections_in, answers)
             return dict(entry for entry in found if entry is not None)
 
-    def run(self, commands: Sequence[Command]) -> dict[Command, Refused]:
+    def run(self, commands: Sequence[codec.Command]) -> dict[codec.Command, Refused]:
         """Carry out the commands in their order; those that the kernel refused.
 
         `Refused.errno` says why: EEXIST (it exists already), ESRCH (there is no such virtual
@@ -130,16 +106,15 @@ class Ipvs:
         """
         if not commands:
             return {}
+        what = f"cannot carry out {len(commands)} ipvs commands"
         with self._opened() as (link, number):
-            requests = [command_request(number, command) for command in commands]
+            requests = [codec.command_request(number, command) for command in commands]
             with _TURN:
-                refused = link.send_all(
-                    requests, f"cannot carry out {len(commands)} ipvs commands"
-                )
+                refused = link.send_all(requests, what)
         if any(error.errno == errno.ENOENT for error in refused.values()):
             self.close()  # the kernel also says this of a number that was ip_vs's before a reload
         return {
-            commands[place]: link.error(f"cannot {describe(commands[place])}", error)
+            commands[place]: link.error(f"cannot {codec.describe(commands[place])}", error)
             for place, error in refused.items()
         }
 
@@ -147,9 +122,7 @@ class Ipvs:
         """Set after how many idle seconds connections are forgotten; 0 leaves one as it is."""
         what = f"cannot set the timeouts of ipvs to {tcp}, {tcp_fin} and {udp} seconds"
         with self._opened() as (link, number):
-            refused = link.send_all([timeouts_request(number, tcp, tcp_fin, udp)], what)
-            for error in refused.values():
-                raise link.error(what, error)
+            link.request(codec.timeouts_request(number, tcp, tcp_fin, udp), what)
 
     def check(self, scheduler: str) -> None:
         """Raise `IpvsMissing` unless the kernel has ip_vs and the scheduler.
@@ -160,9 +133,9 @@ class Ipvs:
         self._load()
         if any(server.scheduler == scheduler for server in self.servers(Family.IPV4).values()):
             return
-        delete = DeleteServer(_PROBE)
+        delete = codec.DeleteServer(_PROBE)
         self.run([delete])  # a process that was killed may have left it
-        add = AddServer(_PROBE, VirtualServer(scheduler))
+        add = codec.AddServer(_PROBE, codec.VirtualServer(scheduler))
         refusal = self.run([add]).get(add)
         self.run([delete])
         if refusal is None:
@@ -191,7 +164,7 @@ class Ipvs:
 
     def _dump_servers(self) -> list[Message]:
         with self._opened() as (link, number), _TURN:
-            return link.request(servers_request(number), "cannot list the virtual servers")
+            return link.request(codec.servers_request(number), "cannot list the virtual servers")
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Link, int]]:
@@ -207,10 +180,10 @@ class Ipvs:
         if self._link is not None:
             return self._link
         what = "cannot find ip_vs in the kernel"
-        link = Link(NETLINK_GENERIC, _ADVICE)
+        link = Link(codec.NETLINK_GENERIC, _ADVICE)
         try:
             with decoding(what):
-                self._number = number_in(*link.request(number_request(FAMILY_NAME), what))
+                self._number = codec.number_in(*link.request(codec.number_request(), what))
         except KernelError as error:
             link.close()
             if isinstance(error, Refused) and error.errno == errno.ENOENT:

@@ -15,13 +15,9 @@ from typing import Final
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 
-_NAMES: Final = {
-    Family.IPV4: Path("/proc/net/ip_tables_names"),
-    Family.IPV6: Path("/proc/net/ip6_tables_names"),
-}
-_SOCKET: Final = {
-    Family.IPV4: (socket.AF_INET, socket.IPPROTO_IP),
-    Family.IPV6: (socket.AF_INET6, socket.IPPROTO_IPV6),
+_KINDS: Final = {
+    Family.IPV4: (Path("/proc/net/ip_tables_names"), socket.AF_INET, socket.IPPROTO_IP),
+    Family.IPV6: (Path("/proc/net/ip6_tables_names"), socket.AF_INET6, socket.IPPROTO_IPV6),
 }
 _GET_INFO, _GET_ENTRIES = 64, 65  # of both families
 _INFO = struct.Struct("=32s13I")  # name, hooks, ten offsets, number and size of the entries
@@ -36,13 +32,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def legacy_chains(family: Family) -> tuple[tuple[str, str], ...]:
     """Table and name of all chains that are not built in."""
+    names, kind, level = _KINDS[family]
     try:
-        tables = _NAMES[family].read_text().split()
+        tables = names.read_text().split()
     except FileNotFoundError:
         return ()  # this kernel does not have that kind, or has not loaded it
     except OSError as error:
-        raise KernelError(f"cannot read {_NAMES[family]}: {error.strerror}") from error
-    kind, level = _SOCKET[family]
+        raise KernelError(f"cannot read {names}: {error.strerror}") from error
     with socket.socket(kind, socket.SOCK_DGRAM) as link:
         found = {table: _entries(link.fileno(), level, table) for table in tables}
     return tuple(
@@ -56,19 +52,16 @@ def legacy_chains(family: Family) -> tuple[tuple[str, str], ...]:
 def _entries(descriptor: int, level: int, table: str) -> bytes:
     """The entries of a table, as the kernel has them."""
     name = table.encode()
+    what = f"cannot read the iptables-legacy table {table}"
     for _ in range(_ATTEMPTS):
         try:
-            *_, size = _INFO.unpack(
-                _get(descriptor, level, _GET_INFO, _INFO.pack(name, *[0] * 13))
-            )
-            request = _REQUEST.pack(name, size) + bytes(size)
-            return _get(descriptor, level, _GET_ENTRIES, request)
+            info = _get(descriptor, level, _GET_INFO, _INFO.pack(name, *[0] * 13))
+            *_, size = _INFO.unpack(info)
+            return _get(descriptor, level, _GET_ENTRIES, _REQUEST.pack(name, size) + bytes(size))
         except OSError as error:
             if error.errno != errno.EAGAIN:  # the table has another size by now
-                raise KernelError(
-                    f"cannot read the iptables-legacy table {table}: {error.strerror}"
-                ) from error
-    raise KernelError(f"cannot read the iptables-legacy table {table}: it changes all the time")
+                raise KernelError(f"{what}: {error.strerror}") from error
+    raise KernelError(f"{what}: it changes all the time")
 
 
 def _get(descriptor: int, level: int, option: int, request: bytes) -> bytes:

@@ -6,12 +6,14 @@ are no tasks to lose, and what is cut is gone when the call returns.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import random
 import socket
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -38,7 +40,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # linger on, for no time: close() disca
 _NOTHING: Final = memoryview(b"")
 _BACKEND_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # An endpoint that vanished says no goodbye: ask every 15 s, give up after 150 s.
+    # An endpoint that vanished closes nothing: probe every 15 s, give up after 150 s.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
@@ -46,7 +48,7 @@ _BACKEND_OPTIONS: Final = (
 )
 
 
-class Statistics(msgspec.Struct, frozen=True):
+class ProxyStatistics(msgspec.Struct, frozen=True):
     """What is open now, and how many times a listener could not be opened since the start."""
 
     listeners: int
@@ -68,9 +70,10 @@ class LocalProxy(Generic[ListenerT, PinT]):
         connect_seconds: float = 5.0,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._choose = choose
-        self._connect_seconds = connect_seconds
-        self._quota = _Quota(connections)
+        self.choose = choose
+        self.connect_seconds = connect_seconds
+        self.connections = 0  # of all listeners
+        self._most = connections
         self._ports: dict[Address, _Port[ListenerT, PinT]] = {}
         self._bind_failures = 0
 
@@ -90,68 +93,49 @@ class LocalProxy(Generic[ListenerT, PinT]):
                 port.listener = listener
                 continue
             try:
-                self._ports[address] = self._open(address, listener)
+                self._ports[address] = _Port(self, address, listener)
             except OSError as error:
                 self._bind_failures += 1
                 failures[address] = error.strerror or str(error)
             binds += 1
             if binds % _BINDS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # thousands at the start must not hold up everybody
+                await asyncio.sleep(0)  # thousands at the start must not delay all other tasks
         return failures
 
     async def close(self) -> None:
         """Close all listeners and cut all connections."""
         await self.update({})
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> ProxyStatistics:
         """The figures for the metrics."""
-        connections = sum(len(port.connections) for port in self._ports.values())
-        return Statistics(len(self._ports), connections, self._bind_failures)
+        return ProxyStatistics(len(self._ports), self.connections, self._bind_failures)
 
-    def _open(self, address: Address, listener: ListenerT) -> "_Port[ListenerT, PinT]":
-        listening = socket.create_server(address, family=_family(address), backlog=_BACKLOG)
-        leave_the_last(listening)
-        return _Port(listening, listener, self._choose, self._connect_seconds, self._quota)
+    def allows_one_more(self, held: int) -> bool:
+        """Whether a listener that has so many connections may have another.
 
-
-class _Quota:
-    """How many connections there may be.
-
-    Who asks for one more gets it while it holds fewer than are free. So one listener gets half of
-    them, the second one half of what is left, and there always is something left.
-    """
-
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-        self.taken = 0
-
-    def allows(self, held: int) -> bool:
-        return held < min(self._connections, share()) - self.taken
+        It may while it holds fewer than are free. So one listener gets half of them, the second
+        one half of what is left, and there always is something left.
+        """
+        return held < min(self._most, share()) - self.connections
 
 
 class _Port(Generic[ListenerT, PinT]):
     """A listening socket, and the connections that came through it."""
 
     def __init__(
-        self,
-        listening: socket.socket,
-        listener: ListenerT,
-        choose: Choose[ListenerT, PinT],
-        connect_seconds: float,
-        quota: _Quota,
+        self, proxy: LocalProxy[ListenerT, PinT], address: Address, listener: ListenerT
     ) -> None:
         self.listener = listener
         self.connections: set[_Connection] = set()
-        self._quota = quota
+        self._proxy = proxy
         self._bursts = Bursts()
-        self._choose = choose
-        self._connect_seconds = connect_seconds
         self._pin: PinT | None = None
-        self._loop = asyncio.get_running_loop()
-        self._socket = listening
-        self._socket.setblocking(False)
         self._rest: asyncio.TimerHandle | None = None
-        self._listen()
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket.create_server(address, family=_family(address), backlog=_BACKLOG)
+        leave_the_last(self._socket)
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._accept)
 
     def cut(self) -> None:
         """Listen no more, and cut the connections."""
@@ -161,10 +145,6 @@ class _Port(Generic[ListenerT, PinT]):
         self._socket.close()
         for connection in tuple(self.connections):
             connection.cut()
-
-    def _listen(self) -> None:
-        self._rest = None
-        self._loop.add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
@@ -178,13 +158,15 @@ class _Port(Generic[ListenerT, PinT]):
                 # at once would only burn the processor.
                 self._complain("Cannot accept a connection to a local node port", err=error)
                 self._loop.remove_reader(self._socket)
-                self._rest = self._loop.call_later(_REST_SECONDS, self._listen)
+                listen = partial(self._loop.add_reader, self._socket, self._accept)
+                self._rest = self._loop.call_later(_REST_SECONDS, listen)
                 return
-            if self._quota.allows(len(self.connections)):
+            if self._proxy.allows_one_more(len(self.connections)):
                 self._relay(client)
             else:
                 self._complain("Too many connections to a local node port, new ones are reset")
-                _reset(client)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                client.close()
 
     def _complain(self, message: str, err: OSError | None = None) -> None:
         """Say it once in a burst: clients may try without end."""
@@ -194,21 +176,21 @@ class _Port(Generic[ListenerT, PinT]):
 
     def _relay(self, client: socket.socket) -> None:
         now, chance = self._loop.time(), random.random()  # noqa: S311  # balances, no secret
-        target, self._pin = self._choose(self.listener, self._pin, now, chance)
+        target, self._pin = self._proxy.choose(self.listener, self._pin, now, chance)
         connection = _Connection(client, target, self._over)
         self.connections.add(connection)
-        self._quota.taken += 1
-        connection.dial(self._connect_seconds)
+        self._proxy.connections += 1
+        connection.dial(self._proxy.connect_seconds)
 
     def _over(self, connection: "_Connection") -> None:
         self.connections.remove(connection)
-        self._quota.taken -= 1
+        self._proxy.connections -= 1
 
 
 class _Connection:
     """A client's socket and the target's, and the bytes between them.
 
-    When one side breaks the other sees a reset, so that nobody takes half an answer for a whole.
+    When one side breaks the other sees a reset: half an answer must not look like a whole one.
     """
 
     def __init__(
@@ -229,16 +211,14 @@ class _Connection:
         try:
             backend = socket.socket(_family(self._target), socket.SOCK_STREAM)
             leave_the_last(backend)
+            self._sockets.append(backend)
+            backend.setblocking(False)
+            for level, option, value in _BACKEND_OPTIONS:
+                backend.setsockopt(level, option, value)
+            with contextlib.suppress(BlockingIOError):  # it is under way
+                backend.connect(self._target)
         except OSError as error:
             self._fail(error)
-            return
-        self._sockets.append(backend)
-        backend.setblocking(False)
-        for level, option, value in _BACKEND_OPTIONS:
-            backend.setsockopt(level, option, value)
-        number = backend.connect_ex(self._target)
-        if number not in {0, errno.EINPROGRESS}:
-            self._fail(_os_error(number))
             return
         self._deadline = self._loop.call_later(seconds, self._fail, _os_error(errno.ETIMEDOUT))
         self._loop.add_writer(backend, self._dialled, backend)
@@ -316,8 +296,11 @@ class _Flow:
         try:
             if not self._rest:
                 self._rest = memoryview(self._source.recv(_CHUNK))
-            if not self._rest:
-                self._finish()
+            if not self._rest:  # the end of the source: the sink gets it, and may go on sending
+                self._loop.remove_reader(self._source)
+                self._sink.shutdown(socket.SHUT_WR)
+                self.is_over = True
+                self._ended(None)
                 return
             sent = self._sink.send(self._rest)
             # An empty view of a chunk would keep all of the chunk.
@@ -327,30 +310,13 @@ class _Flow:
         except OSError as error:
             self._ended(error)
             return
-        if self._waits_for_sink != bool(self._rest):
-            self._turn()
-
-    def _turn(self) -> None:
-        """Wait for the other of the two sockets."""
-        if self._rest:
+        if self._rest and not self._waits_for_sink:
             self._loop.remove_reader(self._source)
             self._loop.add_writer(self._sink, self._move)
-        else:
+        elif self._waits_for_sink and not self._rest:
             self._loop.remove_writer(self._sink)
             self._loop.add_reader(self._source, self._move)
-        self._waits_for_sink = not self._waits_for_sink
-
-    def _finish(self) -> None:
-        """The source is at its end: so is the sink, which may go on sending."""
-        self._loop.remove_reader(self._source)
-        self._sink.shutdown(socket.SHUT_WR)
-        self.is_over = True
-        self._ended(None)
-
-
-def _reset(client: socket.socket) -> None:
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    client.close()
+        self._waits_for_sink = bool(self._rest)
 
 
 def _family(address: Address) -> socket.AddressFamily:

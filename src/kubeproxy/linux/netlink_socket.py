@@ -1,42 +1,37 @@
-"""Netlink sockets: requests in, answers or the kernel's refusals out.
+"""Netlink sockets: requests in, answers or the kernel's refusals out; and notifications.
 
 The kernel handles a request while it is being sent: when `send` returns, the answers are in the
-receive buffer. So nothing here waits for anything, and a missing answer is an error at once.
+receive buffer. So no request waits for anything, and a missing answer is an error at once.
+Notifications go to every socket that has joined a multicast group.
 """
 
+import asyncio
 import contextlib
 import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
 import msgspec
 
 from kubeproxy.base.errors import KernelError
-from kubeproxy.linux.netlink.message import (
-    NLM_F_ACK,
-    NLM_F_DUMP,
-    NLM_F_DUMP_INTR,
-    NLMSG_MIN_TYPE,
-    WHOLE_BATCH,
-    Message,
-    MessageError,
-    decode,
-    encode,
-    refusal,
-)
+from kubeproxy.linux.netlink import message as nl
+from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
 
 # linux/netlink.h and asm-generic/socket.h; Python's socket module lacks them.
-SOL_NETLINK: Final = 270
+_SOL_NETLINK: Final = 270
+_NETLINK_ADD_MEMBERSHIP, _NETLINK_DROP_MEMBERSHIP = 1, 2
 _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 10, 11
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_BUFFERS: Final = (
+    (_SO_SNDBUFFORCE, socket.SO_SNDBUF, 1 << 26),
+    (_SO_RCVBUFFORCE, socket.SO_RCVBUF, 1 << 23),
+)
 
-DATAGRAM: Final = 1 << 16  # the kernel never puts more than 32 KB into one
+_DATAGRAM: Final = 1 << 16  # the kernel never puts more than 32 KB into one
 ATTEMPTS: Final = 5
-_SEND_BUFFER: Final = 1 << 26
-_RECEIVE_BUFFER: Final = 1 << 23
 # Requests in one send: enough to make the system call cheap, few enough that all their refusals
 # fit into a receive buffer that could not be enlarged.
 _AT_ONCE: Final = 256
@@ -48,12 +43,10 @@ _ADVICE: Final = {
     errno.EPROTONOSUPPORT: "the kernel lacks nfnetlink; load the module nf_tables",
 }
 
+_LOST: Final = MessageError(WHOLE_BATCH, errno.ENOBUFS, "answers were lost")
+
 DECODING_ERRORS: Final = (LookupError, ValueError, TypeError, ArithmeticError, struct.error)
 """What decoding raises when bytes are not laid out as they should be."""
-
-
-class BadAnswer(KernelError):
-    """The kernel, or a program that stands for it, answered with something unexpected."""
 
 
 @contextlib.contextmanager
@@ -66,7 +59,7 @@ def decoding(what: str) -> Iterator[None]:
         yield
     except DECODING_ERRORS as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadAnswer(f"{what}: unexpected answer ({reason})") from error
+        raise KernelError(f"{what}: unexpected answer ({reason})") from error
 
 
 class Refused(KernelError):
@@ -78,10 +71,27 @@ class Refused(KernelError):
     def __init__(
         self, what: str, *errors: MessageError, advice: Mapping[int, str] = _ADVICE
     ) -> None:
-        described = "; ".join(_describe(error, advice) for error in errors[:3])
-        super().__init__(f"{what}: {described}")
+        described = []
+        for error in errors[:3]:
+            text = os.strerror(error.errno) + (f" ({error.text})" if error.text else "")
+            if error.index != WHOLE_BATCH:
+                text = f"message {error.index}: {text}"
+            elif error.errno in advice:
+                text += f": {advice[error.errno]}"
+            described.append(text)
+        super().__init__(f"{what}: {'; '.join(described)}")
         self.errors = errors
         self.errno = errors[0].errno
+
+
+@contextlib.contextmanager
+def tolerating(*numbers: int) -> Iterator[None]:
+    """Around requests: a refusal with one of these error numbers only ends the block."""
+    try:
+        yield
+    except Refused as error:
+        if error.errno not in numbers:
+            raise
 
 
 class Link:
@@ -92,7 +102,7 @@ class Link:
 
     def __init__(self, protocol: int, advice: Mapping[int, str] | None = None) -> None:
         self._advice = {**_ADVICE, **(advice or {})}
-        self._buffer = memoryview(bytearray(DATAGRAM))
+        self._buffer = memoryview(bytearray(_DATAGRAM))
         try:
             self._socket = open_netlink(protocol)
         except OSError as error:
@@ -119,40 +129,36 @@ class Link:
 
     def request(self, request: Message, what: str) -> list[Message]:
         """The answers to a request; of an interrupted dump, those of a later attempt."""
-        attempts = ATTEMPTS
-        while True:
-            attempts -= 1
-            try:
+        for _ in range(ATTEMPTS - 1):
+            with tolerating(errno.EINTR):
                 return list(self.answers(request, what))
-            except Refused as error:
-                if error.errno != errno.EINTR or not attempts:
-                    raise
+        return list(self.answers(request, what))
 
     def answers(self, request: Message, what: str) -> Iterator[Message]:
         """Send a request and yield its answers as they are read.
 
         At the end of a dump during which something changed, `Refused` has the errno EINTR.
         """
-        self.send(encode(request), what)
+        self.send(nl.encode(request), what)
         message, flags = None, 0
         for message in self.received():
             if message is None:
-                raise self._lost(what)
+                raise self.error(what, _LOST)
             flags |= message.flags
-            if message.type >= NLMSG_MIN_TYPE:
+            if message.type >= nl.NLMSG_MIN_TYPE:
                 yield message
                 continue
             with decoding(what):
-                error = refusal(message)
+                error = nl.refusal(message)
             if error is not None:
                 raise self.error(what, error)
-            if flags & NLM_F_DUMP_INTR:
+            if flags & nl.NLM_F_DUMP_INTR:
                 text = "it changes faster than it can be listed"
                 raise self.error(what, MessageError(WHOLE_BATCH, errno.EINTR, text))
             return
-        has_end = request.flags & NLM_F_ACK or request.flags & NLM_F_DUMP == NLM_F_DUMP
+        has_end = request.flags & nl.NLM_F_ACK or request.flags & nl.NLM_F_DUMP == nl.NLM_F_DUMP
         if has_end or message is None:
-            raise self._lost(what)
+            raise self.error(what, _LOST)
 
     def send_all(self, requests: Sequence[Message], what: str) -> dict[int, MessageError]:
         """Send many requests, in order; the errors of those that are refused, by their place.
@@ -169,24 +175,24 @@ class Link:
         """The kernel answers when it refuses, and after the last, which asks for it."""
         last = len(requests)
         numbered = (
-            Message(kind, flags | NLM_F_ACK if number == last else flags, number, payload)
+            Message(kind, flags | nl.NLM_F_ACK if number == last else flags, number, payload)
             for number, (kind, flags, _, payload, _) in enumerate(requests, 1)
         )
-        self.send(b"".join(map(encode, numbered)), what)
+        self.send(b"".join(map(nl.encode, numbered)), what)
         sequence = 0
         for answer in self.received():
             if answer is None:
-                raise self._lost(what)
+                raise self.error(what, _LOST)
             sequence = answer.sequence
             with decoding(what):
-                error = refusal(answer)
+                error = nl.refusal(answer)
             if error is None:
                 continue
             if not 0 <= error.index < last:
-                raise BadAnswer(f"{what}: unexpected answer (it has the number {sequence})")
+                raise KernelError(f"{what}: unexpected answer (it has the number {sequence})")
             yield error
         if sequence != last:
-            raise self._lost(what)
+            raise self.error(what, _LOST)
 
     def send(self, data: bytes | bytearray, what: str) -> None:
         """Send requests; `what` is what an error says could not be done."""
@@ -209,7 +215,7 @@ class Link:
                     raise self.failed("cannot read from a netlink socket", error) from error
                 yield None
             else:
-                yield from decode(bytes(self._buffer[:size]))
+                yield from nl.decode(bytes(self._buffer[:size]))
 
     def error(self, what: str, *errors: MessageError) -> Refused:
         """The error to raise, with advice."""
@@ -219,9 +225,51 @@ class Link:
         """The error to raise for one of a system call."""
         return self.error(what, MessageError(WHOLE_BATCH, error.errno or 0))
 
-    def _lost(self, what: str) -> Refused:
-        """The error to raise when answers are missing."""
-        return self.error(what, MessageError(WHOLE_BATCH, errno.ENOBUFS, "answers were lost"))
+
+class Subscription(Link):
+    """A socket that gets notifications from when it is made, until it is closed or paused."""
+
+    def __init__(self, protocol: int, *groups: int) -> None:
+        super().__init__(protocol)
+        self._groups = groups
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._change_membership(_NETLINK_ADD_MEMBERSHIP)
+            undo.pop_all()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Get nothing for as long as the context lasts; one that is closed stays closed."""
+        self._change_membership(_NETLINK_DROP_MEMBERSHIP)
+        try:
+            yield
+        finally:
+            self._change_membership(_NETLINK_ADD_MEMBERSHIP)
+
+    async def follow(self, notify: Callable[[Message | None], None]) -> None:
+        """Call `notify` with every message, until cancelled.
+
+        None says that messages were lost: anything may have changed.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                data = await loop.sock_recv(self._socket, _DATAGRAM)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise self.failed("cannot read notifications", error) from error
+                notify(None)
+            else:
+                for message in nl.decode(data):
+                    notify(message)
+
+    def _change_membership(self, change: int) -> None:
+        for group in self._groups:
+            try:
+                self._socket.setsockopt(_SOL_NETLINK, change, group)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise self.failed("cannot subscribe to notifications", error) from error
 
 
 def open_netlink(protocol: int) -> socket.socket:
@@ -229,24 +277,11 @@ def open_netlink(protocol: int) -> socket.socket:
     link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     link.setblocking(False)
     link.bind((0, 0))
-    link.setsockopt(SOL_NETLINK, _NETLINK_EXT_ACK, 1)
-    link.setsockopt(SOL_NETLINK, _NETLINK_CAP_ACK, 1)
-    _enlarge(link, _SO_SNDBUFFORCE, socket.SO_SNDBUF, _SEND_BUFFER)
-    _enlarge(link, _SO_RCVBUFFORCE, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    link.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+    link.setsockopt(_SOL_NETLINK, _NETLINK_CAP_ACK, 1)
+    for force, option, size in _BUFFERS:
+        try:
+            link.setsockopt(socket.SOL_SOCKET, force, size)
+        except PermissionError:  # not an administrator of the first user namespace
+            link.setsockopt(socket.SOL_SOCKET, option, size)  # up to the machine's limit
     return link
-
-
-def _enlarge(link: socket.socket, force: int, option: int, size: int) -> None:
-    """Make a buffer that large, or as large as the machine's limit allows."""
-    try:
-        link.setsockopt(socket.SOL_SOCKET, force, size)
-    except PermissionError:  # not an administrator of the first user namespace
-        link.setsockopt(socket.SOL_SOCKET, option, size)
-
-
-def _describe(error: MessageError, advice: Mapping[int, str]) -> str:
-    text = os.strerror(error.errno) + (f" ({error.text})" if error.text else "")
-    if error.index != WHOLE_BATCH:
-        return f"message {error.index}: {text}"
-    known = advice.get(error.errno)
-    return f"{text}: {known}" if known else text

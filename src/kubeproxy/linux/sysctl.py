@@ -29,7 +29,7 @@ def write_sysctl(name: str, value: int, root: Path = _ROOT) -> None:
 
 
 def is_fixed(name: str, root: Path = _ROOT) -> bool:
-    """Whether the kernel lets nobody set it here.
+    """Whether no process can set it here.
 
     So it is with settings of the whole machine in every network namespace but the first.
     """

@@ -28,7 +28,7 @@ _MOST_SECONDS = 900.0  # hundreds of thousands of rules
 _TURN_SECONDS = 10.0
 _REMEMBERED = 10.0  # seconds after which no more notifications about a process come
 
-_IS_NOT_THERE = 1
+_MISSING_OR_EXISTS = 1
 _NO_LOCK_OR_REFUSED = 4
 _ADVICE = {
     3: "the program and the kernel do not fit, or CAP_NET_ADMIN or, for iptables-legacy,"
@@ -112,19 +112,15 @@ class Xtables:
 
     def ensure_chain(self, table: str, chain: str) -> None:
         """Make a chain; it may exist."""
-        try:
-            self._run("", ["-N", chain, "-t", table])
-        except XtablesFailed as error:
-            if error.code != _IS_NOT_THERE:  # which here means that it exists
-                raise
+        self._succeeds(["-N", chain, "-t", table])
 
     def has_chain(self, table: str, chain: str) -> bool:
         """Whether a chain exists."""
-        return self._is_there(["-S", chain, "-t", table])
+        return self._succeeds(["-S", chain, "-t", table])
 
     def ensure_rule(self, table: str, chain: str, words: Sequence[str]) -> bool:
         """Put a rule first in a chain unless it is anywhere in it; whether that was needed."""
-        if self._is_there(["-C", chain, "-t", table, *words]):
+        if self._succeeds(["-C", chain, "-t", table, *words]):
             return False
         self._run("", ["-I", chain, "-t", table, *words])
         return True
@@ -141,11 +137,12 @@ class Xtables:
             self.restore_failures += 1
             raise
 
-    def _is_there(self, arguments: Sequence[str]) -> bool:
+    def _succeeds(self, arguments: Sequence[str]) -> bool:
+        """False when the program says that what it checks is missing, or what it makes exists."""
         try:
             self._run("", arguments)
         except XtablesFailed as error:
-            if error.code == _IS_NOT_THERE:
+            if error.code == _MISSING_OR_EXISTS:
                 return False
             raise
         return True
@@ -153,7 +150,13 @@ class Xtables:
     def _run(
         self, verb: str, arguments: Sequence[str], text: str = "", *, wait: bool = True
     ) -> str:
-        command = [self._program(verb), *(_WAIT if wait else ()), *arguments]
+        program = find_program(self.family, verb)
+        if program is None:
+            raise XtablesFailed(
+                f"{_STEMS[self.family][0]}{verb} is not installed, or not in PATH: install"
+                " iptables, or use another proxy mode"
+            )
+        command = [program, *(_WAIT if wait else ()), *arguments]
         shown = " ".join(command)
         limit = min(_SECONDS + len(text) / _BYTES_A_SECOND, _MOST_SECONDS)
         try:
@@ -194,15 +197,6 @@ class Xtables:
                     raise
         finally:
             self._own[process.pid] = time.monotonic()
-
-    def _program(self, verb: str) -> str:
-        program = find_program(self.family, verb)
-        if program is not None:
-            return program
-        raise XtablesFailed(
-            f"{_STEMS[self.family][0]}{verb} is not installed, or not in PATH: install iptables,"
-            " or use another proxy mode"
-        )
 
 
 def find_program(family: Family, verb: str = "") -> str | None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kubeproxy.base.inet import Family, Protocol, family_of, pack, unpack
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
-from kubeproxy.linux.netlink.generic import body, request
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
     SOURCE_PORT,
@@ -22,15 +21,18 @@ from kubeproxy.linux.netlink.ipvs import (
     ServerKey,
     SetReal,
     SetServer,
-    Statistics,
     VirtualServer,
+    body,
     command_request,
+    connections_in,
     describe,
+    number_in,
+    number_request,
     real_in,
     reals_request,
+    request,
     server_in,
     server_request,
-    server_statistics_in,
     servers_request,
     timeouts_request,
 )
@@ -114,7 +116,7 @@ def test_commands(command: Command, expected: str) -> None:
         ),
         pytest.param(
             timeouts_request(NUMBER, 900, 120, 300),
-            0,
+            NLM_F_ACK,
             "0c010000 08000400 84030000 08000500 78000000 08000600 2c010000",
             id="timeouts",
         ),
@@ -147,7 +149,7 @@ OLD_STATISTICS = (
     " 08000a00 00000000"
 )
 NEW_STATISTICS = (
-    "a0000c00 0c000100 {0:02x}000000 00000000 04000b00 0c000200 {1:02x}000000 01000000"
+    "a0000c00 0c000100 {0:02x}000000 01000000 04000b00 0c000200 {1:02x}000000 00000000"
     " 04000b00 0c000300 {2:02x}000000 00000000 04000b00 0c000400 {3:02x}000000 00000000"
     " 04000b00 0c000500 {4:02x}000000 00000000 04000b00 0c000600 00000000 00000000"
     " 04000b00 0c000700 00000000 00000000 04000b00 0c000800 00000000 00000000"
@@ -155,7 +157,7 @@ NEW_STATISTICS = (
 )
 COUNTED = (3, 14, 15, 9, 26)
 BOTH = OLD_STATISTICS.format(*COUNTED) + NEW_STATISTICS.format(*COUNTED)
-SEEN = Statistics(3, 14 + (1 << 32), 15, 9, 26)
+CONNECTIONS = 3 + (1 << 32)
 
 WEB_TOLD = (
     "01010000 54010100 06000100 02000000 06000200 06000000 14000300 0a603201 00000000 00000000"
@@ -198,8 +200,8 @@ def told(payload: str) -> Message:
 )
 def test_virtual_servers(payload: str, expected: tuple[ServerKey, VirtualServer] | None) -> None:
     assert expected == server_in(told(payload))
-    seen = None if expected is None else (expected[0], SEEN)
-    assert seen == server_statistics_in(told(payload))
+    counted = None if expected is None else (expected[0], CONNECTIONS)
+    assert counted == connections_in(told(payload))
 
 
 @pytest.mark.parametrize(
@@ -269,3 +271,23 @@ def test_one_pack_is_the_same_as_attribute_by_attribute(
 def test_the_longest_name_of_a_scheduler() -> None:
     message = command_request(NUMBER, AddServer(WEB, VirtualServer("x" * 15)))
     assert text(6, "x" * 15) in message.payload
+
+
+NUMBER_ANSWER = bytes.fromhex(
+    "01020000 09000200 49505653 00000000 06000100 1c000000 08000300 01000000 08000500 06000000"
+)
+
+
+def test_a_request_to_a_subsystem() -> None:
+    expected = Message(28, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes.fromhex("04010000 04000100"))
+    assert expected == request(28, 4, bytes.fromhex("04000100"), NLM_F_DUMP)
+
+
+def test_the_request_for_the_number() -> None:
+    payload = bytes.fromhex("03010000 09000200 49505653 00000000")
+    assert Message(0x10, NLM_F_REQUEST | NLM_F_ACK, 0, payload) == number_request()
+
+
+def test_the_number_in_the_answer() -> None:
+    message = Message(0x10, 0, 0, NUMBER_ANSWER)
+    assert (number_in(message), body(message)[2]) == (28, b"IPVS\0")

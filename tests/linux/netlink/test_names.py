@@ -17,7 +17,10 @@ KERNEL_NAME = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
 
 def called(node: ast.AST) -> str:
     """The name of the function that is called; "" when the node is no such call."""
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+            return name
+    return ""
 
 
 def is_number(node: ast.AST) -> bool:
@@ -73,6 +76,8 @@ def bare_numbers(code: str) -> list[int]:
         "return nested(NAME, text(2, 'a'))",
         "return attributes(data)[1]",
         "return attributes_in(data).get(1, b'')",
+        "return nf.attributes_in(data).get(1, b'')",
+        "return nl.u32(1, 2)",
         "found = attributes(data); return found[1]",
         "found = attributes(data); return found.get(1)",
         "found = attributes(data); return 1 in found",

@@ -98,13 +98,13 @@ def test_a_dummy_has_a_name_and_no_queue() -> None:
         "08000d00 00000000"
         "10001200 0a000100 64756d6d 79000000"
     )
-    expected = Message(16, NLM_F_REQUEST | CREATE | EXCLUSIVE, 0, payload)
+    expected = Message(16, NLM_F_REQUEST | NLM_F_ACK | CREATE | EXCLUSIVE, 0, payload)
     assert expected == new_dummy_request("kube-ipvs0")
 
 
 def test_a_device_is_asked_for_and_deleted_by_its_index() -> None:
     assert Message(18, NLM_F_REQUEST | NLM_F_ACK, 0, DEVICE) == device_request(7)
-    assert Message(17, NLM_F_REQUEST, 0, DEVICE) == delete_device_request(7)
+    assert Message(17, NLM_F_REQUEST | NLM_F_ACK, 0, DEVICE) == delete_device_request(7)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from kubeproxy.dataplane.mistakes import log_bug
 from kubeproxy.dataplane.unfit import LeftOut, unfit, without
 from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
-from kubeproxy.linux import dummy, ipset
+from kubeproxy.linux import ipset, links
 from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.links import watch_device
 from kubeproxy.linux.netlink.ipvs import (
@@ -98,9 +98,9 @@ class Ipvs:
         if state is None:
             return None
         with VirtualServers() as servers:
-            statistics = servers.statistics()
+            connections = servers.connections()
         entries = tuple(self._table.entries.values())
-        return Reading(0, counts(entries, state.setup.node_port_addresses, statistics))
+        return Reading(0, counts(entries, state.setup.node_port_addresses, connections))
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
         """What these service ports have in the kernel, as `ipset` and `ipvsadm` list it."""
@@ -206,7 +206,7 @@ class Ipvs:
             full = update.full
         wanted = self._wanted_rules(state, update.node)
         if full:
-            dummy.ensure_dummy(DEVICE)
+            links.ensure_dummy(DEVICE)
             work = self._repair(state, wanted, resets=self._is_first)
         else:
             work = self._carry_on(state, difference, wanted)
@@ -264,7 +264,7 @@ class Ipvs:
         found = {table: listed_rules(self._programs.save(table)) for table in wanted}
         jumps = missing_jumps(JUMPS, found)
         are_there = not jumps and are_rules_there(wanted, found)
-        bound = dict.fromkeys(dummy.device_addresses(DEVICE, self._family))
+        bound = dict.fromkeys(links.device_addresses(DEVICE, self._family))
         addresses = state.members[Set.IPVS_IPS]
         found_servers = self._servers.servers(self._family)
         every = state.servers()
@@ -323,7 +323,7 @@ class Ipvs:
             except KernelError as error:
                 refusal = error  # what serves comes before what guards; nothing is removed then
         self._write_servers(work.servers, failures)
-        for address, unbound in dummy.change_addresses(DEVICE, work.bound, ()).items():
+        for address, unbound in links.change_addresses(DEVICE, work.bound, ()).items():
             failures.members[Set.IPVS_IPS, address] = str(unbound)
         if refusal is not None:
             raise refusal
@@ -368,7 +368,7 @@ class Ipvs:
 
     def _remove(self, work: Work) -> None:
         """Remove stale objects. The next full sync tries again what cannot be removed."""
-        errors = list(dummy.change_addresses(DEVICE, (), work.unbound).values())
+        errors = list(links.change_addresses(DEVICE, (), work.unbound).values())
         commands = [DeleteServer(key) for key in work.gone]
         refused = self._servers.run(commands)
         errors += [error for each, error in refused.items() if not is_fine(each, error.errno)]

@@ -33,9 +33,9 @@ from kubeproxy.dataplane.preflight import (
 from kubeproxy.dataplane.sample import sample_node
 from kubeproxy.dataplane.xtables_check import has_programs, restored
 from kubeproxy.linux import ipset
-from kubeproxy.linux.dummy import ensure_dummy
 from kubeproxy.linux.ipset import IpsetFailed
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
+from kubeproxy.linux.links import ensure_dummy
 from kubeproxy.linux.netlink.ipvs import AddServer, ServerKey, VirtualServer
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.tools import find

@@ -11,8 +11,8 @@ from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.leftovers import Cleanup
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux import ipset
-from kubeproxy.linux.dummy import delete_dummy, device_addresses
 from kubeproxy.linux.ipvs import Ipvs
+from kubeproxy.linux.links import delete_dummy, device_addresses
 from kubeproxy.linux.netlink.ipvs import DeleteServer
 from kubeproxy.linux.tools import Backend, find, find_iptables, run
 

@@ -7,14 +7,14 @@ address of the node that serves node ports.
 from collections.abc import Iterable, Iterator, Mapping
 
 from kubeproxy.dataplane.counts import Count
-from kubeproxy.linux.netlink.ipvs import ServerKey, Statistics
+from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.entries import Entry, FrontendKind, ServicePortName
 
 
 def counts(
     entries: Iterable[Entry],
     node_port_addresses: tuple[str, ...],
-    statistics: Mapping[ServerKey, Statistics],
+    connections: Mapping[ServerKey, int],
 ) -> Iterator[tuple[ServicePortName, list[Count]]]:
     """What each entry's virtual servers have counted; the first frontend of an address has it."""
     for entry in entries:
@@ -23,7 +23,5 @@ def counts(
             node_port = frontend.kind is FrontendKind.NODE_PORT
             for address in node_port_addresses if node_port else (frontend.address,):
                 key = ServerKey(entry.protocol, address, frontend.port)
-                seen = statistics.get(key)
-                value = None if seen is None else seen.connections
-                found.setdefault(key, Count(frontend, key, value))
+                found.setdefault(key, Count(frontend, key, connections.get(key)))
         yield entry.name, list(found.values())

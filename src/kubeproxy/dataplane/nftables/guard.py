@@ -18,8 +18,7 @@ from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import attributes_in
 from kubeproxy.linux.netlink_socket import Refused
-from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.linux.subscription import NftablesChanges
+from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
 _OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}

@@ -1,4 +1,4 @@
 """Netlink as bytes: messages and attributes, in both directions.
 
-Comes in: values. Goes out: bytes, and back. Never here: sockets (that is `kernel`).
+Comes in: values. Goes out: bytes, and back. Never here: sockets (those are in `linux`).
 """

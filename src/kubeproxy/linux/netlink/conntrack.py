@@ -12,20 +12,8 @@ from typing import NamedTuple
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.linux.netlink.attribute import attribute, nested
-from kubeproxy.linux.netlink.message import (
-    ATTRIBUTE,
-    HEADER,
-    NLM_F_DUMP,
-    NLM_F_REQUEST,
-    Message,
-    attributes,
-)
-from kubeproxy.linux.netlink.nfnetlink import (
-    NFGENMSG,
-    NFNL_SUBSYS_CTNETLINK,
-    NFPROTO_IPV4,
-    NFPROTO_IPV6,
-)
+from kubeproxy.linux.netlink.message import AF, ATTRIBUTE, HEADER, NLM_F_DUMP, Message, attributes
+from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, NFNL_SUBSYS_CTNETLINK, message
 
 # The multicast group with every new entry.
 NFNLGRP_CONNTRACK_NEW = 1
@@ -43,12 +31,11 @@ CTA_FILTER_ORIG_FLAGS = 1
 _FILTER_BY_PROTOCOL = struct.pack("=I", 1 << 3)
 _NESTED = 0x8000
 _UDP = bytes([Protocol.UDP])
-_NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 
 # The attributes for the source and the destination, and how long an address is.
 _ADDRESS = {
-    NFPROTO_IPV4: (CTA_IP_V4_SRC, CTA_IP_V4_DST, 4),
-    NFPROTO_IPV6: (CTA_IP_V6_SRC, CTA_IP_V6_DST, 16),
+    AF[Family.IPV4]: (CTA_IP_V4_SRC, CTA_IP_V4_DST, 4),
+    AF[Family.IPV6]: (CTA_IP_V6_SRC, CTA_IP_V6_DST, 16),
 }
 
 
@@ -88,15 +75,10 @@ def dump_request(family: Family) -> Message:
     Kernels before 5.8 do not know the filter and send all protocols; reading skips these.
     """
     proto = nested(CTA_TUPLE_PROTO, attribute(CTA_PROTO_NUM, _UDP))
-    payload = b"".join(
-        (
-            NFGENMSG.pack(_NFPROTO[family], 0, 0),
-            nested(CTA_TUPLE_ORIG, proto),
-            # Of all attributes this one has to say that it is nested.
-            nested(CTA_FILTER | _NESTED, attribute(CTA_FILTER_ORIG_FLAGS, _FILTER_BY_PROTOCOL)),
-        )
-    )
-    return Message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, 0, payload)
+    # Of all attributes the filter has to say that it is nested.
+    by_protocol = attribute(CTA_FILTER_ORIG_FLAGS, _FILTER_BY_PROTOCOL)
+    payload = nested(CTA_TUPLE_ORIG, proto) + nested(CTA_FILTER | _NESTED, by_protocol)
+    return message(IPCTNL_MSG_CT_GET, AF[family], payload, NLM_F_DUMP)
 
 
 def delete_request(flow: Flow) -> Message:
@@ -107,19 +89,18 @@ def delete_request(flow: Flow) -> Message:
     id. Without a direction the kernel would delete every entry.
     """
     found = attributes(flow.entry[NFGENMSG.size :])
-    reply = nested(CTA_TUPLE_REPLY, found[CTA_TUPLE_REPLY])
-    payload = NFGENMSG.pack(flow.entry[0], 0, 0) + reply
+    payload = nested(CTA_TUPLE_REPLY, found[CTA_TUPLE_REPLY])
     for kind in (CTA_ZONE, CTA_ID):
         if kind in found:
             payload += attribute(kind, found[kind])
-    return Message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST, 0, payload)
+    return message(IPCTNL_MSG_CT_DELETE, flow.entry[0], payload)
 
 
-def flow_in(message: Message) -> Flow | None:
-    """The flow in a message; None when it is of another kind or protocol."""
-    if message.type != IPCTNL_MSG_CT_NEW:
+def flow_in(answer: Message) -> Flow | None:
+    """The flow in an answer; None when it is of another kind or protocol."""
+    if answer.type != IPCTNL_MSG_CT_NEW:
         return None
-    entry = message.payload
+    entry = answer.payload
     match = _FLOW_LAYOUTS[entry[0]].match(entry, _ENTRY_AT)
     if match is None:
         return plain_flow(entry)
@@ -159,13 +140,8 @@ def connection_in(event: bytes) -> Connection | None:
         return plain_connection(event[HEADER.size :])
     client, to, protocol, client_port, to_port, *reply = match.groups()
     responder, seen, _, responder_port, seen_port = reply
-    return Connection(
-        protocol[0],
-        client + client_port,
-        to + to_port,
-        responder + responder_port,
-        seen + seen_port,
-    )
+    ends = client + client_port, to + to_port, responder + responder_port, seen + seen_port
+    return Connection(protocol[0], *ends)
 
 
 def plain_connection(entry: bytes) -> Connection | None:
@@ -181,25 +157,18 @@ def plain_connection(entry: bytes) -> Connection | None:
             return None
         ends.append(addresses[source_at] + proto[CTA_PROTO_SRC_PORT])
         ends.append(addresses[destination_at] + proto[CTA_PROTO_DST_PORT])
-    client, destination, responder, seen = ends
-    return Connection(proto[CTA_PROTO_NUM][0], client, destination, responder, seen)
+    return Connection(proto[CTA_PROTO_NUM][0], *ends)
 
 
 def _layout(family: int, protocol: bytes, client: bytes, server: bytes) -> re.Pattern[bytes]:
     """Both directions of an entry; of the ends, `(%s)` is in a group and `%s` is not."""
-    original = _direction_layout(CTA_TUPLE_ORIG, family, protocol, client, server)
-    reply = _direction_layout(CTA_TUPLE_REPLY, family, protocol, server, client)
-    return re.compile(original + reply, re.DOTALL)
-
-
-def _direction_layout(
-    kind: int, family: int, protocol: bytes, source: bytes, destination: bytes
-) -> bytes:
     source_at, destination_at, width = _ADDRESS[family]
     address = b".{%d}" % width
     ip_size, proto_size = 2 * (4 + width), 3 * 8
-    return b"".join(
-        (
+    directions = ((CTA_TUPLE_ORIG, client, server), (CTA_TUPLE_REPLY, server, client))
+    parts: list[bytes] = []
+    for kind, source, destination in directions:
+        parts += (
             _head(kind | _NESTED, 4 + ip_size + 4 + proto_size),
             _head(CTA_TUPLE_IP | _NESTED, ip_size),
             _head(source_at, width) + source % address,
@@ -209,7 +178,7 @@ def _direction_layout(
             _head(CTA_PROTO_SRC_PORT, 2) + source % b".." + b"..",
             _head(CTA_PROTO_DST_PORT, 2) + destination % b".." + b"..",
         )
-    )
+    return re.compile(b"".join(parts), re.DOTALL)
 
 
 def _head(kind: int, size: int) -> bytes:

@@ -1,5 +1,8 @@
 """Virtual servers and the real servers behind them: the values, and their bytes (kernel's ip_vs).
 
+ip_vs is a subsystem of generic netlink. These have a name, and a number that the kernel gives
+them as they are loaded: it is the type of their messages, and has to be requested.
+
 Numbers are in host byte order, ports and addresses in network order. Virtual servers of firewall
 marks have no address; they are not ours, and reading skips them.
 """
@@ -11,11 +14,13 @@ from typing import Final, NamedTuple, assert_never
 import msgspec
 
 from kubeproxy.base.inet import Family, Protocol, family_of, join, pack, unpack
+from kubeproxy.linux.netlink import message as nl
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
-from kubeproxy.linux.netlink.generic import body, request
-from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_DUMP, Message, attributes
+from kubeproxy.linux.netlink.message import Message, attributes
 
+NETLINK_GENERIC: Final = 16
 FAMILY_NAME: Final = "IPVS"
+GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 0x10, 3, 1, 2
 
 PERSISTENT: Final = 0x1
 SOURCE_PORT: Final = 0x10
@@ -42,15 +47,15 @@ IPVS_DEST_ATTR_WEIGHT, IPVS_DEST_ATTR_U_THRESH, IPVS_DEST_ATTR_L_THRESH = 4, 5, 
 IPVS_DEST_ATTR_ACTIVE_CONNS, IPVS_DEST_ATTR_INACT_CONNS = 7, 8
 IPVS_DEST_ATTR_ADDR_FAMILY = 11
 
-IPVS_STATS_ATTR_CONNS, IPVS_STATS_ATTR_INPKTS, IPVS_STATS_ATTR_OUTPKTS = 1, 2, 3
-IPVS_STATS_ATTR_INBYTES, IPVS_STATS_ATTR_OUTBYTES = 4, 5
+IPVS_STATS_ATTR_CONNS = 1
 
+_HEADER = struct.Struct("=BBxx")  # command, version
+_VERSION = 1
 _U16 = struct.Struct("=H")
 _U32 = struct.Struct("=I")
 _FLAGS_AND_MASK = struct.Struct("=II")
 _EVERY_FLAG = 0xFFFFFFFF
-_AF = {Family.IPV4: 2, Family.IPV6: 10}
-_AF_INET6 = _U16.pack(_AF[Family.IPV6])
+_AF_INET6 = _U16.pack(nl.AF[Family.IPV6])
 _WHOLE_ADDRESS = {Family.IPV4: 0xFFFFFFFF, Family.IPV6: 128}
 
 
@@ -89,16 +94,6 @@ class RealServer(msgspec.Struct, frozen=True, gc=False):
     weight: int = 1
     active: int = 0
     inactive: int = 0
-
-
-class Statistics(msgspec.Struct, frozen=True, gc=False):
-    """What a virtual or a real server has counted since it was made."""
-
-    connections: int = 0
-    packets_in: int = 0
-    packets_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
 
 
 class AddServer(msgspec.Struct, frozen=True, gc=False):
@@ -164,73 +159,83 @@ def describe(command: Command) -> str:
     return f"{words} {command.key}"
 
 
+def request(kind: int, command: int, payload: bytes = b"", flags: int = 0) -> Message:
+    """A command to the subsystem of that number. Its sequence number is 0."""
+    return Message(kind, nl.NLM_F_REQUEST | flags, 0, _HEADER.pack(command, _VERSION) + payload)
+
+
+def body(message: Message) -> dict[int, bytes]:
+    """The attributes after the command."""
+    return attributes(message.payload[_HEADER.size :])
+
+
+def number_request() -> Message:
+    """Ask for the number of ip_vs; ENOENT says that the kernel has none."""
+    name = text(CTRL_ATTR_FAMILY_NAME, FAMILY_NAME)
+    return request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, name, nl.NLM_F_ACK)
+
+
+def number_in(message: Message) -> int:
+    """The number in the answer."""
+    return int(_U16.unpack(body(message)[CTRL_ATTR_FAMILY_ID])[0])
+
+
 def command_request(kind: int, command: Command) -> Message:
-    """The command as a message to the subsystem of that number. Only a refusal is answered."""
-    return request(kind, _COMMANDS[type(command)][0], _payload(command))
-
-
-def _payload(command: Command) -> bytes:
+    """The command as a message. Only a refusal is answered."""
     match command:
         case AddReal() | SetReal():  # first, because most commands are these
-            return _named(command.key) + _real(command.real, command.weight)
+            payload = _named(command.key) + _real(command.real, command.weight)
         case DeleteReal():
-            return _named(command.key) + _real(command.real, 0)
+            payload = _named(command.key) + _real(command.real, 0)
         case AddServer() | SetServer():
-            return _server(command.key, command.server)
+            payload = _server(command.key, *_settings(command.key, command.server))
         case DeleteServer():
-            return _named(command.key)
+            payload = _named(command.key)
         case _:
             assert_never(command)
+    return request(kind, _COMMANDS[type(command)][0], payload)
 
 
 def servers_request(kind: int) -> Message:
     """Ask for all virtual servers."""
-    return request(kind, IPVS_CMD_GET_SERVICE, flags=NLM_F_DUMP)
+    return request(kind, IPVS_CMD_GET_SERVICE, flags=nl.NLM_F_DUMP)
 
 
 def server_request(kind: int, key: ServerKey) -> Message:
     """Ask for one virtual server; ESRCH says that there is none."""
-    return request(kind, IPVS_CMD_GET_SERVICE, _named(key), NLM_F_ACK)
+    return request(kind, IPVS_CMD_GET_SERVICE, _named(key), nl.NLM_F_ACK)
 
 
 def reals_request(kind: int, key: ServerKey) -> Message:
     """Ask for the real servers of a virtual one; of one that is not there, none come."""
-    return request(kind, IPVS_CMD_GET_DEST, _named(key), NLM_F_DUMP)
+    return request(kind, IPVS_CMD_GET_DEST, _named(key), nl.NLM_F_DUMP)
 
 
 def timeouts_request(kind: int, tcp: int, tcp_fin: int, udp: int) -> Message:
     """Set after how many idle seconds connections are forgotten; 0 leaves one as it is."""
-    payload = b"".join(
-        (
-            attribute(IPVS_CMD_ATTR_TIMEOUT_TCP, _U32.pack(tcp)),
-            attribute(IPVS_CMD_ATTR_TIMEOUT_TCP_FIN, _U32.pack(tcp_fin)),
-            attribute(IPVS_CMD_ATTR_TIMEOUT_UDP, _U32.pack(udp)),
-        )
-    )
-    return request(kind, IPVS_CMD_SET_CONFIG, payload)
+    payload = attribute(IPVS_CMD_ATTR_TIMEOUT_TCP, _U32.pack(tcp))
+    payload += attribute(IPVS_CMD_ATTR_TIMEOUT_TCP_FIN, _U32.pack(tcp_fin))
+    payload += attribute(IPVS_CMD_ATTR_TIMEOUT_UDP, _U32.pack(udp))
+    return request(kind, IPVS_CMD_SET_CONFIG, payload, nl.NLM_F_ACK)
 
 
-@lru_cache(maxsize=1)  # a virtual server's real servers come one after another
-def _named(key: ServerKey) -> bytes:
-    """The attributes that identify a virtual server."""
-    return nested(IPVS_CMD_ATTR_SERVICE, _identity(key))
-
-
-def _identity(key: ServerKey) -> bytes:
-    return b"".join(
-        (
-            attribute(IPVS_SVC_ATTR_AF, _U16.pack(_AF[family_of(key.address)])),
-            attribute(IPVS_SVC_ATTR_PROTOCOL, _U16.pack(key.protocol)),
-            attribute(IPVS_SVC_ATTR_ADDR, pack(key.address)),
-            attribute(IPVS_SVC_ATTR_PORT, key.port.to_bytes(2, "big")),
-        )
-    )
-
-
-def _server(key: ServerKey, server: VirtualServer) -> bytes:
+def _server(key: ServerKey, *settings: bytes) -> bytes:
+    """The attributes that identify a virtual server, and those that it is set to."""
     return nested(
         IPVS_CMD_ATTR_SERVICE,
-        _identity(key),
+        attribute(IPVS_SVC_ATTR_AF, _U16.pack(nl.AF[family_of(key.address)])),
+        attribute(IPVS_SVC_ATTR_PROTOCOL, _U16.pack(key.protocol)),
+        attribute(IPVS_SVC_ATTR_ADDR, pack(key.address)),
+        attribute(IPVS_SVC_ATTR_PORT, key.port.to_bytes(2, "big")),
+        *settings,
+    )
+
+
+_named = lru_cache(maxsize=1)(_server)  # a virtual server's real servers come one after another
+
+
+def _settings(key: ServerKey, server: VirtualServer) -> tuple[bytes, ...]:
+    return (
         text(IPVS_SVC_ATTR_SCHED_NAME, server.scheduler),
         attribute(IPVS_SVC_ATTR_FLAGS, _FLAGS_AND_MASK.pack(server.flags, _EVERY_FLAG)),
         attribute(IPVS_SVC_ATTR_TIMEOUT, _U32.pack(server.timeout)),
@@ -270,22 +275,28 @@ def server_in(message: Message) -> tuple[ServerKey, VirtualServer] | None:
     return key, VirtualServer(scheduler, flags & ~IP_VS_SVC_F_HASHED, timeout)
 
 
-def server_statistics_in(message: Message) -> tuple[ServerKey, Statistics] | None:
-    """What the virtual server in a message has counted; None as in `server_in`."""
+def connections_in(message: Message) -> tuple[ServerKey, int] | None:
+    """How many connections the virtual server in a message has had; None as in `server_in`."""
     found = attributes(body(message)[IPVS_CMD_ATTR_SERVICE])
     key = _key_in(found)
-    return None if key is None else (key, _statistics(found))
+    if key is None:
+        return None
+    return key, _number(attributes(found[IPVS_SVC_ATTR_STATS64])[IPVS_STATS_ATTR_CONNS])
 
 
 def real_in(message: Message, family: Family) -> tuple[RealKey, RealServer]:
     """The real server in a message; `family` is that of its virtual server."""
     found = attributes(body(message)[IPVS_CMD_ATTR_DEST])
-    server = RealServer(
-        _number(found[IPVS_DEST_ATTR_WEIGHT]),
-        _number(found[IPVS_DEST_ATTR_ACTIVE_CONNS]),
-        _number(found[IPVS_DEST_ATTR_INACT_CONNS]),
+    # Through a tunnel, a real server may be of the other family; older kernels know no tunnels.
+    own = found.get(IPVS_DEST_ATTR_ADDR_FAMILY)
+    is_ipv6 = family is Family.IPV6 if own is None else own == _AF_INET6
+    address = _address(found[IPVS_DEST_ATTR_ADDR], is_ipv6=is_ipv6)
+    key = RealKey(address, int.from_bytes(found[IPVS_DEST_ATTR_PORT], "big"))
+    return key, RealServer(
+        weight=_number(found[IPVS_DEST_ATTR_WEIGHT]),
+        active=_number(found[IPVS_DEST_ATTR_ACTIVE_CONNS]),
+        inactive=_number(found[IPVS_DEST_ATTR_INACT_CONNS]),
     )
-    return _real_key_in(found, family), server
 
 
 def _key_in(found: dict[int, bytes]) -> ServerKey | None:
@@ -296,28 +307,9 @@ def _key_in(found: dict[int, bytes]) -> ServerKey | None:
     return ServerKey(protocol, address, int.from_bytes(found[IPVS_SVC_ATTR_PORT], "big"))
 
 
-def _real_key_in(found: dict[int, bytes], family: Family) -> RealKey:
-    # Through a tunnel, a real server may be of the other family; older kernels know no tunnels.
-    own = found.get(IPVS_DEST_ATTR_ADDR_FAMILY)
-    is_ipv6 = family is Family.IPV6 if own is None else own == _AF_INET6
-    address = _address(found[IPVS_DEST_ATTR_ADDR], is_ipv6=is_ipv6)
-    return RealKey(address, int.from_bytes(found[IPVS_DEST_ATTR_PORT], "big"))
-
-
 def _address(packed: bytes, *, is_ipv6: bool) -> str:
     """The kernel always sends 16 bytes, of which an IPv4 address takes the first four."""
     return unpack(packed if is_ipv6 else packed[:4])
-
-
-def _statistics(found: dict[int, bytes]) -> Statistics:
-    counters = attributes(found[IPVS_SVC_ATTR_STATS64])
-    return Statistics(
-        connections=_number(counters[IPVS_STATS_ATTR_CONNS]),
-        packets_in=_number(counters[IPVS_STATS_ATTR_INPKTS]),
-        packets_out=_number(counters[IPVS_STATS_ATTR_OUTPKTS]),
-        bytes_in=_number(counters[IPVS_STATS_ATTR_INBYTES]),
-        bytes_out=_number(counters[IPVS_STATS_ATTR_OUTBYTES]),
-    )
 
 
 def _number(packed: bytes) -> int:

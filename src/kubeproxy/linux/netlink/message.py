@@ -6,8 +6,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from kubeproxy.base.inet import Family
+
 HEADER = struct.Struct("=IHHII")
 ATTRIBUTE = struct.Struct("=HH")
+
+AF = {Family.IPV4: 2, Family.IPV6: 10}
+"""The kernel's numbers for the families, here and in all subsystems."""
 
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLMSG_MIN_TYPE = 0x10  # messages of subsystems; those below control netlink itself
@@ -97,13 +102,9 @@ def refusal(message: Message) -> MessageError | None:
     (number,) = _ERROR.unpack_from(message.payload)
     if number == 0:
         return None
-    text, offset = _explanation(message)
-    return MessageError(message.sequence - 1, -number, text, offset)
-
-
-def _explanation(message: Message) -> tuple[str, int | None]:
+    error = MessageError(message.sequence - 1, -number)
     if message.type == NLMSG_DONE or not message.flags & NLM_F_ACK_TLVS:
-        return "", None
+        return error
     start = _ERROR.size
     if message.flags & NLM_F_CAPPED:
         start += HEADER.size
@@ -113,4 +114,5 @@ def _explanation(message: Message) -> tuple[str, int | None]:
     found = attributes(message.payload[start:])
     text = found.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0").decode(errors="replace")
     offset = found.get(_NLMSGERR_ATTR_OFFS)
-    return text, None if offset is None else int(_U32.unpack(offset)[0])
+    at = None if offset is None else int(_U32.unpack(offset)[0])
+    return msgspec.structs.replace(error, text=text, offset=at)

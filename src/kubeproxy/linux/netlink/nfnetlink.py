@@ -8,14 +8,8 @@ import struct
 from collections.abc import Sequence
 from itertools import accumulate
 
-from kubeproxy.linux.netlink.message import (
-    HEADER,
-    NLM_F_ACK,
-    NLM_F_REQUEST,
-    Message,
-    attributes,
-    encode,
-)
+from kubeproxy.linux.netlink import message as nl
+from kubeproxy.linux.netlink.message import Message, attributes, encode
 
 NETLINK_NETFILTER = 12
 
@@ -46,7 +40,7 @@ _SEQUENCE_AT = 8
 
 def message(kind: int, family: int, payload: bytes = b"", flags: int = 0) -> Message:
     """One message of a subsystem. Its sequence number is 0."""
-    return Message(kind, NLM_F_REQUEST | flags, 0, NFGENMSG.pack(family, 0, 0) + payload)
+    return Message(kind, nl.NLM_F_REQUEST | flags, 0, NFGENMSG.pack(family, 0, 0) + payload)
 
 
 def request(kind: int, family: int, payload: bytes = b"", flags: int = 0) -> bytes:
@@ -71,7 +65,11 @@ def batch(
     one, and silence is then no success. With a generation the kernel refuses the batch when the
     rules have been changed since.
     """
-    begin = _batch_begin(generation)
+    begins = b""
+    if generation is not None:
+        number = generation.to_bytes(4, "big")
+        begins = _BATCH_GENID.pack(_BATCH_GENID.size, _NFNL_BATCH_GENID, number)
+    begin = _bracket(NFNL_MSG_BATCH_BEGIN, begins)
     end = b"" if rehearse else _bracket(NFNL_MSG_BATCH_END)
     data = bytearray().join((begin, *messages, end))
     starts = list(accumulate(map(len, messages), initial=len(begin)))
@@ -79,25 +77,15 @@ def batch(
         _U32.pack_into(data, start + _SEQUENCE_AT, sequence)
     flags_at = starts[max(len(messages) - 1, 0)] + _FLAGS_AT
     (flags,) = _U16.unpack_from(data, flags_at)
-    _U16.pack_into(data, flags_at, flags | NLM_F_ACK)
+    _U16.pack_into(data, flags_at, flags | nl.NLM_F_ACK)
     return data
 
 
 # How much longer a batch is than its messages.
-BATCH_OVERHEAD = 2 * (HEADER.size + NFGENMSG.size) + _BATCH_GENID.size
-
-
-def _batch_begin(generation: int | None) -> bytes:
-    if generation is None:
-        return _bracket(NFNL_MSG_BATCH_BEGIN)
-    number = generation.to_bytes(4, "big")
-    return _bracket(
-        NFNL_MSG_BATCH_BEGIN,
-        _BATCH_GENID.pack(_BATCH_GENID.size, _NFNL_BATCH_GENID, number),
-    )
+BATCH_OVERHEAD = 2 * (nl.HEADER.size + NFGENMSG.size) + _BATCH_GENID.size
 
 
 def _bracket(kind: int, payload: bytes = b"") -> bytes:
     """The message that begins or ends a batch."""
     body = NFGENMSG.pack(NFPROTO_UNSPEC, 0, NFNL_SUBSYS_NFTABLES) + payload
-    return encode(Message(kind, NLM_F_REQUEST, 0, body))
+    return encode(Message(kind, nl.NLM_F_REQUEST, 0, body))

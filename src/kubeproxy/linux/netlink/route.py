@@ -4,16 +4,9 @@ import struct
 from typing import NamedTuple
 
 from kubeproxy.base.inet import Family, family_of, pack, unpack
+from kubeproxy.linux.netlink import message as nl
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
-from kubeproxy.linux.netlink.message import (
-    NLM_F_ACK,
-    NLM_F_CREATE,
-    NLM_F_DUMP,
-    NLM_F_EXCL,
-    NLM_F_REQUEST,
-    Message,
-    attributes,
-)
+from kubeproxy.linux.netlink.message import Message, attributes
 
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
@@ -23,11 +16,10 @@ RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR = 1, 5, 9
 
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, device
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_AF = {Family.IPV4: 2, Family.IPV6: 10}
-
 _IFINFOMSG = struct.Struct("=BxHiII")  # family, type, index, flags, changed flags
 _IFLA_IFNAME, _IFLA_TXQLEN, _IFLA_LINKINFO = 3, 13, 18
 _IFLA_INFO_KIND = 1
+_NEW = nl.NLM_F_REQUEST | nl.NLM_F_CREATE | nl.NLM_F_EXCL
 
 
 class AddressChange(NamedTuple):
@@ -39,8 +31,8 @@ class AddressChange(NamedTuple):
 
 def addresses_request(family: Family) -> Message:
     """Ask for every address of the family on every interface."""
-    payload = _IFADDRMSG.pack(_AF[family], 0, 0, 0, 0)
-    return Message(RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 0, payload)
+    payload = _IFADDRMSG.pack(nl.AF[family], 0, 0, 0, 0)
+    return Message(RTM_GETADDR, nl.NLM_F_REQUEST | nl.NLM_F_DUMP, 0, payload)
 
 
 def address_in(message: Message, family: Family) -> str | None:
@@ -51,9 +43,8 @@ def address_in(message: Message, family: Family) -> str | None:
 
 def change_in(message: Message, family: Family) -> AddressChange | None:
     """The address that was added or removed; None for a message of another kind or family."""
-    if message.type not in {RTM_NEWADDR, RTM_DELADDR}:
-        return None
-    if message.payload[:1] != bytes([_AF[family]]):
+    is_address = message.type in {RTM_NEWADDR, RTM_DELADDR}
+    if not is_address or message.payload[:1] != bytes([nl.AF[family]]):
         return None
     found = attributes(message.payload[_IFADDRMSG.size :])
     # On a point-to-point link ADDRESS is the peer's; LOCAL is ours.
@@ -68,43 +59,36 @@ def device_in(message: Message) -> int:
 
 def add_address_request(device: int, address: str) -> Message:
     """Give a device an address, without a network around it; EEXIST says that it has it."""
-    flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
-    return Message(RTM_NEWADDR, flags, 0, _single(device, address))
+    return Message(RTM_NEWADDR, _NEW, 0, _single(device, address))
 
 
 def remove_address_request(device: int, address: str) -> Message:
     """Take such an address from a device; EADDRNOTAVAIL says that it does not have it."""
-    return Message(RTM_DELADDR, NLM_F_REQUEST, 0, _single(device, address))
+    return Message(RTM_DELADDR, nl.NLM_F_REQUEST, 0, _single(device, address))
 
 
 def _single(device: int, address: str) -> bytes:
     family = family_of(address)
     packed = pack(address)
-    head = _IFADDRMSG.pack(_AF[family], family.bits, 0, 0, device)
+    head = _IFADDRMSG.pack(nl.AF[family], family.bits, 0, 0, device)
     return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
 
 
 def new_dummy_request(name: str) -> Message:
     """Make a dummy device: down, and without a queue. EEXIST says that the name is taken."""
-    payload = b"".join(
-        (
-            _device(0),
-            text(_IFLA_IFNAME, name),
-            attribute(_IFLA_TXQLEN, bytes(4)),
-            nested(_IFLA_LINKINFO, text(_IFLA_INFO_KIND, "dummy")),
-        )
-    )
-    return Message(RTM_NEWLINK, NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL, 0, payload)
+    payload = _device(0) + text(_IFLA_IFNAME, name) + attribute(_IFLA_TXQLEN, bytes(4))
+    payload += nested(_IFLA_LINKINFO, text(_IFLA_INFO_KIND, "dummy"))
+    return Message(RTM_NEWLINK, _NEW | nl.NLM_F_ACK, 0, payload)
 
 
 def device_request(index: int) -> Message:
     """Ask for a device."""
-    return Message(RTM_GETLINK, NLM_F_REQUEST | NLM_F_ACK, 0, _device(index))
+    return Message(RTM_GETLINK, nl.NLM_F_REQUEST | nl.NLM_F_ACK, 0, _device(index))
 
 
 def delete_device_request(index: int) -> Message:
     """Delete a device."""
-    return Message(RTM_DELLINK, NLM_F_REQUEST, 0, _device(index))
+    return Message(RTM_DELLINK, nl.NLM_F_REQUEST | nl.NLM_F_ACK, 0, _device(index))
 
 
 def _device(index: int) -> bytes:
