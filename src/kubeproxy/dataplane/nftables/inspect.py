@@ -11,7 +11,6 @@ from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
 from kubeproxy.dataplane.nftables.choices import counts_in
-from kubeproxy.dataplane.nftables.declared import Declared, is_program, wrong_sets
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
@@ -62,10 +61,10 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     dormant = dump.is_dormant(answer)
     sets = _read_sets(kernel, program)
     # A table that another program filled may have hundreds of thousands of rules.
-    if dormant or wrong_sets(program, sets):
+    if dormant or dump.wrong_sets(program, sets):
         return Found(exists=True, dormant=dormant)
     declared = read_declared(kernel, program)
-    if not is_program(declared, program, choices):
+    if not dump.is_program(declared, program, choices):
         return Found(exists=True)
     elements: Elements = {}
     for set_ in program.sets:
@@ -77,11 +76,11 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     return Found(exists=True, intact=True, chains=chains, elements=elements)
 
 
-def read_declared(kernel: Nfnetlink, program: Program) -> Declared:
+def read_declared(kernel: Nfnetlink, program: Program) -> dump.Declared:
     """What the table has beside elements."""
     family = NFPROTO[program.family]
     of_table = text(nft.NFTA_RULE_TABLE, program.table)
-    return Declared(
+    return dump.Declared(
         _read_sets(kernel, program),
         dump.read_chains(kernel.dump(nft.NFT_MSG_GETCHAIN, family), program.table),
         dump.read_rules(kernel.dump(nft.NFT_MSG_GETRULE, family, of_table)),
