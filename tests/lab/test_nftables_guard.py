@@ -102,7 +102,7 @@ async def test_what_others_do_meanwhile_is_told_to_both(
     watched: Both, namespace: Namespace
 ) -> None:
     await watched.fill()
-    async with watched.guard.unheard(watched.kernels[Family.IPV4]):
+    async with watched.guard.paused(watched.kernels[Family.IPV4]):
         await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
     assert set(watched.told) == set(Family)
 
@@ -117,7 +117,7 @@ async def test_what_others_have_done_but_is_not_told_yet_is_not_missed(watched: 
     with subprocess.Popen(["nft", "; ".join(maps)]) as theirs:  # noqa: ASYNC220  # it is spun on
         while kernel.generation() == before:
             assert time.monotonic() < deadline
-        async with watched.guard.unheard(kernel):
+        async with watched.guard.paused(kernel):
             await asyncio.to_thread(theirs.wait)
     await until(lambda: Family.IPV4 in watched.told)
 
@@ -147,5 +147,5 @@ async def test_an_end_amid_a_transaction_is_none_for_the_watch(both: Both) -> No
 
 
 async def _wait_unheard(both: Both) -> None:
-    async with both.guard.unheard(both.kernels[Family.IPV4]):
+    async with both.guard.paused(both.kernels[Family.IPV4]):
         await asyncio.Event().wait()

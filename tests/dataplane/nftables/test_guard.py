@@ -173,7 +173,7 @@ async def test_during_a_large_transaction_generations_are_counted_instead(
     followed: Followed,
 ) -> None:
     kernel = FakeNftables()
-    async with followed.guard.unheard(kernel):
+    async with followed.guard.paused(kernel):
         assert followed.watch.is_paused
         kernel.commit([new_table(PROGRAM)])
         followed.guard.committed()
@@ -185,7 +185,7 @@ async def test_what_others_do_during_a_large_transaction_is_noticed_after_it(
     followed: Followed,
 ) -> None:
     kernel = FakeNftables()
-    async with followed.guard.unheard(kernel):
+    async with followed.guard.paused(kernel):
         someone_commits(kernel)
     assert followed.lost == {Family.IPV4: 1, Family.IPV6: 1}
 
@@ -194,7 +194,7 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
     kernel = FakeNftables()
 
     async def fail() -> None:
-        async with followed.guard.unheard(kernel):
+        async with followed.guard.paused(kernel):
             someone_commits(kernel)
             kernel.commit([new_chain(PROGRAM, Chain("x", ()))])  # there is no table
 
@@ -206,7 +206,7 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
 async def test_before_anybody_follows_nothing_is_paused_and_nobody_told() -> None:
     kernel = FakeNftables()
     guard = Guard()
-    async with guard.unheard(kernel):
+    async with guard.paused(kernel):
         someone_commits(kernel)
     assert await guard.moment(kernel) == Moment(kernel.generation(), 0)
 
@@ -225,7 +225,7 @@ async def test_the_generation_that_is_expected_counts_our_own_transactions() -> 
 async def test_the_present_waits_for_a_transaction_that_is_under_way() -> None:
     guard = Guard()
     kernel = FakeNftables()
-    async with guard.unheard(kernel):
+    async with guard.paused(kernel):
         moment = asyncio.ensure_future(guard.moment(kernel))
         await asyncio.sleep(0)
         assert not moment.done()

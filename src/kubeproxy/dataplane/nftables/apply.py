@@ -331,7 +331,7 @@ class Nftables:
             self._kernel.commit(messages, guard.expected(since))
             guard.committed()
             return
-        async with guard.unheard(self._kernel):
+        async with guard.paused(self._kernel):
             await asyncio.to_thread(self._kernel.commit, messages, guard.expected(since))
             guard.committed()
 

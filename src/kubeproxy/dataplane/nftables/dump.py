@@ -83,9 +83,8 @@ def wrong_sets(program: Program, found: Mapping[str, KernelSet]) -> list[str]:
 
 def misplaced_chains(program: Program, found: Mapping[str, KernelChain]) -> list[Chain]:
     """Chains of the program that are missing, or attached otherwise to the path of packets."""
-    wanted = read_chains(
-        _sent(new_chain(program, chain) for chain in program.chains), program.table
-    )
+    sent = _sent(new_chain(program, chain) for chain in program.chains)
+    wanted = read_chains(sent, program.table)
     return [chain for chain in program.chains if found.get(chain.name) != wanted[chain.name]]
 
 

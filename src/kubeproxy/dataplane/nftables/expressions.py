@@ -4,6 +4,7 @@ The attributes of an expression are in the order and form in which the kernel du
 a rule read back from the kernel can be compared byte for byte with the wanted one.
 """
 
+from itertools import accumulate
 from typing import assert_never
 
 from kubeproxy.base.inet import Family, pack
@@ -84,11 +85,7 @@ def load(selector: lang.Selector, slot: int) -> bytes:
 
 def load_key(key: lang.Key, slot: int = 0) -> bytes:
     """Read a key into consecutive registers."""
-    parts = []
-    for selector in key:
-        parts.append(load(selector, slot))
-        slot += slots(selector)
-    return b"".join(parts)
+    return b"".join(map(load, key, accumulate(map(slots, key), initial=slot)))
 
 
 def _data(kind: int, value: bytes) -> bytes:

@@ -72,8 +72,7 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
             elements[set_.name] = _read_all(kernel, program, sets[set_.name])
     for name in LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
-    chains = frozenset(declared.chains)
-    return Found(exists=True, intact=True, chains=chains, elements=elements)
+    return Found(exists=True, intact=True, chains=frozenset(declared.chains), elements=elements)
 
 
 def read_declared(kernel: Nfnetlink, program: Program) -> dump.Declared:

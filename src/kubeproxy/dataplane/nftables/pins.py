@@ -141,9 +141,8 @@ class Pins:
         deleted = -1
         while deleted:
             deleted = 0
-            for maps in (SHARED_PINS, PINS):
-                for local, name in maps.items():
-                    deleted += await self._forget(kernel, name, local=local)
+            for local, name in (*SHARED_PINS.items(), *PINS.items()):
+                deleted += await self._forget(kernel, name, local=local)
             if deleted:
                 klog.info("Deleted stale affinity pins", v=2, pins=deleted)
         if not self._due.is_set():
@@ -164,7 +163,7 @@ class Pins:
         stale = await asyncio.to_thread(stale_pins, pins, placed, local=local)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
-            async with self._guard.unheard(kernel):
+            async with self._guard.paused(kernel):
                 count = await asyncio.to_thread(delete_pins, kernel, program, name, heads)
                 self._guard.committed(count)
         return len(stale)

@@ -57,7 +57,7 @@ MARK_TO_MASQUERADE = "mark-to-masquerade"
 LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
 
 AFFINITY_FULL = "affinity-full"
-"""Counts the clients for whom the map of their own had no room."""
+"""Counts the clients that found no room in the map of their own."""
 
 INDEX = nft.numgen(65536)
 AFFINITY_SIZE = 65535
