@@ -2,13 +2,14 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import pins
+from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import Mode
@@ -140,9 +141,10 @@ def test_pins_that_time_out_meanwhile_are_no_error(
     find = pins.stale_pins
 
     def and_as_many_that_are_gone(
-        found: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]
+        found: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
     ) -> list[bytes]:
-        return [each for head in find(found, valid) for each in (head, head[:-4] + b"gone")]
+        stale = find(found, placed, local=local)
+        return [each for head in stale for each in (head, head[:-4] + b"gone")]
 
     monkeypatch.setattr(pins, "stale_pins", and_as_many_that_are_gone)
     kestrel.put([sticky((1,), family)])

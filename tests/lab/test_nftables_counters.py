@@ -7,7 +7,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.counts import Count, Target
-from kubeproxy.dataplane.nftables import counters
+from kubeproxy.dataplane.nftables import counters, inspect
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
 from kubeproxy.linux.netlink_socket import Refused
@@ -109,7 +109,7 @@ def test_a_counter_that_is_gone_is_not_zero_but_unknown(
 ) -> None:
     if large:
         monkeypatch.setattr(counters, "LARGE_SET", 10)
-        monkeypatch.setattr(counters, "_AT_ONCE", 1)
+        monkeypatch.setattr(inspect, "AT_ONCE", 1)
     element = f"{service_ip(5, family)} . tcp . 80"
     script = f"delete element {KEYWORD[family]} kube-proxy service-connections {{ {element} }}"
     network.node.run(["nft", script])

@@ -27,7 +27,7 @@ from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import DROP, goto
 from kubeproxy.dataplane.nftables.program import TABLE, program
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
-from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.message import Message, decode
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_GETCHAIN,
@@ -63,7 +63,8 @@ def kernel() -> FakeNftables:
 
 def test_sets_are_read_as_they_were_declared(kernel: FakeNftables) -> None:
     found = read_sets(kernel.dump(NFT_MSG_GETSET, NFPROTO_IPV4, NAME))
-    expected = {s.name: dump.declaration(new_set(PROGRAM, s, 9)[20:]) for s in PROGRAM.sets}
+    sent = [message for set_ in PROGRAM.sets for message in decode(new_set(PROGRAM, set_, 9))]
+    expected = {name: set_.declaration for name, set_ in read_sets(sent).items()}
     assert expected == {name: set_.declaration for name, set_ in found.items()}
     assert {set_.count for set_ in found.values()} == {0}
 

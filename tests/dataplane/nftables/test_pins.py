@@ -4,6 +4,7 @@ import asyncio
 import errno
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import pytest
 
 from dataplane.nftables.programming import Rig, filled
@@ -12,7 +13,7 @@ from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.pins import Pins, stale_pins, valid_data
+from kubeproxy.dataplane.nftables.pins import Pins, stale_pins
 from kubeproxy.dataplane.nftables.program import (
     AFFINITY,
     LOCAL_AFFINITY,
@@ -64,22 +65,28 @@ def held(rig: Rig, name: str) -> set[bytes]:
         pytest.param(2, L1, True, id="of-a-service-that-is-gone"),
     ],
 )
-def test_stale_pins(number: int, backend: Backend, expected: bool) -> None:
+def test_stale_pins(rig: Rig, number: int, backend: Backend, expected: bool) -> None:
     key = pin(CLIENTS[0], number)
-    valid = {1: frozenset({backend_data(L1)})}
-    assert ([key] if expected else []) == stale_pins({key: to(backend)}, valid)
+    (placed,) = rig.state.placed.values()
+    chosen = msgspec.structs.replace(placed, cluster=(L1,))
+    assert ([key] if expected else []) == stale_pins({key: to(backend)}, [chosen], local=False)
 
 
-def test_where_pins_may_lead(rig: Rig) -> None:
-    placed = list(rig.state.placed.values())
-    of_all = frozenset(map(backend_data, (L1, L2, R1)))
-    assert valid_data(placed, local=False) == {1: of_all}
-    assert valid_data(placed, local=True) == {1: of_all - {backend_data(R1)}}
+@pytest.mark.parametrize(
+    ("local", "expected"),
+    [pytest.param(False, [], id="cluster"), pytest.param(True, [R1], id="local")],
+)
+def test_where_pins_may_lead(rig: Rig, local: bool, expected: list[Backend]) -> None:
+    found = {pin(backend.address, 1): to(backend) for backend in (L1, L2, R1)}
+    stale = stale_pins(found, rig.state.placed.values(), local=local)
+    assert [pin(backend.address, 1) for backend in expected] == stale
 
 
 def test_services_without_affinity_have_no_pins() -> None:
     rig = filled(table_of(everywhere(), endpoint_slice("L1")), node(Mode.NFTABLES))
-    assert valid_data(rig.state.placed.values(), local=False) == {}
+    keys = [pin(CLIENTS[0], number) for number in (0, 1)]
+    found = dict.fromkeys(keys, to(L1))
+    assert keys == stale_pins(found, rig.state.placed.values(), local=False)
 
 
 def forget(

@@ -1,4 +1,4 @@
-"""Elements and chains that come and go -> the messages of one transaction.
+"""Elements and chains that are added and deleted -> the messages of one transaction.
 
 Elements are packed into messages of at most 64 KB, the largest attribute that netlink has.
 """
@@ -7,16 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from kubeproxy.dataplane.nftables import encode
 from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables.dump import listed, name_in
 from kubeproxy.dataplane.nftables.elements import ElementKey, is_end
-from kubeproxy.dataplane.nftables.encode import (
-    delete_chain,
-    new_chain,
-    new_counter,
-    new_rule,
-    new_set,
-    new_table,
-)
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.linux.netlink import nftables as nft
@@ -71,7 +65,7 @@ class Batch(msgspec.Struct):
     def change(
         self, name: str, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
     ) -> None:
-        """Elements of a set were these, and shall be those; one with other data goes and comes."""
+        """Make the elements of a set others; one with other data is deleted and added."""
         if before == after:
             return
         if name in names.RANGE_SETS:
@@ -118,17 +112,17 @@ def _ranges(bounds: Iterable[bytes]) -> list[bytes]:
 def program_messages(program: Program) -> list[bytes]:
     """Make the table and all that is fixed in it."""
     return [
-        new_table(program),
-        *(new_counter(program, name) for name in program.counters),
-        *(new_set(program, set_, number) for number, set_ in enumerate(program.sets, 1)),
-        *(new_chain(program, chain) for chain in program.chains),
-        *rule_messages(program, program.chains),
+        encode.new_table(program),
+        *(encode.new_counter(program, name) for name in program.counters),
+        *(encode.new_set(program, set_, number) for number, set_ in enumerate(program.sets, 1)),
+        *(encode.new_chain(program, chain) for chain in program.chains),
+        *_rules(program, program.chains),
     ]
 
 
-def rule_messages(program: Program, chains: Sequence[Chain]) -> list[bytes]:
+def _rules(program: Program, chains: Sequence[Chain]) -> list[bytes]:
     """Add the rules of chains, which may lead to each other and exist already."""
-    return [new_rule(program, chain.name, rule) for chain in chains for rule in chain.rules]
+    return [encode.new_rule(program, chain.name, rule) for chain in chains for rule in chain.rules]
 
 
 def element_messages(
@@ -145,30 +139,26 @@ def element_messages(
 
 def batch_messages(program: Program, batch: Batch) -> list[bytes]:
     """All messages of a batch, in an order in which each finds what it refers to."""
-    messages = [new_chain(program, chain) for chain in batch.chains]
+    family = NFPROTO[program.family]
+
+    def flush_chain(name: str) -> bytes:
+        payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, name)
+        return request(nft.NFT_MSG_DELRULE, family, payload)
+
+    messages = [encode.new_chain(program, chain) for chain in batch.chains]
     # One that was left idle comes back with whatever rules it had.
-    messages += [_flush_chain(program, chain.name) for chain in batch.chains]
-    messages += rule_messages(program, batch.chains)
+    messages += [flush_chain(chain.name) for chain in batch.chains]
+    messages += _rules(program, batch.chains)
     for name, elements in batch.deleted.items():
         messages += element_messages(program, name, elements, delete=True)
     for name in sorted({*batch.added, *batch.flushed}, key=FILLING_ORDER.index):
         if name in batch.flushed:
-            messages.append(_flush_set(program, name))
+            all_elements = nft.set_elements(program.table, name)
+            messages.append(request(nft.NFT_MSG_DELSETELEM, family, all_elements))
         messages += element_messages(program, name, batch.added.get(name, ()))
-    for name in batch.unused_chains:
-        messages.append(_flush_chain(program, name))
-    messages += [delete_chain(program, name) for name in batch.unused_chains]
+    messages += map(flush_chain, batch.unused_chains)
+    messages += [encode.delete_chain(program, name) for name in batch.unused_chains]
     return messages
-
-
-def _flush_chain(program: Program, name: str) -> bytes:
-    payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, name)
-    return request(nft.NFT_MSG_DELRULE, NFPROTO[program.family], payload)
-
-
-def _flush_set(program: Program, name: str) -> bytes:
-    family = NFPROTO[program.family]
-    return request(nft.NFT_MSG_DELSETELEM, family, nft.set_elements(program.table, name))
 
 
 def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:
@@ -191,13 +181,9 @@ def element_at(message: bytes, offset: int) -> ElementKey | None:
     if sent.type not in {nft.NFT_MSG_NEWSETELEM, nft.NFT_MSG_DELSETELEM}:
         return None
     body = attributes_in(sent)
-    listed = body[nft.NFTA_SET_ELEM_LIST_ELEMENTS]
-    name = body[nft.NFTA_SET_ELEM_LIST_SET].rstrip(b"\0").decode()
-    start = len(message) - len(listed) - (-len(listed) % 4)
-    position = 0
-    while position + 4 <= len(listed):
-        length, _ = ATTRIBUTE.unpack_from(listed, position)
-        if start + position <= offset < start + position + length:
-            return name, listed[position + 4 : position + length]
-        position += (length + 3) & ~3
+    elements = body[nft.NFTA_SET_ELEM_LIST_ELEMENTS]
+    start = len(message) - len(elements) - (-len(elements) % 4)
+    for position, element in listed(elements):
+        if start + position <= offset < start + position + ATTRIBUTE.size + len(element):
+            return name_in(body[nft.NFTA_SET_ELEM_LIST_SET]), element
     return None

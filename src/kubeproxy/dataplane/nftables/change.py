@@ -22,13 +22,8 @@ class Written(NamedTuple):
 
 
 def are_many(entries: Iterable[Entry]) -> bool:
-    """Whether the entries take long to write down."""
-    return sum([_elements(entry) for entry in entries]) > MANY
-
-
-def _elements(entry: Entry) -> int:
-    """About how many elements an entry has: each frontend has a list of the backends."""
-    return len(entry.frontends) * (1 + len(entry.cluster) + len(entry.local))
+    """Whether the entries take long to write down: each frontend has a list of the backends."""
+    return sum([len(e.frontends) * (1 + len(e.cluster) + len(e.local)) for e in entries]) > MANY
 
 
 def write(

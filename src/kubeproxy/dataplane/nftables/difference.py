@@ -1,31 +1,31 @@
-"""A transaction that is not sent -> what it would change, in nft's syntax.
+"""What a full sync would change -> differences in nft's words; nothing is sent.
 
-It is read from its messages: what is shown is what would be sent.
+Changes of elements are read from the messages of the transaction: what is shown is what would be
+sent.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
 
-from kubeproxy.dataplane.difference import Change, Difference
+from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
+from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.choices import counts_in
 from kubeproxy.dataplane.nftables.describe import element_text, range_text
-from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import Elements, is_end, key_in
+from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import HEADERS, Chain, Program, Set
 from kubeproxy.dataplane.nftables.owners import owner_of, owners_of
-from kubeproxy.dataplane.nftables.render import rule_text
+from kubeproxy.dataplane.nftables.render import chain_lines, rule_text
 from kubeproxy.dataplane.nftables.state import Step
 from kubeproxy.linux.netlink import nftables as nft
-from kubeproxy.linux.netlink.message import decode
+from kubeproxy.linux.netlink.message import attributes, decode
 from kubeproxy.linux.netlink.nfnetlink import attributes_in
 
-_REMEMBER = "remember-"
-
-_Told = tuple[Change, str, str]
+_Shown = tuple[Change, str, str]
 """What becomes of an element, the element, and the service port that it belongs to."""
 
 
@@ -37,12 +37,13 @@ def place_of(program: Program) -> str:
 def changes(program: Program, step: Step, before: Elements) -> list[Difference]:
     """What a full sync would do to the chains and elements, which were these before."""
     at = place_of(program)
-    found = [each for chain in step.batch.chains for each in _new_chain(at, chain)]
-    found += [
-        Difference(Change.REMOVE, f"chain {at} {name}")
-        for name in sorted(step.idle)
-        if not is_choice(name)
-    ]
+    found = []
+    for chain in step.batch.chains:
+        found.append(Difference(Change.ADD, f"chain {at} {chain.name}"))
+        rules = (f"rule {at} {chain.name} {rule_text(rule)}" for rule in chain.rules)
+        found += [Difference(Change.ADD, rule) for rule in rules]
+    foreign = (name for name in sorted(step.idle) if not _is_choice(name))
+    found += [Difference(Change.REMOVE, f"chain {at} {name}") for name in foreign]
     deleted, added = _elements(program, step, before)
     placed = (each for each in step.placed.values() if each is not None)
     owners = owners_of(placed) if deleted or added else {}
@@ -60,15 +61,9 @@ def changes(program: Program, step: Step, before: Elements) -> list[Difference]:
     return found
 
 
-def _new_chain(at: str, chain: Chain) -> Iterator[Difference]:
-    yield Difference(Change.ADD, f"chain {at} {chain.name}")
-    for rule in chain.rules:
-        yield Difference(Change.ADD, f"rule {at} {chain.name} {rule_text(rule)}")
-
-
-def is_choice(chain: str) -> bool:
-    """Whether a chain has the name of a choice, which may have been in use once."""
-    return any(counts_in(chain)) or chain.removeprefix("nodeport-").startswith(_REMEMBER)
+def _is_choice(chain: str) -> bool:
+    """Whether a chain has the name of a choice, which an earlier sync may have made."""
+    return any(counts_in(chain)) or chain.removeprefix("nodeport-").startswith("remember-")
 
 
 def _elements(program: Program, step: Step, before: Elements) -> tuple[Elements, Elements]:
@@ -79,8 +74,8 @@ def _elements(program: Program, step: Step, before: Elements) -> tuple[Elements,
         for message in decode(raw):
             if message.type not in {nft.NFT_MSG_DELSETELEM, nft.NFT_MSG_NEWSETELEM}:
                 continue
-            name = attributes_in(message)[nft.NFTA_SET_ELEM_LIST_SET].rstrip(b"\0").decode()
-            elements = read_elements([message])
+            name = dump.name_in(attributes_in(message)[nft.NFTA_SET_ELEM_LIST_SET])
+            elements = dump.read_elements([message])
             if message.type == nft.NFT_MSG_NEWSETELEM:
                 added.setdefault(name, {}).update(elements)
             else:
@@ -93,9 +88,9 @@ def _element_changes(
     gone: Mapping[bytes, bytes],
     come: Mapping[bytes, bytes],
     owners: Mapping[bytes, str],
-) -> Iterator[_Told]:
+) -> Iterator[_Shown]:
     """The elements of a set that go and come, by their keys; one with other data does both."""
-    known = replace(set_, counter=False)  # its count is not part of the desired state
+    known = replace(set_, counter=False)  # what it has counted is no part of the desired state
     for head in sorted({*gone, *come}):
         owner = owner_of(owners, set_, head)
         for change, elements in ((Change.REMOVE, gone), (Change.ADD, come)):
@@ -103,7 +98,7 @@ def _element_changes(
                 yield change, element_text(known, head, elements[head]), owner
 
 
-def _range_changes(then: Iterable[bytes], now: Iterable[bytes]) -> Iterator[_Told]:
+def _range_changes(then: Iterable[bytes], now: Iterable[bytes]) -> Iterator[_Shown]:
     """The kernel keeps where ranges begin and where they end; people think in ranges."""
     before, after = _range_texts(then), _range_texts(now)
     yield from ((Change.REMOVE, text, "") for text in sorted(before - after))
@@ -111,22 +106,80 @@ def _range_changes(then: Iterable[bytes], now: Iterable[bytes]) -> Iterator[_Tol
 
 
 def _range_texts(heads: Iterable[bytes]) -> set[str]:
-    bounds = [_bound(head) for head in heads]
-    addresses = sorted({address for address, _ in bounds})
-    following = dict(pairwise(addresses))
-    return {
-        range_text(first, _before(following.get(first), len(first)))
-        for first, ends in bounds
-        if not ends
-    }
+    """The ranges between the bounds: the end is behind the last address, or there is none."""
+    bounds = [(key_in(head), is_end(head)) for head in heads]
+    following = dict(pairwise(sorted({address for address, _ in bounds})))
+    found = set()
+    for first, ends in bounds:
+        if not ends:
+            size = len(first)
+            after = int.from_bytes(following[first]) if first in following else 1 << 8 * size
+            found.add(range_text(first, (after - 1).to_bytes(size)))
+    return found
 
 
-def _before(address: bytes | None, size: int) -> bytes:
-    """The address before this one; the last of all when there is none."""
-    number = 1 << (8 * size) if address is None else int.from_bytes(address)
-    return (number - 1).to_bytes(size)
+def altered(
+    program: Program,
+    chains: Sequence[Chain],
+    found: dump.Declared,
+    listed: Callable[[], Mapping[int, str]],
+) -> list[Difference]:
+    """Why the kernel's table is not the program.
+
+    `chains` are those of the program and of the choices that are needed; `listed` returns the
+    texts of rules by their handles, as far as a tool can list them.
+    """
+    at = place_of(program)
+    ours = {encode_rule(rule): rule_text(rule) for chain in chains for rule in chain.rules}
+
+    def text_of(rule: dump.KernelRule) -> str:
+        text = ours.get(rule.expressions) or listed().get(rule.handle)
+        return f"{text or _expressions(rule)} # handle {rule.handle}"
+
+    differences = [*_sets(at, program, found), *_chains(at, program, chains, found)]
+    for chain in dump.wrong_chains(chains, found):
+        actual = found.rules.get(chain.name, ())
+        before = [rule.expressions for rule in actual]
+        after = [encode_rule(rule) for rule in chain.rules]
+        for change, place in ordered_changes(before, after):
+            gone = change is Change.REMOVE
+            text = text_of(actual[place]) if gone else rule_text(chain.rules[place])
+            differences.append(Difference(change, f"rule {at} {chain.name} {text}"))
+    return differences
 
 
-def _bound(head: bytes) -> tuple[bytes, bool]:
-    """An address where a range begins or, behind its last address, ends."""
-    return key_in(head), is_end(head)
+def _sets(at: str, program: Program, found: dump.Declared) -> Iterator[Difference]:
+    ours = {set_.name: set_ for set_ in program.sets}
+    for name in dump.wrong_sets(program, found.sets):
+        if name not in ours:
+            yield Difference(Change.REMOVE, f"set {at} {name}")
+            continue
+        named = f"{'map' if ours[name].is_map else 'set'} {at} {name}"
+        if name in found.sets:
+            yield Difference(Change.REPLACE, named, reason="it is declared otherwise")
+        else:
+            yield Difference(Change.ADD, named)
+
+
+def _chains(
+    at: str, program: Program, chains: Iterable[Chain], found: dump.Declared
+) -> Iterator[Difference]:
+    for chain in dump.misplaced_chains(program, found.chains):
+        named = f"chain {at} {chain.name}"
+        if chain.name not in found.chains:
+            yield Difference(Change.ADD, named)
+        elif chain.hook is None:
+            yield Difference(Change.REPLACE, named, reason="it should have no hook")
+        else:
+            declaration = chain_lines(chain)[1].strip()
+            yield Difference(Change.REPLACE, named, reason=f"it should be: {declaration}")
+    known = {chain.name for chain in chains}
+    for name in found.chains:
+        if name not in known and not _is_choice(name):
+            yield Difference(Change.REMOVE, f"chain {at} {name}")
+
+
+def _expressions(rule: dump.KernelRule) -> str:
+    """The kinds of the expressions of a rule whose text is unknown."""
+    parts = (attributes(part)[nft.NFTA_EXPR_NAME] for _, part in dump.listed(rule.expressions))
+    return f"({', '.join(map(dump.name_in, parts))})"

@@ -6,9 +6,8 @@ from functools import cache, partial
 import msgspec
 
 from kubeproxy.dataplane.difference import Change, Difference
-from kubeproxy.dataplane.nftables.altered import altered
 from kubeproxy.dataplane.nftables.compare import look, needed_chains
-from kubeproxy.dataplane.nftables.difference import changes, place_of
+from kubeproxy.dataplane.nftables.difference import altered, changes, place_of
 from kubeproxy.dataplane.nftables.inspect import read_declared
 from kubeproxy.dataplane.nftables.language import HEADERS, Program
 from kubeproxy.dataplane.nftables.state import reconcile

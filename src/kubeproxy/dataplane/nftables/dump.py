@@ -1,15 +1,21 @@
-"""The kernel's answers -> the state of our table, in the terms of `elements` and `encode`."""
+"""The kernel's answers -> the state of our table, and whether that is the program.
 
-from collections.abc import Iterable, Iterator
+Elements are in the terms of `elements`, and rules in those of `expressions`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
 import msgspec
 
+from kubeproxy.dataplane.nftables.encode import new_chain, new_set
+from kubeproxy.dataplane.nftables.expressions import encode_rule
+from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, text
-from kubeproxy.linux.netlink.message import ATTRIBUTE, NLA_TYPE_MASK, Message, attributes
-from kubeproxy.linux.netlink.nfnetlink import NFGENMSG, attributes_in
+from kubeproxy.linux.netlink.message import ATTRIBUTE, NLA_TYPE_MASK, Message, attributes, decode
+from kubeproxy.linux.netlink.nfnetlink import attributes_in
 
 # Attributes of a set that its declaration consists of; others (handles, sizes) change by use.
 _DECLARATION = (
@@ -20,7 +26,8 @@ _DECLARATION = (
     nft.NFTA_SET_DATA_LEN,
     nft.NFTA_SET_USERDATA,
 )
-_ACCEPT = nft.NF_ACCEPT.to_bytes(4, "big")
+_HEAD = (nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS)
+_ACCEPT = nft.NF_ACCEPT.to_bytes(4)
 
 
 class KernelSet(msgspec.Struct, frozen=True):
@@ -49,10 +56,52 @@ class KernelRule(NamedTuple):
     handle: int
 
 
-def declaration(payload: bytes) -> dict[int, bytes]:
-    """Of the attributes in a NEWSET message, those that the set is declared with."""
-    found = attributes(payload)
-    return {kind: found[kind] for kind in _DECLARATION if kind in found}
+class Declared(msgspec.Struct, frozen=True):
+    """What the kernel's table has beside elements; rules by chain and in order."""
+
+    sets: Mapping[str, KernelSet] = {}
+    chains: Mapping[str, KernelChain] = {}
+    rules: Mapping[str, Sequence[KernelRule]] = {}
+
+
+def is_program(found: Declared, program: Program, choices: Iterable[Chain]) -> bool:
+    """Whether it is the program, and those of the chains of choices that exist are right."""
+    return not (
+        wrong_sets(program, found.sets)
+        or misplaced_chains(program, found.chains)
+        or wrong_chains((*program.chains, *choices), found)
+    )
+
+
+def wrong_sets(program: Program, found: Mapping[str, KernelSet]) -> list[str]:
+    """Sets that are missing, declared otherwise, or not the program's."""
+    wanted = read_sets(_sent(new_set(program, set_, 1) for set_ in program.sets))
+    expected = {name: set_.declaration for name, set_ in wanted.items()}
+    actual = {name: set_.declaration for name, set_ in found.items()}
+    return [name for name in expected | actual if expected.get(name) != actual.get(name)]
+
+
+def misplaced_chains(program: Program, found: Mapping[str, KernelChain]) -> list[Chain]:
+    """Chains of the program that are missing, or attached otherwise to the path of packets."""
+    sent = _sent(new_chain(program, chain) for chain in program.chains)
+    wanted = read_chains(sent, program.table)
+    return [chain for chain in program.chains if found.get(chain.name) != wanted[chain.name]]
+
+
+def _sent(messages: Iterable[bytes]) -> Iterator[Message]:
+    """Messages for the kernel, to be read as if it had sent them."""
+    return (message for data in messages for message in decode(data))
+
+
+def wrong_chains(chains: Iterable[Chain], found: Declared) -> list[Chain]:
+    """Those of the chains that exist and have other rules."""
+    return [
+        chain
+        for chain in chains
+        if chain.name in found.chains
+        and [encode_rule(rule) for rule in chain.rules]
+        != [rule.expressions for rule in found.rules.get(chain.name, ())]
+    ]
 
 
 def read_sets(messages: Iterable[Message]) -> dict[str, KernelSet]:
@@ -60,11 +109,11 @@ def read_sets(messages: Iterable[Message]) -> dict[str, KernelSet]:
     found = {}
     for message in messages:
         parts = attributes_in(message)
-        name = _text(parts[nft.NFTA_SET_NAME])
+        name = name_in(parts[nft.NFTA_SET_NAME])
         count = parts.get(nft.NFTA_SET_COUNT)
-        declared = declaration(message.payload[NFGENMSG.size :])
-        known = None if count is None else int.from_bytes(count, "big")
-        found[name] = KernelSet(name, declared, known)
+        known = None if count is None else int.from_bytes(count)
+        declaration = {kind: parts[kind] for kind in _DECLARATION if kind in parts}
+        found[name] = KernelSet(name, declaration, known)
     return found
 
 
@@ -73,15 +122,15 @@ def read_chains(messages: Iterable[Message], table: str) -> dict[str, KernelChai
     found = {}
     for message in messages:
         chain = attributes_in(message)
-        if _text(chain[nft.NFTA_CHAIN_TABLE]) != table:
+        if name_in(chain[nft.NFTA_CHAIN_TABLE]) != table:
             continue
-        name = _text(chain[nft.NFTA_CHAIN_NAME])
+        name = name_in(chain[nft.NFTA_CHAIN_NAME])
         hook = None
         if nft.NFTA_CHAIN_HOOK in chain:
             place = attributes(chain[nft.NFTA_CHAIN_HOOK])
-            number = int.from_bytes(place[nft.NFTA_HOOK_HOOKNUM], "big")
-            priority = int.from_bytes(place[nft.NFTA_HOOK_PRIORITY], "big", signed=True)
-            hook = (number, priority, _text(chain[nft.NFTA_CHAIN_TYPE]))
+            number = int.from_bytes(place[nft.NFTA_HOOK_HOOKNUM])
+            priority = int.from_bytes(place[nft.NFTA_HOOK_PRIORITY], signed=True)
+            hook = (number, priority, name_in(chain[nft.NFTA_CHAIN_TYPE]))
         accepts = chain.get(nft.NFTA_CHAIN_POLICY, _ACCEPT) == _ACCEPT
         found[name] = KernelChain(name, hook, accepts)
     return found
@@ -90,7 +139,7 @@ def read_chains(messages: Iterable[Message], table: str) -> dict[str, KernelChai
 def is_dormant(message: Message) -> bool:
     """Whether a table, as the kernel describes it, is switched off."""
     flags = attributes_in(message).get(nft.NFTA_TABLE_FLAGS, b"")
-    return bool(int.from_bytes(flags, "big") & nft.NFT_TABLE_F_DORMANT)
+    return bool(int.from_bytes(flags) & nft.NFT_TABLE_F_DORMANT)
 
 
 def read_rules(messages: Iterable[Message]) -> dict[str, list[KernelRule]]:
@@ -98,9 +147,9 @@ def read_rules(messages: Iterable[Message]) -> dict[str, list[KernelRule]]:
     found: dict[str, list[KernelRule]] = {}
     for message in messages:
         rule = attributes_in(message)
-        expressions = rule.get(nft.NFTA_RULE_EXPRESSIONS, b"")
-        kept = KernelRule(expressions, int.from_bytes(rule[nft.NFTA_RULE_HANDLE], "big"))
-        found.setdefault(_text(rule[nft.NFTA_RULE_CHAIN]), []).append(kept)
+        handle = int.from_bytes(rule[nft.NFTA_RULE_HANDLE])
+        kept = KernelRule(rule.get(nft.NFTA_RULE_EXPRESSIONS, b""), handle)
+        found.setdefault(name_in(rule[nft.NFTA_RULE_CHAIN]), []).append(kept)
     return found
 
 
@@ -124,26 +173,24 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
     if len(data) < 12:
         return None
     size = int.from_bytes(data[:2], "little")
-    first_header = data[4:8]
-    length, first = ATTRIBUTE.unpack(first_header)
+    headers = data[:8]
+    length, kind = ATTRIBUTE.unpack(data[4:8])
     cut = 4 + length
     if (
-        first & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_KEY
+        kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_KEY
         or size % 4
         or len(data) % size
         or cut + 4 > size
     ):
         return None
-    second_header = data[cut : cut + 4]
-    rest, kind = ATTRIBUTE.unpack(second_header)
-    end = cut + rest
+    data_header = data[cut : cut + 4]
+    length, kind = ATTRIBUTE.unpack(data_header)
+    end = cut + length
     if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or end > size:
         return None
     starts = range(0, len(data), size)
-    header = data[:4]
     if not all(
-        data[at : at + 8] == header + first_header
-        and data[at + cut : at + cut + 4] == second_header
+        data[at : at + 8] == headers and data[at + cut : at + cut + 4] == data_header
         for at in starts
     ):
         return None
@@ -152,20 +199,28 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
 
 def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Elements of any shape; counters and time-outs are not part of what they are."""
-    offset = 0
-    while offset + 4 <= len(data):
-        length, _ = ATTRIBUTE.unpack_from(data, offset)
-        if length < 4:
-            return
-        parts = attributes(data[offset + 4 : offset + length])
-        head = b"".join(
-            attribute(kind, parts[kind])
-            for kind in (nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS)
-            if kind in parts
+    for _, element in listed(data):
+        parts = attributes(element)
+        yield (
+            _only(
+                parts, nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS
+            ),
+            _only(parts, nft.NFTA_SET_ELEM_DATA),
         )
-        data_part = parts.get(nft.NFTA_SET_ELEM_DATA)
-        tail = attribute(nft.NFTA_SET_ELEM_DATA, data_part) if data_part is not None else b""
-        yield head, tail
+
+
+def _only(parts: Mapping[int, bytes], *kinds: int) -> bytes:
+    return b"".join(attribute(kind, parts[kind]) for kind in kinds if kind in parts)
+
+
+def listed(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The attributes of a list in their order: where each begins, and what is in it."""
+    offset = 0
+    while offset + ATTRIBUTE.size <= len(data):
+        length, _ = ATTRIBUTE.unpack_from(data, offset)
+        if length < ATTRIBUTE.size:
+            return
+        yield offset, data[offset + ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
 
 
@@ -176,7 +231,7 @@ def elements_in(message: Message) -> bytes:
 
 def table_handle(message: Message) -> int:
     """The number that the kernel gave to a table: one that is made again has another."""
-    return int.from_bytes(attributes_in(message)[nft.NFTA_TABLE_HANDLE], "big")
+    return int.from_bytes(attributes_in(message)[nft.NFTA_TABLE_HANDLE])
 
 
 def counts_in(data: bytes) -> dict[bytes, int]:
@@ -193,7 +248,7 @@ def counts_in(data: bytes) -> dict[bytes, int]:
     for headers, key, rest, name, _, packets in shape.iter_unpack(data):
         if headers != first or name != _COUNTER_NAME:
             return dict(any_counts(data))
-        found[key + rest[8:]] = int.from_bytes(packets, "big")
+        found[key + rest[8:]] = int.from_bytes(packets)
     return found
 
 
@@ -213,43 +268,37 @@ def _counted_shape(data: bytes) -> Struct | None:
     if kind & NLA_TYPE_MASK == nft.NFTA_SET_ELEM_DATA:
         rest = length
         length, kind = ATTRIBUTE.unpack_from(data, at + rest)
-    if (
-        kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_EXPR
-        or at + rest + length != size
-        or length != 44
-    ):
+    is_counter = kind & NLA_TYPE_MASK == nft.NFTA_SET_ELEM_EXPR and length == 44
+    if not is_counter or at + rest + length != size:
         return None
     return Struct(f"=12s{key}s{rest}s4x{len(_COUNTER_NAME)}s4x4x8s4x8s")
 
 
 def any_counts(data: bytes) -> Iterator[tuple[bytes, int]]:
     """The key and data, and the packet count, of elements of any shape that count."""
-    offset = 0
-    while offset + 4 <= len(data):
-        length, _ = ATTRIBUTE.unpack_from(data, offset)
-        parts = attributes(data[offset + 4 : offset + length])
+    for _, element in listed(data):
+        parts = attributes(element)
         key = attributes(parts[nft.NFTA_SET_ELEM_KEY])[nft.NFTA_DATA_VALUE]
         data_part = attributes(parts.get(nft.NFTA_SET_ELEM_DATA, b""))
         value = data_part.get(nft.NFTA_DATA_VALUE, b"")
         counter = attributes(attributes(parts[nft.NFTA_SET_ELEM_EXPR])[nft.NFTA_EXPR_DATA])
-        yield key + value, int.from_bytes(counter[nft.NFTA_COUNTER_PACKETS], "big")
-        offset += (length + 3) & ~3
+        yield key + value, int.from_bytes(counter[nft.NFTA_COUNTER_PACKETS])
 
 
 def chain_in(tail: bytes) -> str:
     """The chain that the tail of a verdict map's element leads to; "" when it is none."""
-    return _text(_verdict(tail).get(nft.NFTA_VERDICT_CHAIN, b""))
+    return name_in(_verdict(tail).get(nft.NFTA_VERDICT_CHAIN, b""))
 
 
 def code_in(tail: bytes) -> int:
     """The kernel's code of the verdict in the tail of a verdict map's element."""
-    return int.from_bytes(_verdict(tail)[nft.NFTA_VERDICT_CODE], "big", signed=True)
+    return int.from_bytes(_verdict(tail)[nft.NFTA_VERDICT_CODE], signed=True)
 
 
 def _verdict(tail: bytes) -> dict[int, bytes]:
     return attributes(attributes(tail[ATTRIBUTE.size :])[nft.NFTA_DATA_VERDICT])
 
 
-def _text(value: bytes) -> str:
-    """A name; those of others may be any bytes."""
+def name_in(value: bytes) -> str:
+    """A name; other programs may use any bytes in theirs."""
     return value.rstrip(b"\0").decode(errors="surrogateescape")

@@ -1,8 +1,8 @@
-"""Watches for changes of our tables by others. One watch serves both families.
+"""Notices when other processes change our tables. One watch serves both families.
 
-Listening makes large transactions dear, because the kernel writes a message for every element
+A watch makes large transactions slow, because the kernel writes a message for every element
 before it sends the first: the watch is paused for them, and the generation is compared instead.
-It counts all transactions, so ours have to be counted too.
+That counts the transactions of all processes, so ours have to be counted too.
 """
 
 import asyncio
@@ -21,31 +21,19 @@ from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
-_OPEN_TO_ALL = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}
+_FILLED_BY_PACKETS = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}
 
 
 def concerns(message: Message) -> int | None:
-    """The family of our table that a message speaks of; None when it is not about ours."""
+    """The family of our table that a message is about; None when it is about another one."""
     if message.type == nft.NFT_MSG_NEWGEN:
         return None
     # Every object names its table with the same attribute, and a set has the name that its
     # elements have.
     found = attributes_in(message)
-    if found.get(nft.NFTA_SET_ELEM_LIST_TABLE) != TABLE.encode() + b"\0":
-        return None
-    if found.get(nft.NFTA_SET_ELEM_LIST_SET) in _OPEN_TO_ALL:
-        return None
-    return message.payload[0]
-
-
-def _wait_received(kernel: Nfnetlink) -> None:
-    """Return when the kernel has sent messages of every transaction that it has counted so far.
-
-    It counts a transaction first and sends its messages at the end. It looks at no other one, not
-    even at one to be refused, before that.
-    """
-    with contextlib.suppress(Refused):
-        kernel.rehearse([delete_table(Family.IPV4, f"{TABLE}-none")])
+    is_ours = found.get(nft.NFTA_SET_ELEM_LIST_TABLE) == TABLE.encode() + b"\0"
+    by_packets = found.get(nft.NFTA_SET_ELEM_LIST_SET) in _FILLED_BY_PACKETS
+    return message.payload[0] if is_ours and not by_packets else None
 
 
 class Moment(NamedTuple):
@@ -56,7 +44,7 @@ class Moment(NamedTuple):
 
 
 class TableGuard:
-    """Reports changes by others to the dataplane of the family."""
+    """Notifies the owner of a family when other processes change its table."""
 
     def __init__(self) -> None:
         self._watch: NftablesChanges | None = None
@@ -72,12 +60,12 @@ class TableGuard:
         self._lost[family] = lost
         if not is_first:
             await asyncio.Event().wait()  # the first one follows for all
-        async with self._turn:  # to begin amid a large transaction would be as dear
+        async with self._turn:  # to begin amid a large transaction would be as slow
             watch = self._watch = NftablesChanges()
         try:
-            await watch.follow(self._report)
+            await watch.follow(self._notify)
         finally:
-            async with self._turn:  # a pause needs it once more
+            async with self._turn:  # a task that has paused it needs it once more
                 self._watch = None
                 watch.close()
 
@@ -91,17 +79,22 @@ class TableGuard:
             return Moment(kernel.generation(), self._commits)
 
     def expected(self, since: Moment | None) -> int | None:
-        """The generation now, when only we have changed anything; None asks for nothing."""
+        """The generation now, if no other process has changed anything; None for None."""
         if since is None:
             return None
         return (since.generation + self._commits - since.own) & 0xFFFFFFFF
 
     @contextlib.asynccontextmanager
     async def paused(self, kernel: Nfnetlink) -> AsyncIterator[None]:
-        """Do not listen: large transactions are under way, in a thread; one thread at a time."""
+        """Do not watch: large transactions are under way, in a thread; one thread at a time."""
         async with self._turn:
             before = Moment(kernel.generation(), self._commits)
-            await asyncio.to_thread(_wait_received, kernel)
+            # The kernel counts a transaction first and notifies of it at its end. It looks at no
+            # other one before that, not even at one to be refused: after this one, all that were
+            # counted have been notified of.
+            with contextlib.suppress(Refused):
+                refused = [delete_table(Family.IPV4, f"{TABLE}-none")]
+                await asyncio.to_thread(kernel.rehearse, refused)
             try:
                 with self._watch.paused() if self._watch else contextlib.nullcontext():
                     yield
@@ -111,11 +104,11 @@ class TableGuard:
             self._compare(kernel, before)
 
     def _compare(self, kernel: Nfnetlink, before: Moment) -> None:
-        """A change meanwhile may be one of any of our tables."""
+        """Another process that changed something may have changed any of our tables."""
         if kernel.generation() != self.expected(before):
-            self._report(None)
+            self._notify(None)
 
-    def _report(self, message: Message | None) -> None:
+    def _notify(self, message: Message | None) -> None:
         if message is None:
             for lost in self._lost.values():
                 lost()

@@ -1,37 +1,30 @@
 """Reads our table from the kernel, and says whether it is the program that it should be."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import errno
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
 
+from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
 from kubeproxy.dataplane.nftables.choices import counts_in
-from kubeproxy.dataplane.nftables.declared import Declared, is_program, wrong_sets
-from kubeproxy.dataplane.nftables.dump import (
-    KernelSet,
-    chain_in,
-    is_dormant,
-    read_chains,
-    read_elements,
-    read_rules,
-    read_sets,
-)
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import text
+from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend
 from kubeproxy.table.node import LOOPBACK
 
-_ENOENT = 2
 _KEY_AT = 8
-_AT_ONCE = 1000
 _DUMP_ATTEMPTS = 3
+AT_ONCE = 1000
 LARGE_SET = 20_000
 
 # The maps of lists: whose verdicts lead to them, and which of a chain's two counts is theirs.
@@ -44,7 +37,7 @@ LISTS = {
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the kernel has: no table, a table of others, or ours with these chains and elements.
+    """What the kernel has: no table, another one, or our program with these chains and elements.
 
     One that is `dormant` has been switched off, which leaves all that is in it in place.
     """
@@ -62,60 +55,83 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     try:
         answer = kernel.get(nft.NFT_MSG_GETTABLE, family, text(nft.NFTA_TABLE_NAME, program.table))
     except Refused as error:
-        if error.errno == _ENOENT:
+        if error.errno == errno.ENOENT:
             return Found(exists=False)
         raise
-    dormant = is_dormant(answer)
+    dormant = dump.is_dormant(answer)
     sets = _read_sets(kernel, program)
-    # Of a table that others filled, there may be hundreds of thousands of rules.
-    if dormant or wrong_sets(program, sets):
+    # A table that another program filled may have hundreds of thousands of rules.
+    if dormant or dump.wrong_sets(program, sets):
         return Found(exists=True, dormant=dormant)
     declared = read_declared(kernel, program)
-    if not is_program(declared, program, choices):
+    if not dump.is_program(declared, program, choices):
         return Found(exists=True)
     elements: Elements = {}
     for set_ in program.sets:
         if not set_.dynamic and set_.name not in LISTS:
-            elements[set_.name] = _dump(kernel, program, sets[set_.name])
+            elements[set_.name] = _read_all(kernel, program, sets[set_.name])
     for name in LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
-    chains = frozenset(declared.chains)
-    return Found(exists=True, intact=True, chains=chains, elements=elements)
+    return Found(exists=True, intact=True, chains=frozenset(declared.chains), elements=elements)
 
 
-def read_declared(kernel: Nfnetlink, program: Program) -> Declared:
+def read_declared(kernel: Nfnetlink, program: Program) -> dump.Declared:
     """What the table has beside elements."""
     family = NFPROTO[program.family]
     of_table = text(nft.NFTA_RULE_TABLE, program.table)
-    return Declared(
+    return dump.Declared(
         _read_sets(kernel, program),
-        read_chains(kernel.dump(nft.NFT_MSG_GETCHAIN, family), program.table),
-        read_rules(kernel.dump(nft.NFT_MSG_GETRULE, family, of_table)),
+        dump.read_chains(kernel.dump(nft.NFT_MSG_GETCHAIN, family), program.table),
+        dump.read_rules(kernel.dump(nft.NFT_MSG_GETRULE, family, of_table)),
     )
 
 
-def _read_sets(kernel: Nfnetlink, program: Program) -> dict[str, KernelSet]:
+def _read_sets(kernel: Nfnetlink, program: Program) -> dict[str, dump.KernelSet]:
     of_table = text(nft.NFTA_SET_TABLE, program.table)
-    return read_sets(kernel.dump(nft.NFT_MSG_GETSET, NFPROTO[program.family], of_table))
+    return dump.read_sets(kernel.dump(nft.NFT_MSG_GETSET, NFPROTO[program.family], of_table))
 
 
-def _dump(kernel: Nfnetlink, program: Program, set_: KernelSet) -> dict[bytes, bytes]:
+def dump_set(kernel: Nfnetlink, program: Program, name: str) -> list[Message]:
+    """The messages that list all elements of a set."""
+    payload = nft.set_elements(program.table, name)
+    return kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+
+
+def get_each(
+    kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes], *, strict: bool = True
+) -> Iterator[tuple[Sequence[bytes], list[bytes]]]:
+    """Some heads of elements of a set and the kernel's answers, until all have been requested.
+
+    An element that is missing is an error or, if not `strict`, a reason to skip those with it.
+    """
+    at_once = min(kernel.max_answers, AT_ONCE)
+    for start in range(0, len(heads), at_once):
+        asked = heads[start : start + at_once]
+        payload = nft.set_elements(program.table, name, *map(encoded, asked))
+        try:
+            answers = kernel.get_each(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+        except Refused as error:
+            if error.errno != errno.ENOENT or strict:
+                raise
+        else:
+            yield asked, answers
+
+
+def _read_all(kernel: Nfnetlink, program: Program, set_: dump.KernelSet) -> dict[bytes, bytes]:
     """All elements of a set.
 
     A dump can miss some while the kernel enlarges a set: then it is shorter than the set's own
     count, and is repeated. Sets of ranges count differently, and are small.
     """
-    payload = nft.set_elements(program.table, set_.name)
     for _ in range(_DUMP_ATTEMPTS):
-        messages = kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
-        found = read_elements(messages)
+        found = dump.read_elements(dump_set(kernel, program, set_.name))
         if set_.count is None or len(found) >= set_.count:
             break
     return found
 
 
 def _read_list(
-    kernel: Nfnetlink, program: Program, set_: KernelSet, elements: Elements
+    kernel: Nfnetlink, program: Program, set_: dump.KernelSet, elements: Elements
 ) -> dict[bytes, bytes]:
     """The elements of a map of lists.
 
@@ -123,38 +139,31 @@ def _read_list(
     elements, where asking for each by its key takes 1 s). The verdicts of the frontends say how
     long their lists are, so the keys are known; the set's own count says whether that is all.
     """
-    verdicts, local = LISTS[set_.name]
-    if set_.count is None or set_.count < LARGE_SET:
-        return _dump(kernel, program, set_)
-    heads = [
-        each
-        for head, tail in elements[verdicts].items()
-        for each in list_heads(head[_KEY_AT:], _lengths(tail)[local])
-    ]
-    if len(heads) != set_.count:
-        return _dump(kernel, program, set_)
-    try:
-        return _get_each(kernel, program, set_.name, heads)
-    except Refused:
-        return _dump(kernel, program, set_)
+    if set_.count is not None and set_.count >= LARGE_SET:
+        verdicts, local = LISTS[set_.name]
+        heads = [
+            each
+            for head, tail in elements[verdicts].items()
+            for each in list_heads(head[_KEY_AT:], _lengths(tail)[local])
+        ]
+        if len(heads) == set_.count:
+            with contextlib.suppress(Refused):
+                return _read_each(kernel, program, set_.name, heads)
+    return _read_all(kernel, program, set_)
 
 
 @lru_cache(maxsize=1024)
 def _lengths(tail: bytes) -> tuple[int, int]:
     """How long the lists are to which a verdict leads: many frontends have the same verdict."""
-    return counts_in(chain_in(tail))
+    return counts_in(dump.chain_in(tail))
 
 
-def _get_each(
+def _read_each(
     kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]
 ) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     size = len(list_tail(Backend(LOOPBACK[program.family].address, 0)))
-    at_once = min(kernel.max_answers, _AT_ONCE)
-    for start in range(0, len(heads), at_once):
-        asked = heads[start : start + at_once]
-        payload = nft.set_elements(program.table, name, *map(encoded, asked))
-        answers = kernel.get_each(nft.NFT_MSG_GETSETELEM, NFPROTO[program.family], payload)
+    for asked, answers in get_each(kernel, program, name, heads):
         # All answers have the same shape; a counter may stand behind the data.
         data_at = answers[0].index(asked[0]) + len(asked[0])
         tails = [answer[data_at : data_at + size] for answer in answers]

@@ -4,7 +4,7 @@ A `Selector` reads something of a packet, a `Statement` does something with it, 
 and sets are made of these. How they look as text is in `render`, and as bytes in `encode`.
 """
 
-from enum import Enum, IntEnum
+from enum import Enum
 
 import msgspec
 
@@ -29,20 +29,13 @@ CLASSID = Datatype("classid", 23, 4, host_order=True)
 RANGED_CLASSID = Datatype("classid", 23, 4)
 """As it stands in sets of ranges, which the kernel compares byte by byte."""
 
-ADDRESS = {Family.IPV4: IPV4_ADDR, Family.IPV6: IPV6_ADDR}
-
-
-class Base(IntEnum):
-    """Where an offset into a packet is counted from."""
-
-    NETWORK = 1
-    TRANSPORT = 2
+_NETWORK, _TRANSPORT = 1, 2  # the headers that an offset into a packet is counted from
 
 
 class Payload(msgspec.Struct, frozen=True):
     """Bytes of a header. `header` and `field` are nft's numbers for what they are."""
 
-    base: Base
+    base: int
     offset: int
     header: int
     field: int
@@ -102,34 +95,28 @@ class Headers(msgspec.Struct, frozen=True):
     original_daddr: Selector
 
 
-def _headers(family: Family) -> Headers:
-    ipv4 = family is Family.IPV4
-    keyword = "ip" if ipv4 else "ip6"
-    type_ = ADDRESS[family]
-    header = 12 if ipv4 else 13
-    source, destination = (12, 16) if ipv4 else (8, 24)
-    source_field, destination_field = (11, 12) if ipv4 else (8, 9)
+def _headers(family: Family, keyword: str, original: int, saddr: Load, daddr: Load) -> Headers:
+    type_ = IPV4_ADDR if family is Family.IPV4 else IPV6_ADDR
     return Headers(
-        family=family,
-        keyword=keyword,
-        saddr=Selector(
-            f"{keyword} saddr", type_, Payload(Base.NETWORK, source, header, source_field)
-        ),
-        daddr=Selector(
-            f"{keyword} daddr",
-            type_,
-            Payload(Base.NETWORK, destination, header, destination_field),
-        ),
-        original_daddr=Selector(
-            f"ct original {keyword} daddr", type_, Ct(20 if ipv4 else 22, original=True)
-        ),
+        family,
+        keyword,
+        Selector(f"{keyword} saddr", type_, saddr),
+        Selector(f"{keyword} daddr", type_, daddr),
+        Selector(f"ct original {keyword} daddr", type_, Ct(original, original=True)),
     )
 
 
-HEADERS = {family: _headers(family) for family in Family}
+HEADERS = {
+    Family.IPV4: _headers(
+        Family.IPV4, "ip", 20, Payload(_NETWORK, 12, 12, 11), Payload(_NETWORK, 16, 12, 12)
+    ),
+    Family.IPV6: _headers(
+        Family.IPV6, "ip6", 22, Payload(_NETWORK, 8, 13, 8), Payload(_NETWORK, 24, 13, 9)
+    ),
+}
 
 L4PROTO = Selector("meta l4proto", INET_PROTO, Meta(16))
-DPORT = Selector("th dport", INET_SERVICE, Payload(Base.TRANSPORT, 2, 11, 2))
+DPORT = Selector("th dport", INET_SERVICE, Payload(_TRANSPORT, 2, 11, 2))
 ORIGINAL_DPORT = Selector("ct original proto-dst", INET_SERVICE, Ct(12, original=True))
 PRIORITY = Selector("meta priority", CLASSID, Meta(2))
 RANGED_PRIORITY = Selector("meta priority", RANGED_CLASSID, NetworkOrder(PRIORITY))
@@ -282,26 +269,9 @@ def jump(chain: str) -> Verdict:
     return Verdict(Jump.JUMP, chain)
 
 
-Statement = (
-    Is
-    | IsProtocol
-    | IsInterface
-    | IsNew
-    | IsTranslated
-    | IsOwnSource
-    | IsMarked
-    | InSet
-    | Mark
-    | SetPriority
-    | VerdictMap
-    | Dnat
-    | Update
-    | Masquerade
-    | Reject
-    | Count
-    | Verdict
-)
-
+Condition = Is | IsProtocol | IsInterface | IsNew | IsTranslated | IsOwnSource | IsMarked | InSet
+Action = Mark | SetPriority | VerdictMap | Dnat | Update | Masquerade | Reject | Count | Verdict
+Statement = Condition | Action
 Rule = tuple[Statement, ...]
 
 
@@ -340,6 +310,11 @@ class Set(msgspec.Struct, frozen=True):
     interval: bool = False
     counter: bool = False
     size: int = 0
+
+    @property
+    def is_map(self) -> bool:
+        """Whether elements have data."""
+        return self.verdicts or bool(self.data)
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from struct import Struct
 
 from kubeproxy.base import klog
@@ -11,16 +12,14 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
 from kubeproxy.dataplane.nftables.elements import backend_data
-from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.inspect import dump_set
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
 from kubeproxy.dataplane.nftables.state import Programmed
-from kubeproxy.linux.netlink.nftables import NFT_MSG_GETSETELEM, set_elements
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.entries import Backend
 
 _NUMBER = Struct("=I")
 _DATA_AT = 8
@@ -29,8 +28,15 @@ _AT_ONCE = 5000
 RETRY_SECONDS = 5.0
 
 
-def stale_pins(pins: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]]) -> list[bytes]:
+def stale_pins(
+    pins: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
+) -> list[bytes]:
     """The heads of pins to an endpoint that their service does not choose any more."""
+    valid = {
+        each.number: frozenset(map(backend_data, each.local if local else each.cluster))
+        for each in placed
+        if each.number
+    }
     none: frozenset[bytes] = frozenset()
     return [
         head
@@ -39,65 +45,36 @@ def stale_pins(pins: Mapping[bytes, bytes], valid: Mapping[int, frozenset[bytes]
     ]
 
 
-def valid_data(placed: Iterable[Placed], *, local: bool) -> dict[int, frozenset[bytes]]:
-    """For each service that keeps its clients, where a pin may lead."""
-
-    def backends(each: Placed) -> tuple[Backend, ...]:
-        return each.local if local else each.cluster
-
-    return {
-        each.number: frozenset(map(backend_data, backends(each))) for each in placed if each.number
-    }
-
-
 def read_pins(kernel: Nfnetlink, program: Program, name: str) -> dict[bytes, bytes]:
     """The pins of a map."""
-    of_map = set_elements(program.table, name)
     with decoding(f"cannot read the pins of clients in {name}"):
-        return read_elements(kernel.dump(NFT_MSG_GETSETELEM, NFPROTO[program.family], of_map))
+        return read_elements(dump_set(kernel, program, name))
 
 
-def find_stale(
-    pins: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
-) -> list[bytes]:
-    """The heads of pins that lead nowhere any more."""
-    return stale_pins(pins, valid_data(placed, local=local))
+def delete_pins(kernel: Nfnetlink, program: Program, name: str, heads: Iterable[bytes]) -> int:
+    """Delete pins, some of which may be gone already; how many transactions it took, 0 or 1.
 
-
-def delete_pins(kernel: Nfnetlink, program: Program, name: str, heads: Sequence[bytes]) -> int:
-    """Delete pins, some of which may be gone already; how many transactions it took, 0 or 1."""
+    If some are gone, each is deleted with a message of its own: the kernel says which these are.
+    """
     elements = [encoded(head) for head in heads]
-    try:
-        kernel.commit(element_messages(program, name, elements, delete=True))
-    except Refused as error:
-        if not _are_gone(error):
-            raise
-        return _delete_each(kernel, program, name, elements)
-    return 1
-
-
-def _delete_each(kernel: Nfnetlink, program: Program, name: str, elements: Sequence[bytes]) -> int:
-    """Delete each with a message of its own: the kernel says which are gone."""
-    messages = [
-        message
-        for element in elements
-        for message in element_messages(program, name, [element], delete=True)
-    ]
+    deleting = partial(element_messages, program, name, delete=True)
+    messages = deleting(elements)
+    alone = len(elements) == len(messages)
     while messages:
         try:
             kernel.commit(messages)
         except Refused as error:
-            if not _are_gone(error):
+            if any(each.errno != errno.ENOENT or each.index < 0 for each in error.errors):
                 raise
-            timed_out = {each.index for each in error.errors}
-            messages = [each for at, each in enumerate(messages) if at not in timed_out]
+            if alone:
+                gone = {each.index for each in error.errors}
+                messages = [each for at, each in enumerate(messages) if at not in gone]
+            else:
+                messages = [each for element in elements for each in deleting([element])]
+                alone = True
         else:
             return 1
     return 0
-
-
-def _are_gone(error: Refused) -> bool:
-    return all(each.errno == errno.ENOENT and each.index >= 0 for each in error.errors)
 
 
 class Pins:
@@ -166,9 +143,8 @@ class Pins:
         deleted = -1
         while deleted:
             deleted = 0
-            for maps in (SHARED_PINS, PINS):
-                for local, name in maps.items():
-                    deleted += await self._forget(kernel, name, local=local)
+            for local, name in (*SHARED_PINS.items(), *PINS.items()):
+                deleted += await self._forget(kernel, name, local=local)
             if deleted:
                 klog.info("Deleted stale affinity pins", v=2, pins=deleted)
         if not self._due.is_set():
@@ -181,12 +157,12 @@ class Pins:
             return 0
         program = state.program
         pins = await asyncio.to_thread(read_pins, kernel, program, name)
-        # Asked after the pins were read: who has an endpoint that came meanwhile keeps it.
+        # Asked after the pins were read: a client of an endpoint that came meanwhile keeps it.
         state = self._current()
         if state is None:
             return 0
-        placed = [each for each in state.placed.values() if each.number]
-        stale = await asyncio.to_thread(find_stale, pins, placed, local=local)
+        placed = tuple(state.placed.values())  # a thread must not see them change
+        stale = await asyncio.to_thread(stale_pins, pins, placed, local=local)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
             async with self._guard.paused(kernel):

@@ -3,18 +3,9 @@
 import msgspec
 
 from kubeproxy.base.errors import KernelError
-from kubeproxy.dataplane.nftables.batch import program_messages, rule_messages
-from kubeproxy.dataplane.nftables.choices import (
-    Masqueraded,
-    Pick,
-    Remember,
-    Split,
-    chain_of,
-    in_order,
-    with_parts,
-)
-from kubeproxy.dataplane.nftables.encode import new_chain
-from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables import choices
+from kubeproxy.dataplane.nftables.batch import program_messages
+from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
@@ -54,20 +45,17 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
     nf_tables, it says that.
     """
     kernel.generation()
-    wanted = msgspec.structs.replace(program(node, masquerade_mark(14)), table=PROBE_TABLE)
-    chains = [chain_of(choice, node) for choice in in_order(with_parts(_EVERY_CHOICE))]
-    messages = [
-        *program_messages(wanted),
-        *(new_chain(wanted, chain) for chain in chains),
-        *rule_messages(wanted, chains),
-    ]
+    fixed = program(node, masquerade_mark(14))
+    every_choice = choices.in_order(choices.with_parts(_EVERY_CHOICE))
+    chains = (*fixed.chains, *(choices.chain_of(choice, node) for choice in every_choice))
+    wanted = msgspec.structs.replace(fixed, table=PROBE_TABLE, chains=chains)
     try:
-        kernel.rehearse(messages)
+        kernel.rehearse(program_messages(wanted))
     except Refused as error:
         first = error.errors[0]
         if first.index == WHOLE_BATCH:
             raise
-        what = _descriptions(wanted, chains)[first.index]
+        what = _descriptions(wanted)[first.index]
         raise KernelTooOldError(
             f"the kernel cannot do what nftables mode needs: it refuses {what}",
             "load the missing nft_* module, use a newer kernel, or choose another proxy mode",
@@ -75,28 +63,23 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
         ) from error
 
 
-_PICK = Pick(node_port=False, local=False, count=2, sticky=True)
-_REMEMBER = Remember(node_port=False, local=False, seconds=10800)
+_PICK = choices.Pick(node_port=False, local=False, count=2, sticky=True)
+_REMEMBER = choices.Remember(node_port=False, local=False, seconds=10800)
 _EVERY_CHOICE = (
-    Masqueraded(_PICK),
-    Split(_PICK, Masqueraded(_PICK), msgspec.structs.replace(_PICK, local=True)),
-    Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
-    Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
-    Split(_REMEMBER, _REMEMBER, msgspec.structs.replace(_REMEMBER, local=True)),
+    choices.Masqueraded(_PICK),
+    choices.Split(_PICK, choices.Masqueraded(_PICK), msgspec.structs.replace(_PICK, local=True)),
+    choices.Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
+    choices.Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
+    choices.Split(_REMEMBER, _REMEMBER, msgspec.structs.replace(_REMEMBER, local=True)),
 )
 
 
-def _descriptions(wanted: Program, chains: list[Chain]) -> list[str]:
-    """What each message of the rehearsal makes, in its order."""
-
-    def of_chains(group: tuple[Chain, ...]) -> list[str]:
-        rules = [f"the rule {rule_text(rule)!r}" for chain in group for rule in chain.rules]
-        return [f"the chain {chain.name}" for chain in group] + rules
-
+def _descriptions(wanted: Program) -> list[str]:
+    """What each of the program's messages makes, in their order."""
     return [
         f"the table {wanted.table}",
         *(f"the counter {name}" for name in wanted.counters),
         *(f"the set {set_.name}" for set_ in wanted.sets),
-        *of_chains(wanted.chains),
-        *of_chains(tuple(chains)),
+        *(f"the chain {chain.name}" for chain in wanted.chains),
+        *(f"the rule {rule_text(rule)!r}" for chain in wanted.chains for rule in chain.rules),
     ]

@@ -5,41 +5,7 @@ The cluster is the content of the sets and maps. The only chains that depend on 
 """
 
 from kubeproxy.base.inet import Protocol
-from kubeproxy.dataplane.nftables.language import (
-    DPORT,
-    DROP,
-    HEADERS,
-    L4PROTO,
-    ORIGINAL_DPORT,
-    PRIORITY,
-    RANGED_PRIORITY,
-    RETURN,
-    Chain,
-    Count,
-    Headers,
-    Hook,
-    InSet,
-    Is,
-    IsInterface,
-    IsMarked,
-    IsNew,
-    IsProtocol,
-    IsTranslated,
-    Key,
-    Mark,
-    Masquerade,
-    Program,
-    Reject,
-    Rule,
-    Selector,
-    Set,
-    SetPriority,
-    Statement,
-    VerdictMap,
-    goto,
-    jump,
-    numgen,
-)
+from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
 from kubeproxy.table.policy import Masquerading
 
@@ -92,22 +58,19 @@ MARK_TO_MASQUERADE = "mark-to-masquerade"
 LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
 
 AFFINITY_FULL = "affinity-full"
-"""Counts the clients for whom the map of their own had no room."""
+"""Counts the clients that found no room in the map of their own."""
 
-INDEX = numgen(65536)
+INDEX = nft.numgen(65536)
 AFFINITY_SIZE = 65535
 
 # When one service has filled the map, clients of others are remembered by a hash of their address:
-# each service has so many places, which nobody else can take. The size is for 256 services at once
-# whose places are all taken.
+# each service has so many places of its own. The size is for 256 services at once whose places are
+# all taken.
 SHARED_PLACES = 1024
 _SHARED_SIZE = 256 * SHARED_PLACES
 
 _HOOK_NUMBER = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
-
-
-def _hook(type_: str, hook: str, priority: int, text: str) -> Hook:
-    return Hook(type_, hook, _HOOK_NUMBER[hook], priority, text)
+_NODE_PORT: nft.Key = (nft.L4PROTO, nft.DPORT)
 
 
 def masquerade_mark(bit: int) -> int:
@@ -115,14 +78,14 @@ def masquerade_mark(bit: int) -> int:
     return 1 << bit
 
 
-def is_pod(node: Node, headers: Headers, *, negate: bool = False) -> Statement | None:
-    """The packet comes, or does not come, from a pod; None when that cannot be told."""
+def is_pod(node: Node, headers: nft.Headers, *, negate: bool = False) -> nft.Statement | None:
+    """The packet comes, or does not come, from a pod; None when that cannot be detected."""
     detector = node.detector
     if detector is None:
         return None
     if isinstance(detector, PodCIDR):
-        return Is(headers.saddr, detector.prefix, negate)
-    return IsInterface(detector.name, detector.prefix, negate)
+        return nft.Is(headers.saddr, detector.prefix, negate)
+    return nft.IsInterface(detector.name, detector.prefix, negate)
 
 
 def program(
@@ -131,11 +94,12 @@ def program(
     *,
     endpoint_counters: bool = False,
     affinity_size: int = AFFINITY_SIZE,
-) -> Program:
+) -> nft.Program:
     """The program for one family of this node."""
-    headers = HEADERS[node.family]
+    headers = nft.HEADERS[node.family]
     gate = node.localhost_gate
-    return Program(
+    refused_on_loopback = "node ports refused on loopback addresses"
+    return nft.Program(
         family=node.family,
         table=TABLE,
         comment=COMMENT,
@@ -143,62 +107,69 @@ def program(
         sets=(
             *_sets(headers, endpoint_counters=endpoint_counters),
             *_pins(headers, affinity_size),
-            *(_localhost_sets() if gate else ()),
+            *((nft.Set(LOCALHOST_NODEPORTS, _NODE_PORT, refused_on_loopback),) if gate else ()),
         ),
         chains=(
-            *_base_chains(node, headers),
+            *_hooked_chains(node, headers),
             *_check_chains(node, headers),
-            Chain(MARK_TO_MASQUERADE, ((Mark(mark),),)),
-            Chain("masquerade-marked", ((Mark(mark, clear=True),), (Masquerade(),))),
-            _postrouting(headers, mark),
+            *((_localhost_check(node, headers),) if gate else ()),
+            _chain(MARK_TO_MASQUERADE, (nft.Mark(mark),)),
+            _chain("masquerade-marked", (nft.Mark(mark, clear=True),), (nft.Masquerade(),)),
+            _hooked(
+                "nat/postrouting",
+                (100, "srcnat"),
+                (nft.IsMarked(mark), nft.jump("masquerade-marked")),
+                (nft.IsTranslated(), nft.InSet(_itself(headers), HAIRPINS), nft.Masquerade()),
+            ),
         ),
     )
 
 
-def _sets(headers: Headers, *, endpoint_counters: bool) -> tuple[Set, ...]:
-    address = (headers.daddr,)
-    frontend: Key = (headers.daddr, L4PROTO, DPORT)
-    node_port: Key = (L4PROTO, DPORT)
-    backend: Key = (headers.daddr, DPORT)
+def _itself(headers: nft.Headers) -> nft.Key:
+    """The key of an endpoint that reaches itself."""
+    return (headers.saddr, headers.daddr, *_NODE_PORT)
 
-    def endpoints(name: str, key: Key, comment: str) -> Set:
-        return Set(name, (*key, INDEX), comment, backend, typeof=True, counter=endpoint_counters)
+
+def _sets(headers: nft.Headers, *, endpoint_counters: bool) -> tuple[nft.Set, ...]:
+    address = (headers.daddr,)
+    frontend = (headers.daddr, *_NODE_PORT)
+    sources = (nft.RANGED_PRIORITY, headers.saddr)
+    number = (nft.PRIORITY,)
+
+    def endpoints(name: str, key: nft.Key, comment: str) -> nft.Set:
+        key, data = (*key, INDEX), (headers.daddr, nft.DPORT)
+        return nft.Set(name, key, comment, data, typeof=True, counter=endpoint_counters)
 
     return (
-        Set(CLUSTER_IPS, address, "cluster IPs in use"),
-        Set(NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
-        Set(SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
-        Set(SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True),
-        Set(NODEPORT_CONNECTIONS, node_port, "new connections of a node port", counter=True),
-        Set(SERVICE_CHOICES, frontend, "how a frontend chooses its endpoint", verdicts=True),
-        Set(NODEPORT_CHOICES, node_port, "how a node port chooses", verdicts=True),
+        nft.Set(CLUSTER_IPS, address, "cluster IPs in use"),
+        nft.Set(NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
+        nft.Set(SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
+        nft.Set(SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True),
+        nft.Set(NODEPORT_CONNECTIONS, _NODE_PORT, "new connections of a node port", counter=True),
+        nft.Set(SERVICE_CHOICES, frontend, "how a frontend chooses its endpoint", verdicts=True),
+        nft.Set(NODEPORT_CHOICES, _NODE_PORT, "how a node port chooses", verdicts=True),
         endpoints(SERVICE_ENDPOINTS, frontend, "the n-th endpoint of a frontend"),
         endpoints(SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
-        endpoints(NODEPORT_ENDPOINTS, node_port, "the n-th endpoint of a node port"),
-        endpoints(NODEPORT_LOCAL_ENDPOINTS, node_port, "the n-th endpoint on this node"),
-        Set(SERVICE_REFUSALS, frontend, "frontends with nobody to serve", verdicts=True),
-        Set(NODEPORT_REFUSALS, node_port, "node ports with nobody to serve", verdicts=True),
-        Set(FIREWALL_IPS, frontend, "whose source ranges a frontend has", (PRIORITY,)),
-        Set(FIREWALL_SOURCES, (RANGED_PRIORITY, headers.saddr), "source ranges", interval=True),
-        Set(
-            HAIRPINS,
-            (headers.saddr, headers.daddr, L4PROTO, DPORT),
-            "endpoints of this node that reach themselves",
-        ),
-        Set(SERVICE_AFFINITY, frontend, "services that keep their clients", (PRIORITY,)),
-        Set(NODEPORT_AFFINITY, node_port, "the same for node ports", (PRIORITY,)),
-        Set(REMEMBER_SERVICES, frontend, "how a choice is remembered", verdicts=True),
-        Set(REMEMBER_NODEPORTS, node_port, "the same for node ports", verdicts=True),
+        endpoints(NODEPORT_ENDPOINTS, _NODE_PORT, "the n-th endpoint of a node port"),
+        endpoints(NODEPORT_LOCAL_ENDPOINTS, _NODE_PORT, "the n-th endpoint on this node"),
+        nft.Set(SERVICE_REFUSALS, frontend, "frontends with nobody to serve", verdicts=True),
+        nft.Set(NODEPORT_REFUSALS, _NODE_PORT, "node ports with nobody to serve", verdicts=True),
+        nft.Set(FIREWALL_IPS, frontend, "whose source ranges a frontend has", number),
+        nft.Set(FIREWALL_SOURCES, sources, "source ranges", interval=True),
+        nft.Set(HAIRPINS, _itself(headers), "endpoints of this node that reach themselves"),
+        nft.Set(SERVICE_AFFINITY, frontend, "services that keep their clients", number),
+        nft.Set(NODEPORT_AFFINITY, _NODE_PORT, "the same for node ports", number),
+        nft.Set(REMEMBER_SERVICES, frontend, "how a choice is remembered", verdicts=True),
+        nft.Set(REMEMBER_NODEPORTS, _NODE_PORT, "the same for node ports", verdicts=True),
     )
 
 
-def _pins(headers: Headers, size: int) -> tuple[Set, ...]:
+def _pins(headers: nft.Headers, size: int) -> tuple[nft.Set, ...]:
     """The maps that packets fill."""
 
-    def pins(name: str, comment: str, client: Selector, size: int) -> Set:
-        backend = (headers.daddr, DPORT)
-        key = (client, PRIORITY)
-        return Set(name, key, comment, backend, typeof=True, dynamic=True, size=size)
+    def pins(name: str, comment: str, client: nft.Selector, size: int) -> nft.Set:
+        key, data = (client, nft.PRIORITY), (headers.daddr, nft.DPORT)
+        return nft.Set(name, key, comment, data, typeof=True, dynamic=True, size=size)
 
     here = "the same among endpoints of this node"
     shared = "for clients that found the other map full"
@@ -210,187 +181,120 @@ def _pins(headers: Headers, size: int) -> tuple[Set, ...]:
     )
 
 
-def _localhost_sets() -> tuple[Set, ...]:
-    refused = "node ports refused on loopback addresses"
-    return (Set(LOCALHOST_NODEPORTS, (L4PROTO, DPORT), refused),)
+def _chain(name: str, *rules: nft.Rule) -> nft.Chain:
+    return nft.Chain(name, rules)
 
 
-def _base_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
-    """The chains on the hooks; priorities are upstream's, which others rely on.
+def _hooked(name: str, priority: tuple[int, str], *rules: nft.Rule) -> nft.Chain:
+    """A chain on the hook that its name says: "nat/prerouting-late" is of type nat."""
+    type_, hook = name.partition("-")[0].split("/")
+    return nft.Chain(name, rules, nft.Hook(type_, hook, _HOOK_NUMBER[hook], *priority))
+
+
+def _hooked_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
+    """The chains on the hooks but the last; priorities are upstream's, which others rely on.
 
     Their names contain a slash: by that upstream knows chains which it may empty and delete. Its
     first transaction empties them, so that no packet comes to what we leave behind.
     """
-    daddr = headers.daddr
-    firewall: Rule = (
-        IsNew(),
-        SetPriority((daddr, L4PROTO, DPORT), FIREWALL_IPS),
-        jump("check-sources"),
+    new = nft.IsNew()
+    frontend = (headers.daddr, *_NODE_PORT)
+    firewall: nft.Rule = (
+        new,
+        nft.SetPriority(frontend, FIREWALL_IPS),
+        nft.jump("check-sources"),
     )
-    new_services: Rule = (IsNew(), jump("refuse-services"))
-    new_cluster_ips: Rule = (IsNew(), jump("refuse-cluster-ips"))
-    localhost = ((jump("localhost-check"),),) if node.localhost_gate else ()
-    remember: Rule = (IsNew(), IsTranslated(), jump("remember"))
-    nat = _mark_cluster_ip_traffic(node, headers)
-    late = _once_more(node, headers)
-    return (
-        Chain(
-            "filter/prerouting-pre-dnat",
-            (firewall,),
-            _hook("filter", "prerouting", -110, "dstnat - 10"),
-        ),
-        Chain(
-            "filter/output-pre-dnat",
-            (firewall,),
-            _hook("filter", "output", -110, "-110"),
-        ),
-        Chain(
-            "filter/input",
-            (
-                (IsNew(), jump("refuse-nodeports")),
-                new_services,
-                *localhost,
-                remember,
-            ),
-            _hook("filter", "input", 0, "filter"),
-        ),
-        Chain(
-            "filter/forward",
-            (new_services, new_cluster_ips),
-            _hook("filter", "forward", 0, "filter"),
-        ),
-        Chain(
-            "filter/output",
-            (new_services, new_cluster_ips),
-            _hook("filter", "output", 0, "filter"),
-        ),
-        Chain(
-            "filter/postrouting-remember",
-            (remember,),
-            _hook("filter", "postrouting", 90, "srcnat - 10"),
-        ),
-        Chain("nat/prerouting", nat, _hook("nat", "prerouting", -100, "dstnat")),
-        Chain("nat/prerouting-late", late, _hook("nat", "prerouting", -90, "dstnat + 10")),
-        Chain("nat/output", nat, _hook("nat", "output", -100, "-100")),
-        Chain("nat/output-late", late, _hook("nat", "output", -90, "-90")),
-    )
-
-
-def _once_more(node: Node, headers: Headers) -> tuple[Rule, ...]:
-    """For packets that were on their way through the rules when a transaction took effect.
-
-    A packet goes on through the rules of before, but sees the elements of after: it may be led
-    to a place in a list that is gone. It is not translated then, and would be refused; so whoever
-    is not translated looks once more.
-    """
-    *mark, _ = _mark_cluster_ip_traffic(node, headers)
-    to_node_port = InSet((headers.daddr,), NODEPORT_ADDRESSES)
-    return (
+    new_node_ports: nft.Rule = (new, nft.jump("refuse-nodeports"))
+    new_services: nft.Rule = (new, nft.jump("refuse-services"))
+    checks = (new_services, (new, nft.jump("refuse-cluster-ips")))
+    localhost = ((nft.jump("localhost-check"),),) if node.localhost_gate else ()
+    remember: nft.Rule = (new, nft.IsTranslated(), nft.jump("remember"))
+    mark = _mark_cluster_ip_traffic(node, headers)
+    nat = (*mark, (nft.jump("frontends"),))
+    # A packet that was on its way through the rules when a transaction took effect goes on through
+    # the rules of before, but sees the elements of after: it may be led to a place in a list that
+    # is gone. It is not translated then, and would be refused; so it is looked up once more.
+    late = (
         *mark,
-        (VerdictMap((headers.daddr, L4PROTO, DPORT), SERVICE_CHOICES),),
-        (to_node_port, VerdictMap((L4PROTO, DPORT), NODEPORT_CHOICES)),
+        (nft.VerdictMap(frontend, SERVICE_CHOICES),),
+        (_to_node_port(headers), nft.VerdictMap(_NODE_PORT, NODEPORT_CHOICES)),
+    )
+    to_input = (new_node_ports, new_services, *localhost, remember)
+    return (
+        _hooked("filter/prerouting-pre-dnat", (-110, "dstnat - 10"), firewall),
+        _hooked("filter/output-pre-dnat", (-110, "-110"), firewall),
+        _hooked("filter/input", (0, "filter"), *to_input),
+        _hooked("filter/forward", (0, "filter"), *checks),
+        _hooked("filter/output", (0, "filter"), *checks),
+        _hooked("filter/postrouting-remember", (90, "srcnat - 10"), remember),
+        _hooked("nat/prerouting", (-100, "dstnat"), *nat),
+        _hooked("nat/prerouting-late", (-90, "dstnat + 10"), *late),
+        _hooked("nat/output", (-100, "-100"), *nat),
+        _hooked("nat/output-late", (-90, "-90"), *late),
     )
 
 
-def _mark_cluster_ip_traffic(node: Node, headers: Headers) -> tuple[Rule, ...]:
+def _to_node_port(headers: nft.Headers) -> nft.InSet:
+    return nft.InSet((headers.daddr,), NODEPORT_ADDRESSES)
+
+
+def _mark_cluster_ip_traffic(node: Node, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     """Traffic to cluster IPs that must come back through this node is masqueraded."""
-    to_cluster_ip = InSet((headers.daddr,), CLUSTER_IPS)
-    frontends: Rule = (jump("frontends"),)
     if node.masquerading is Masquerading.NEVER:
-        return (frontends,)
+        return ()
+    to_cluster_ip = nft.InSet((headers.daddr,), CLUSTER_IPS)
     unless_pod = node.masquerading is Masquerading.UNLESS_POD
     not_a_pod = is_pod(node, headers, negate=True) if unless_pod else None
     sources = () if not_a_pod is None else (not_a_pod,)
-    return ((to_cluster_ip, *sources, jump(MARK_TO_MASQUERADE)), frontends)
+    return ((to_cluster_ip, *sources, nft.jump(MARK_TO_MASQUERADE)),)
 
 
-def _check_chains(node: Node, headers: Headers) -> tuple[Chain, ...]:
-    frontend: Key = (headers.daddr, L4PROTO, DPORT)
-    node_port: Key = (L4PROTO, DPORT)
-    to_node_port = InSet((headers.daddr,), NODEPORT_ADDRESSES)
-    original: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
-    was_node_port = InSet((headers.original_daddr,), NODEPORT_ADDRESSES)
-    chains = [
-        Chain(
+def _check_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
+    frontend = (headers.daddr, *_NODE_PORT)
+    to_node_port = _to_node_port(headers)
+    allowed = nft.InSet((nft.RANGED_PRIORITY, headers.saddr), FIREWALL_SOURCES)
+    was_node_port = nft.InSet((headers.original_daddr,), NODEPORT_ADDRESSES)
+    node_port_then = (nft.L4PROTO, nft.ORIGINAL_DPORT)
+    remember_service = nft.VerdictMap((headers.original_daddr, *node_port_then), REMEMBER_SERVICES)
+    remember_node_port = nft.VerdictMap(node_port_then, REMEMBER_NODEPORTS)
+    return (
+        _chain(
             "frontends",
-            (
-                (InSet(frontend, SERVICE_CONNECTIONS),),
-                (VerdictMap(frontend, SERVICE_CHOICES),),
-                (to_node_port, InSet(node_port, NODEPORT_CONNECTIONS)),
-                (to_node_port, VerdictMap(node_port, NODEPORT_CHOICES)),
-            ),
+            (nft.InSet(frontend, SERVICE_CONNECTIONS),),
+            (nft.VerdictMap(frontend, SERVICE_CHOICES),),
+            (to_node_port, nft.InSet(_NODE_PORT, NODEPORT_CONNECTIONS)),
+            (to_node_port, nft.VerdictMap(_NODE_PORT, NODEPORT_CHOICES)),
         ),
-        Chain("refuse-services", ((VerdictMap(frontend, SERVICE_REFUSALS),),)),
-        Chain(
-            "refuse-nodeports",
-            ((to_node_port, VerdictMap(node_port, NODEPORT_REFUSALS)),),
-        ),
-        Chain(
+        _chain("refuse-services", (nft.VerdictMap(frontend, SERVICE_REFUSALS),)),
+        _chain("refuse-nodeports", (to_node_port, nft.VerdictMap(_NODE_PORT, NODEPORT_REFUSALS))),
+        _chain(
             "refuse-cluster-ips",
-            (
-                (InSet((headers.daddr,), CLUSTER_IPS), goto(REFUSE)),
-                (InSet((headers.daddr,), SERVICE_CIDRS), DROP),
-            ),
+            (nft.InSet((headers.daddr,), CLUSTER_IPS), nft.goto(REFUSE)),
+            (nft.InSet((headers.daddr,), SERVICE_CIDRS), nft.DROP),
         ),
-        Chain(
-            "check-sources",
-            (
-                (
-                    InSet((RANGED_PRIORITY, headers.saddr), FIREWALL_SOURCES),
-                    SetPriority(),
-                    RETURN,
-                ),
-                (DROP,),
-            ),
-        ),
-        Chain(REFUSE, ((Reject(node.family),),)),
+        _chain("check-sources", (allowed, nft.SetPriority(), nft.RETURN), (nft.DROP,)),
+        _chain(REFUSE, (nft.Reject(node.family),)),
         # A port of conntrack has no type but beside its protocol: hence a rule for each.
-        Chain(
+        _chain(
             "remember",
-            (
-                *((_of(each), VerdictMap(original, REMEMBER_SERVICES)) for each in Protocol),
-                *(
-                    (was_node_port, _of(each), VerdictMap(original[1:], REMEMBER_NODEPORTS))
-                    for each in Protocol
-                ),
-            ),
-        ),
-    ]
-    if node.localhost_gate:
-        chains.append(_localhost_check(node, headers))
-    return tuple(chains)
-
-
-def _of(protocol: Protocol) -> IsProtocol:
-    return IsProtocol(protocol.name.lower(), protocol)
-
-
-def _localhost_check(node: Node, headers: Headers) -> Chain:
-    """Node ports that are refused on loopback addresses, counted by protocol."""
-    loopback = Is(headers.daddr, LOOPBACK[node.family])
-    refused = InSet((L4PROTO, DPORT), LOCALHOST_NODEPORTS)
-    return Chain(
-        "localhost-check",
-        tuple(
-            (
-                loopback,
-                _of(protocol),
-                refused,
-                Count(LOCALHOST_COUNTER[protocol]),
-                Reject(node.family),
-            )
-            for protocol in Protocol
+            *((_of(each), remember_service) for each in Protocol),
+            *((was_node_port, _of(each), remember_node_port) for each in Protocol),
         ),
     )
 
 
-def _postrouting(headers: Headers, mark: int) -> Chain:
-    itself = (headers.saddr, headers.daddr, L4PROTO, DPORT)
-    return Chain(
-        "nat/postrouting",
-        (
-            (IsMarked(mark), jump("masquerade-marked")),
-            (IsTranslated(), InSet(itself, HAIRPINS), Masquerade()),
+def _of(protocol: Protocol) -> nft.IsProtocol:
+    return nft.IsProtocol(protocol.name.lower(), protocol)
+
+
+def _localhost_check(node: Node, headers: nft.Headers) -> nft.Chain:
+    """Node ports that are refused on loopback addresses, counted by protocol."""
+    loopback = nft.Is(headers.daddr, LOOPBACK[node.family])
+    refused = nft.InSet(_NODE_PORT, LOCALHOST_NODEPORTS)
+    return _chain(
+        "localhost-check",
+        *(
+            (loopback, _of(each), refused, nft.Count(counter), nft.Reject(node.family))
+            for each, counter in LOCALHOST_COUNTER.items()
         ),
-        _hook("nat", "postrouting", 100, "srcnat"),
     )

@@ -3,100 +3,56 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
-from kubeproxy.dataplane.nftables.language import (
-    Chain,
-    Count,
-    Dnat,
-    InSet,
-    Is,
-    IsInterface,
-    IsMarked,
-    IsNew,
-    IsOwnSource,
-    IsProtocol,
-    IsTranslated,
-    Jump,
-    Key,
-    Mark,
-    Masquerade,
-    Program,
-    Reject,
-    Rule,
-    Set,
-    SetPriority,
-    Statement,
-    Update,
-    Verdict,
-    VerdictMap,
-)
-
-_VERDICT_WORD = {
-    Jump.DROP: "drop",
-    Jump.RETURN: "return",
-    Jump.JUMP: "jump",
-    Jump.GOTO: "goto",
-}
+from kubeproxy.dataplane.nftables import language as nft
 
 
-def concat(key: Key) -> str:
+def concat(key: nft.Key) -> str:
     """A key as nft writes it."""
     return " . ".join(selector.text for selector in key)
 
 
-def verdict_text(verdict: Verdict) -> str:
-    """A verdict as nft writes it."""
-    return f"{_VERDICT_WORD[verdict.jump]} {verdict.chain}".rstrip()
-
-
-def statement_text(statement: Statement) -> str:  # noqa: C901, PLR0911, PLR0912  # one line a kind
+def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911, PLR0912  # one a kind
     """One statement of a rule."""
     match statement:
-        case Is(selector, prefix, negate):
-            operator = "!= " if negate else ""
-            return f"{selector.text} {operator}{_prefix(str(prefix), selector.type.size)}"
-        case IsProtocol(name):
+        case nft.Is(selector, prefix, negate):
+            # nft writes a prefix of full length as an address.
+            text = str(prefix).removesuffix(f"/{8 * selector.type.size}")
+            return f"{selector.text} {'!= ' if negate else ''}{text}"
+        case nft.IsProtocol(name):
             return f"meta l4proto {name}"
-        case IsInterface(name, prefix, negate):
-            operator = "!= " if negate else ""
-            return f'iifname {operator}"{name}{"*" if prefix else ""}"'
-        case IsNew():
+        case nft.IsInterface(name, prefix, negate):
+            return f'iifname {"!= " if negate else ""}"{name}{"*" if prefix else ""}"'
+        case nft.IsNew():
             return "ct state new"
-        case IsTranslated():
+        case nft.IsTranslated():
             return "ct status dnat"
-        case IsOwnSource():
+        case nft.IsOwnSource():
             return "fib saddr type local"
-        case IsMarked(bit):
+        case nft.IsMarked(bit):
             return f"meta mark & 0x{bit:08x} != 0x00000000"
-        case InSet(key, name):
+        case nft.InSet(key, name):
             return f"{concat(key)} @{name}"
-        case Mark(bit, clear):
+        case nft.Mark(bit, clear):
             return f"meta mark set meta mark {'^' if clear else '|'} 0x{bit:08x}"
-        case SetPriority(key, name):
-            value = f"{concat(key)} map @{name}" if key else "none"
-            return f"meta priority set {value}"
-        case VerdictMap(key, name):
+        case nft.SetPriority(key, name):
+            return f"meta priority set {f'{concat(key)} map @{name}' if key else 'none'}"
+        case nft.VerdictMap(key, name):
             return f"{concat(key)} vmap @{name}"
-        case Dnat(family, key, name):
-            keyword = "ip" if family.bits == 32 else "ip6"
-            return f"dnat {keyword} to {concat(key)} map @{name}"
-        case Update(name, key, data, seconds):
+        case nft.Dnat(family, key, name):
+            return f"dnat {nft.HEADERS[family].keyword} to {concat(key)} map @{name}"
+        case nft.Update(name, key, data, seconds):
             timeout = f"timeout {timeout_text(seconds)}"
             return f"update @{name} {{ {concat(key)} {timeout} : {concat(data)} }}"
-        case Masquerade():
+        case nft.Masquerade():
             return "masquerade fully-random"
-        case Reject():
+        case nft.Reject():
             return "reject"
-        case Count(counter):
+        case nft.Count(counter):
             return f'counter name "{counter}"'
-        case Verdict():
-            return verdict_text(statement)
+        case nft.Verdict(jump, chain):
+            return f"{jump.name.lower()} {chain}".rstrip()
         case _:
             assert_never(statement)
-
-
-def _prefix(text: str, size: int) -> str:
-    """A prefix; nft writes one of full length as an address."""
-    return text.removesuffix(f"/{8 * size}")
 
 
 def timeout_text(seconds: int) -> str:
@@ -109,13 +65,13 @@ def timeout_text(seconds: int) -> str:
     return "".join(parts)
 
 
-def rule_text(rule: Rule) -> str:
+def rule_text(rule: nft.Rule) -> str:
     """One rule. A port of a known protocol is written with its name, as nft lists it."""
-    words = [statement_text(statement) for statement in rule]
-    known = next((each.name for each in rule if isinstance(each, IsProtocol)), None)
+    text = " ".join(map(statement_text, rule))
+    known = next((each.name for each in rule if isinstance(each, nft.IsProtocol)), None)
     if known is None:
-        return " ".join(words)
-    text = " ".join(words).replace("th dport", f"{known} dport")
+        return text
+    text = text.replace("th dport", f"{known} dport")
     # nft leaves the match out where the port's protocol implies it.
     return text.replace(f"meta l4proto {known} ", "", 1) if f"{known} dport" in text else text
 
@@ -124,21 +80,18 @@ def _block(head: str, lines: Iterable[str]) -> list[str]:
     return [f"\t{head} {{", *(f"\t\t{line}" for line in lines), "\t}"]
 
 
-def set_lines(set_: Set, elements: Sequence[str] = ()) -> list[str]:
+def set_lines(set_: nft.Set, elements: Sequence[str] = ()) -> list[str]:
     """The declaration of a set or map, and its elements."""
-    lines = []
-    keyword = "map" if set_.data or set_.verdicts else "set"
-    data = "verdict" if set_.verdicts else concat(set_.data)
-    if set_.typeof:
-        lines.append(f"typeof {concat(set_.key)}" + (f" : {data}" if data else ""))
-    else:
-        names = " . ".join(selector.type.name for selector in set_.key)
-        if set_.data:
-            data = " . ".join(selector.type.name for selector in set_.data)
-        lines.append(f"type {names}" + (f" : {data}" if data else ""))
+
+    def types(key: nft.Key) -> str:
+        return concat(key) if set_.typeof else " . ".join(selector.type.name for selector in key)
+
+    data = "verdict" if set_.verdicts else types(set_.data)
+    kind = f"{'typeof' if set_.typeof else 'type'} {types(set_.key)}"
+    lines = [f"{kind} : {data}" if data else kind]
     if set_.size:
         lines.append(f"size {set_.size}")
-    flags = (["dynamic", "timeout"] if set_.dynamic else []) + ["interval"] * set_.interval
+    flags = ["dynamic", "timeout"] * set_.dynamic + ["interval"] * set_.interval
     if flags:
         lines.append(f"flags {','.join(flags)}")
     if set_.counter:
@@ -147,31 +100,25 @@ def set_lines(set_: Set, elements: Sequence[str] = ()) -> list[str]:
     if elements:
         joined = ",\n\t\t\t     ".join(elements)
         lines.append(f"elements = {{ {joined} }}")
-    return _block(f"{keyword} {set_.name}", lines)
+    return _block(f"{'map' if set_.is_map else 'set'} {set_.name}", lines)
 
 
-def chain_lines(chain: Chain) -> list[str]:
+def chain_lines(chain: nft.Chain) -> list[str]:
     """A chain with its rules."""
-    lines = []
+    lines = [rule_text(rule) for rule in chain.rules]
     if chain.hook is not None:
-        hook = chain.hook
-        lines.append(
-            f"type {hook.type} hook {hook.hook} priority {hook.priority_text}; policy accept;"
-        )
-    lines += [rule_text(rule) for rule in chain.rules]
+        hook, priority = chain.hook, chain.hook.priority_text
+        lines.insert(0, f"type {hook.type} hook {hook.hook} priority {priority}; policy accept;")
     return _block(f"chain {chain.name}", lines)
 
 
 def render(
-    program: Program, chains: Sequence[Chain], elements: Mapping[str, Sequence[str]]
+    program: nft.Program, chains: Sequence[nft.Chain], elements: Mapping[str, Sequence[str]]
 ) -> str:
     """A whole table: the program, the chains of the choices in use, and all elements."""
-    family = "ip" if program.family.bits == 32 else "ip6"
-    blocks = [
-        [f"\tcounter {name} {{", "\t\tpackets 0 bytes 0", "\t}"] for name in program.counters
-    ]
+    blocks = [_block(f"counter {name}", ["packets 0 bytes 0"]) for name in program.counters]
     blocks += [set_lines(set_, elements.get(set_.name, ())) for set_ in program.sets]
     blocks += [chain_lines(chain) for chain in (*program.chains, *chains)]
     body = "\n\n".join("\n".join(block) for block in blocks)
-    head = f'table {family} {program.table} {{\n\tcomment "{program.comment}"\n'
-    return f"{head}{body}\n}}\n"
+    keyword = nft.HEADERS[program.family].keyword
+    return f'table {keyword} {program.table} {{\n\tcomment "{program.comment}"\n{body}\n}}\n'
