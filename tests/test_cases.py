@@ -17,9 +17,9 @@ from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.rows import aligned, rows
-from world import NODE_IP, NODE_NAME, node, packet, prefix
+from world import NODE_IP, NODE_NAME, Mode, node, packet, prefix
 
 CASES = sorted(Path(__file__).with_name("cases").glob("*.case"))
 DERIVED = ("table", "packets")
@@ -91,8 +91,11 @@ def derived(parts: dict[str, str]) -> dict[str, str]:
         if sent:
             asked = packet(sent)
             assert family_of(asked.source) is family, line
-            lines.append(f"{sent:<40} {fate(decide(asked, table, this_node, mode))}\n")
-    return {"table": aligned(rows(table, this_node, mode)) + "\n", "packets": "".join(lines)}
+            lines.append(f"{sent:<40} {fate(decide(asked, table, this_node, mode.quirks))}\n")
+    return {
+        "table": aligned(rows(table, this_node, mode.quirks)) + "\n",
+        "packets": "".join(lines),
+    }
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

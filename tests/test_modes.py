@@ -17,7 +17,6 @@ EXCEPTIONS = {
     "config/": "the sections and flags of upstream's configuration have these names",
     "linux/": "iptables is a program",
     "dataplane/xtables_text.py": "iptables is a program",
-    "table/": "the verdicts in which the modes differ",
 }
 
 
@@ -37,7 +36,7 @@ def named(text: str) -> Iterator[str]:
             case ast.Import():
                 for each in node.names:
                     yield from _imported(each.name)
-            case ast.Attribute(value=ast.Name(id="Mode" | "Policy"), attr=attr):
+            case ast.Attribute(value=ast.Name(id="Mode"), attr=attr):
                 if attr.lower() in MODES:
                     yield attr
 

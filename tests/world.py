@@ -7,16 +7,32 @@ itself, X and Y are outside.
 """
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, parse_prefix
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node, PodCIDR
+from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.quirks import Quirks
+
+
+class Mode(Enum):
+    """The modes, as tests name them."""
+
+    NFTABLES = "nftables"
+    IPTABLES = "iptables"
+    IPVS = "ipvs"
+
+    @property
+    def quirks(self) -> Quirks:
+        return load_mode(self.value).quirks
+
 
 NODE_NAME = "kestrel"
 ZONE = "z-east"

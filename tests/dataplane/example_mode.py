@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.leftovers import Cleanup
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.table.node import Mode as Policy
+from kubeproxy.table.quirks import Quirks
 from kubeproxy.table.rows import rows
 
 RULES: dict[str, object] = {}
@@ -14,7 +14,7 @@ RULES: dict[str, object] = {}
 
 class Memory:
     async def apply(self, update: Update) -> SyncReport:
-        RULES[update.node.family.value] = rows(update.table, update.node, Policy.NFTABLES)
+        RULES[update.node.family.value] = rows(update.table, update.node, Quirks())
         return SyncReport(written=len(update.table.entries))
 
     async def watch(self, _lost: Callable[[], None]) -> None:
@@ -30,9 +30,9 @@ def clean_up(cleanup: Cleanup) -> None:
 
 MODE = Mode(
     name="memory",
-    policy=Policy.NFTABLES,
+    quirks=Quirks(),
     open=lambda _config: lambda _family: Memory(),
-    render=lambda _config, table, node: str(rows(table, node, Policy.NFTABLES)),
+    render=lambda _config, table, node: str(rows(table, node, Quirks())),
     drift=lambda *_: [],
     clean_up=clean_up,
 )

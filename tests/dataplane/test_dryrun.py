@@ -11,8 +11,7 @@ from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode
-from world import cluster_of, endpoint_slice, node, service, table_of
+from world import Mode, cluster_of, endpoint_slice, node, service, table_of
 
 NFT = Mode.NFTABLES
 

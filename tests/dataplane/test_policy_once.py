@@ -12,7 +12,6 @@ from kubeproxy.table.policy import Policy
 SOURCE = Path(kubeproxy.__path__[0])
 SAMPLE = SOURCE / "dataplane/sample.py"  # makes entries, as the table does, for trials
 DATAPLANES = sorted({*(SOURCE / "dataplane").rglob("*.py")} - {SAMPLE})
-TABLE = sorted((SOURCE / "table").glob("*.py"))
 SETTINGS = {"internal_local", "external_local", "has_endpoints", "masquerade_all"}
 """From these the treatments are made."""
 
@@ -41,16 +40,3 @@ from kubeproxy.table.policy import Policy
 def serves(entry): return entry.has_endpoints and entry.external is Policy.EXTERNAL_LOCAL
 """
     assert forbidden_in(source) == {"Policy", "has_endpoints", "EXTERNAL_LOCAL"}
-
-
-@pytest.mark.parametrize("module", TABLE, ids=lambda path: path.stem)
-def test_the_table_looks_at_no_mode_but_for_its_quirks(module: Path) -> None:
-    """`node` has the table of the quirks of each mode."""
-    uses = [
-        node.attr
-        for node in ast.walk(ast.parse(module.read_text()))
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "Mode"
-    ]
-    assert sorted(uses) == (["IPTABLES", "IPVS", "NFTABLES"] if module.stem == "node" else [])

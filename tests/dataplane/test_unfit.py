@@ -20,8 +20,7 @@ from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
 from kubeproxy.dataplane.unfit import Unfit, unfit
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Table
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 A, B, C = service("a", 1), service("b", 2), service("c", 3)
 BAD = msgspec.structs.replace(B, cluster=(Backend("nowhere", 8080),))

@@ -11,8 +11,7 @@ from kubeproxy.engine.own_node import RestartNeeded
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table.compile import Vantage
-from kubeproxy.table.node import Mode
-from world import CART, NODE_NAME, endpoint_slice, kestrel, node, service
+from world import CART, NODE_NAME, Mode, endpoint_slice, kestrel, node, service
 
 
 def upsert(kind: Kind, document: dict[str, object]) -> Upsert:

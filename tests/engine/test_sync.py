@@ -21,9 +21,9 @@ from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table import build, limits
 from kubeproxy.table.compile import Vantage, compile_service
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from waiting import until
-from world import CART, NODE_IP, Document, cluster_of, endpoint_slice, node, service
+from world import CART, NODE_IP, Document, Mode, cluster_of, endpoint_slice, node, service
 
 NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
 

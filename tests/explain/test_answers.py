@@ -8,8 +8,7 @@ from kubeproxy.explain.answers import Asked, View, answer
 from kubeproxy.explain.words import Explanation
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
-from kubeproxy.table.node import Mode
-from world import NODE_IP, Document, cluster_of, endpoint_slice, everywhere, node, service
+from world import NODE_IP, Document, Mode, cluster_of, endpoint_slice, everywhere, node, service
 
 TWO_PORTS = {"ports": [{"name": "admin", "port": 81}, {"name": "http", "port": 80}]}
 LOCAL = {"externalTrafficPolicy": "Local"}
@@ -22,7 +21,8 @@ def view(*documents: Document, mode: Mode = Mode.NFTABLES) -> View:
         builder.update(cluster, (), Vantage(cluster.place, NODE_IP[family]))
     return View(
         cluster=cluster,
-        mode=mode,
+        mode=mode.value,
+        quirks=mode.quirks,
         ips=node_ips(with_bind_address(cluster.node, "")),
         tables={family: builder.table for family, builder in builders.items()},
         nodes={family: node(mode, family) for family in Family},

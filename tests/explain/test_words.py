@@ -6,12 +6,13 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.explain.words import Context, Explanation, duration, explain, render
 from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Mode, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import Node, PodCIDR, PodInterface
 from world import (
     EXTERNAL_IP,
     NODE_NAME,
     NODE_PORT,
     Document,
+    Mode,
     endpoint_slice,
     everywhere,
     node,
@@ -43,8 +44,8 @@ def told(
 ) -> Explanation:
     """What is said of a packet to the service with these endpoints."""
     asked, here = packet(sent), here or node(mode)
-    verdict = decide(asked, table_of(svc, endpoint_slice(endpoints)), here, mode)
-    return explain(verdict, asked, Context(NODE_NAME, here, mode))
+    verdict = decide(asked, table_of(svc, endpoint_slice(endpoints)), here, mode.quirks)
+    return explain(verdict, asked, Context(NODE_NAME, here, mode.value, mode.quirks))
 
 
 @pytest.mark.parametrize(
@@ -399,8 +400,12 @@ def test_note_on_a_hairpin_that_hangs() -> None:
 
 def test_notes_of_the_context_come_first() -> None:
     asked = packet("P VIP:80")
-    verdict = decide(asked, table_of(everywhere(LOCAL), endpoint_slice("R1")), node(NFT), NFT)
-    said = explain(verdict, asked, Context(NODE_NAME, node(NFT), NFT, notes=("first",)))
+    verdict = decide(
+        asked, table_of(everywhere(LOCAL), endpoint_slice("R1")), node(NFT), NFT.quirks
+    )
+    said = explain(
+        verdict, asked, Context(NODE_NAME, node(NFT), NFT.value, NFT.quirks, notes=("first",))
+    )
     assert ("first", f"unless the client is on this node, {FAIL}") == said.notes
 
 
@@ -421,7 +426,11 @@ def test_an_ipv6_destination_has_brackets() -> None:
     asked = packet("fd40::1 [fd12::1]:80")
     here = node(NFT, Family.IPV6)
     table = table_of(service({"clusterIP": "fd12::1"}), family=Family.IPV6)
-    said = explain(decide(asked, table, here, NFT), asked, Context(NODE_NAME, here, NFT))
+    said = explain(
+        decide(asked, table, here, NFT.quirks),
+        asked,
+        Context(NODE_NAME, here, NFT.value, NFT.quirks),
+    )
     assert said.destination == "[fd12::1]:80/TCP"
     assert "cluster IP [fd12::1]:80/TCP of Service shop/cart, port http" in render(said)
 
@@ -452,7 +461,8 @@ def test_everything_there_is_to_say() -> None:
     context = Context(
         NODE_NAME,
         node(NFT),
-        NFT,
+        NFT.value,
+        NFT.quirks,
         places={"10.64.3.11:8080": NODE_NAME, "10.65.7.21:8080": "heron"},
         not_chosen=(
             ("10.64.3.12:8080", "it is not ready"),
@@ -460,7 +470,9 @@ def test_everything_there_is_to_say() -> None:
         ),
         notes=("one", "two"),
     )
-    assert render(explain(decide(asked, table, node(NFT), NFT), asked, context)) == FORWARDED
+    assert (
+        render(explain(decide(asked, table, node(NFT), NFT.quirks), asked, context)) == FORWARDED
+    )
 
 
 REJECTED = """\

@@ -34,8 +34,7 @@ from kubeproxy.linux.netlink.nftables import (
 )
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
-from kubeproxy.table.node import Mode
-from world import node, prefix
+from world import Mode, node, prefix
 
 HERE = node(Mode.NFTABLES)
 PROGRAM = program(HERE, 0x4000)

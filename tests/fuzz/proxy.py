@@ -23,11 +23,12 @@ from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from world import (
     NODE_IP,
     NODE_NAME,
     Document,
+    Mode,
     endpoint_slice,
     everywhere,
     packet,
@@ -129,7 +130,9 @@ class Proxy:
         assert self.sync.failure == ""
         assert self.sync.progress.failures == 0, Outcome.PARTLY
         for question, verdict in VERDICTS.items():
-            found = decide(packet(question), self.sync.builder.table, self.node, Mode.NFTABLES)
+            found = decide(
+                packet(question), self.sync.builder.table, self.node, Mode.NFTABLES.quirks
+            )
             assert verdict == shorthand(found)
 
     def _settle(self, name: str) -> None:

@@ -31,8 +31,7 @@ from kubeproxy.linux.netlink.message import NLMSG_DONE, NLMSG_ERROR, Message, en
 from kubeproxy.linux.netlink.route import add_address_request
 from kubeproxy.linux.netlink_socket import Link
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.node import Mode
-from world import endpoint_slice, everywhere, node, table_of
+from world import Mode, endpoint_slice, everywhere, node, table_of
 
 NODE = node(Mode.NFTABLES)
 PROGRAM = program(NODE, masquerade_mark(14))

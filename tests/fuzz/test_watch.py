@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from fakes.dataplane import FakeDataplane
 from fuzz.proxy import Proxy, Step, steps
 from fuzz.rounds import fuzz
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 
 def follow(history: list[Step]) -> None:

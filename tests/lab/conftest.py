@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.table.node import Mode
 from lab.enter import is_entered
 from lab.farm import Farm
 from lab.machine import depends_on
@@ -20,7 +19,7 @@ from lab.responders import Responders
 from lab.salvo import Salvo
 from lab.stage import Lab, Variant
 from lab.xtables import programs
-from world import node
+from world import Mode, node
 
 OPTION = "--mode"
 DEFAULT = "nftables"

@@ -21,9 +21,9 @@ from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from lab.documents import complete
-from world import NODE_NAME
+from world import NODE_NAME, Mode
 
 Addresses = Mapping[Family, tuple[str, ...]]
 
@@ -43,7 +43,7 @@ class Expectation(msgspec.Struct, frozen=True):
     def verdict(self, packet: Packet) -> Verdict:
         """What should happen to the packet."""
         family = family_of(packet.destination)
-        return decide(packet, self.tables[family], self.nodes[family], self.mode)
+        return decide(packet, self.tables[family], self.nodes[family], self.mode.quirks)
 
 
 def expectation(

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 
 from kubeproxy.base.inet import Family, Protocol, join
-from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.stage import Variant
+from world import Mode
 
 DEVICE = "kube-ipvs0"
 _FLUSH = f"""

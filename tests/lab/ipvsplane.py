@@ -16,7 +16,6 @@ from kubeproxy.linux.ipvs import Ipvs as VirtualServers
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Backend, Entry, Table
-from kubeproxy.table.node import Mode
 from lab.connection import Connection
 from lab.dialer import Dialer
 from lab.entries import served, service_ip
@@ -25,7 +24,7 @@ from lab.network import Network
 from lab.outcome import Outcome, Probe
 from lab.plan import HOSTS, NODE_NAME_OF, crowd
 from waiting import until
-from world import NODE_NAME, node
+from world import NODE_NAME, Mode, node
 
 DRAIN_PERIOD = 0.1
 NUMBER = 21

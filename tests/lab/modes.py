@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from kubeproxy.table.node import Mode
 from lab.ipvs import IPVS
 from lab.stage import NFTABLES, Variant
 from lab.xtables import IPTABLES
+from world import Mode
 
 VARIANTS: tuple[Variant, ...] = (NFTABLES, *IPTABLES.values(), IPVS)
 CHOICES = tuple(dict.fromkeys(name for each in VARIANTS for name in (each.mode.value, each.name)))

@@ -20,11 +20,10 @@ from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Entry, Table
-from kubeproxy.table.node import Mode
 from lab.entries import served
 from lab.farm import crop
 from lab.namespaces import entered
-from world import node
+from world import Mode, node
 
 SERVICES = 1500
 """So many that the kernel gets their frontends in several transactions."""

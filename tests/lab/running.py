@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from kubeproxy.table.node import Mode
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
 from lab.namespaces import Namespace
 from lab.page import METRICS, ask
 from lab.programmer import DaemonProcess
 from lab.stage import CLUSTER_CIDR_FLAG
-from world import Document
+from world import Document, Mode
 
 GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
 

@@ -14,7 +14,6 @@ import msgspec
 from kubeproxy.base.inet import Family, Protocol, family_of
 from kubeproxy.linux.links import interface_addresses
 from kubeproxy.linux.tools import Backend
-from kubeproxy.table.node import Mode
 from lab.compare import compare, report
 from lab.connection import Connection, Flow
 from lab.dialer import Dialer
@@ -26,7 +25,7 @@ from lab.pairs import SOURCES, Pair, all_pairs
 from lab.plan import CLUSTER_CIDR, CROWD_SIZE, HOSTS, crowd
 from lab.programmer import DaemonProcess, Programmer
 from lab.trial import Trial
-from world import Document
+from world import Document, Mode
 
 MOST_RULES = 60
 CLUSTER_CIDR_FLAG = "--cluster-cidr=" + ",".join(CLUSTER_CIDR[family] for family in Family)

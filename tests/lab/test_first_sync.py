@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from deploy.promtool import expect_firing
-from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.page import HEALTH
 from lab.running import Running
 from serve.metrics.exposed import described
 from serve.metrics.table import rows
+from world import Mode
 
 MODES = pytest.mark.parametrize(
     "mode", [Mode.NFTABLES, Mode.IPTABLES], ids=lambda mode: mode.value

@@ -6,13 +6,13 @@ import pytest
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.table.decide import Action
-from kubeproxy.table.node import Mode
 from lab.connection import Connection
 from lab.expectation import Expectation
 from lab.generate import Cluster, Generator
 from lab.modes import sampled
 from lab.pairs import Pair, all_pairs
 from lab.stage import Lab
+from world import Mode
 
 SEEDS = [
     *(pytest.param(seed, marks=pytest.mark.sctp) for seed in range(2)),

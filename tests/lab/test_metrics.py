@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.table.node import Mode
 from lab.namespaces import Namespace
 from lab.page import HEALTH
 from lab.running import Running
 from serve.metrics.exposed import described
 from serve.metrics.table import rows
+from world import Mode
 
 
 @pytest.fixture(params=[Mode.NFTABLES, Mode.IPTABLES], ids=lambda mode: mode.value)

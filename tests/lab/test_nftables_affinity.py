@@ -12,7 +12,6 @@ from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode
 from lab.entries import exposed, served
 from lab.farm import PORT, crop
 from lab.listing import KEYWORD, list_table
@@ -20,7 +19,7 @@ from lab.plan import cluster_ip, vip
 from lab.plane import Plane, plane
 from lab.salvo import Salvo
 from lab.stage import Lab
-from world import node
+from world import Mode, node
 
 CLIENTS = 60
 

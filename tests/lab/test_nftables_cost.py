@@ -7,13 +7,12 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode
 from lab.entries import exposed, served
 from lab.farm import crop
 from lab.namespaces import Namespace
 from lab.objects import objects
 from lab.plane import Plane, plane
-from world import node
+from world import Mode, node
 
 FEW, MANY = 10, 2000
 MOST_BYTES = 2000

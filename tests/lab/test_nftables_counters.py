@@ -13,14 +13,13 @@ from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import FrontendKind
-from kubeproxy.table.node import Mode
 from lab.entries import exposed, served, service_ip
 from lab.farm import crop
 from lab.listing import KEYWORD
 from lab.network import Network
 from lab.plane import Plane, plane
 from lab.stage import Lab
-from world import node
+from world import Mode, node
 
 SERVICES = 30
 

@@ -19,10 +19,9 @@ from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.node import Mode
 from lab.listing import blocks, list_table, without_idle_choices
 from lab.namespaces import Namespace
-from world import node
+from world import Mode, node
 
 NODE = node(Mode.NFTABLES)
 PROGRAM = program(NODE, masquerade_mark(14))

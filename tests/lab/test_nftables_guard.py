@@ -16,12 +16,11 @@ from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode
 from lab.entries import served
 from lab.farm import crop
 from lab.namespaces import Namespace
 from waiting import until
-from world import node
+from world import Mode, node
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family, Prefix
 from kubeproxy.config.nodeports import expand
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.policy import Policy
 from lab.calls import Answers, Calls
 from lab.entries import exposed, served
@@ -28,7 +28,7 @@ from lab.upstream import (
     later,
     start,
 )
-from world import NODE_ADDRESSES, NODE_IP, node, prefix
+from world import NODE_ADDRESSES, NODE_IP, Mode, node, prefix
 
 pytestmark = pytest.mark.usefixtures("farm")
 

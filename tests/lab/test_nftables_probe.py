@@ -8,8 +8,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import expressions
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, probe
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 
 @pytest.mark.parametrize("family", Family)

@@ -7,7 +7,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import inspect
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Mode, PodCIDR
+from kubeproxy.table.node import PodCIDR
 from kubeproxy.table.policy import Policy
 from lab.entries import Chance, exposed, served, service_ip
 from lab.farm import PORT, crop
@@ -15,7 +15,7 @@ from lab.listing import KEYWORD, blocks, list_table
 from lab.network import Network
 from lab.plane import Plane, plane
 from lab.stage import Lab
-from world import node, prefix
+from world import Mode, node, prefix
 
 CHANGES = 200
 

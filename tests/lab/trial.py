@@ -2,10 +2,11 @@
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.table.decide import Action, Choice, Verdict
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from lab.outcome import Fate, Outcome, Peer, Probe
 from lab.pairs import Pair
 from lab.plan import HOST_PORTS, HOSTS, WORLD_PORTS
+from world import Mode
 
 _NAMES = {address: h.name for h in HOSTS.values() for address in (h.ipv4, h.ipv6)}
 

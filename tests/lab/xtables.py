@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kubeproxy.linux.tools import Backend, find
-from kubeproxy.table.node import Mode
 from lab.stage import Variant
+from world import Mode
 
 PROGRAMS = ("iptables", "ip6tables")
 TABLES = ("filter", "nat", "mangle")

@@ -31,8 +31,7 @@ from kubeproxy.linux.netlink.message import (
 from kubeproxy.linux.netlink.nftables import NFT_MSG_GETSET
 from kubeproxy.linux.netlink_socket import Link, Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 NODE = node(Mode.NFTABLES)
 PROGRAM = program(NODE, masquerade_mark(14))

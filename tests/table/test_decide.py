@@ -8,13 +8,14 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.decide import Action, Override, Reason, Verdict, classify, decide
 from kubeproxy.table.entries import FrontendKind, ServicePortName
-from kubeproxy.table.node import Detector, Mode, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
 from kubeproxy.table.policy import Source, Why
 from world import (
     EXTERNAL_IP,
     NODE_PORT,
     VIP,
     Document,
+    Mode,
     endpoint_slice,
     everywhere,
     node,
@@ -45,7 +46,7 @@ def decided(
     here: Node | None = None,
 ) -> Verdict:
     table = table_of(svc, endpoint_slice(endpoints))
-    return decide(packet(sent), table, here or node(mode), mode)
+    return decide(packet(sent), table, here or node(mode), mode.quirks)
 
 
 # --- where a packet comes from ----------------------------------------------------------------
@@ -234,7 +235,9 @@ def test_loopback_node_ports_of_ipv6() -> None:
     here = msgspec.structs.replace(
         node(NFT, Family.IPV6), localhost_gate=True, node_port_ranges=(prefix("::1/128"),)
     )
-    assert shorthand(decide(packet("::1 [::1]:31080"), table, here, NFT)) == "proxy fd40::11"
+    assert (
+        shorthand(decide(packet("::1 [::1]:31080"), table, here, NFT.quirks)) == "proxy fd40::11"
+    )
 
 
 # --- iptables: what its rules do not check ----------------------------------------------------
@@ -270,12 +273,12 @@ def test_an_external_address_of_the_node_without_endpoints(
     mode: Mode, of_till: str, expected: str
 ) -> None:
     table = table_of(*two_services(), slice_of_till(of_till))
-    assert expected == shorthand(decide(packet("X H:80"), table, node(mode), mode))
+    assert expected == shorthand(decide(packet("X H:80"), table, node(mode), mode.quirks))
 
 
 def test_iptables_without_a_node_port_of_that_number() -> None:
     table = table_of(two_services()[0])
-    assert shorthand(decide(packet("X H:80"), table, node(IPT), IPT)) == "reject"
+    assert shorthand(decide(packet("X H:80"), table, node(IPT), IPT.quirks)) == "reject"
 
 
 @pytest.mark.parametrize(
@@ -353,7 +356,7 @@ def test_quirks_of_ipvs(
 ) -> None:
     spec = SCTP_SLICE if "SCTP" in sent else None
     table = table_of(svc, endpoint_slice("L1 L2", spec))
-    verdict = decide(packet(sent), table, changed(IPVS, detector=detector), IPVS)
+    verdict = decide(packet(sent), table, changed(IPVS, detector=detector), IPVS.quirks)
     assert why is verdict.why
     assert [masquerade] * 2 == [choice.masquerade for choice in verdict.choices]
 
@@ -387,7 +390,9 @@ def test_source_ranges(mode: Mode, svc: Document, sent: str, expected: str) -> N
 def test_an_external_ip_of_another_interface_is_not_bound_by_ipvs() -> None:
     here = changed(IPVS, addresses=("198.51.100.10", EXTERNAL_IP))
     table = table_of(everywhere(), endpoint_slice("L1"))
-    verdicts = [decide(packet(f"X {where}:81"), table, here, IPVS) for where in ("EXT", "VIP")]
+    verdicts = [
+        decide(packet(f"X {where}:81"), table, here, IPVS.quirks) for where in ("EXT", "VIP")
+    ]
     assert [shorthand(verdict) for verdict in verdicts] == ["pass", "reject"]
 
 

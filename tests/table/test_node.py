@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.table.node import QUIRKS, Mode, Node, PodCIDR, PodInterface
-from world import node, prefix
+from kubeproxy.table.node import Node, PodCIDR, PodInterface
+from world import Mode, node, prefix
 
 NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
 V4, V6 = Family.IPV4, Family.IPV6
@@ -67,12 +67,12 @@ def test_addresses_that_serve_node_ports(
 ) -> None:
     here = with_ranges(mode, family, ranges)
     here = msgspec.structs.replace(here, addresses=(*here.addresses, LINK_LOCAL))
-    assert expected is here.accepts_node_ports(address, QUIRKS[mode])
+    assert expected is here.accepts_node_ports(address, mode.quirks)
 
 
 def test_iptables_can_leave_the_loopback_alone() -> None:
     here = with_ranges(IPT, V4, "0.0.0.0/0", localhost_node_ports=False)
-    assert not here.accepts_node_ports("127.0.0.1", QUIRKS[IPT])
+    assert not here.accepts_node_ports("127.0.0.1", IPT.quirks)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_iptables_can_leave_the_loopback_alone() -> None:
 def test_node_port_addresses(
     mode: Mode, ranges: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert expected == with_ranges(mode, V4, *ranges).node_port_addresses(QUIRKS[mode])
+    assert expected == with_ranges(mode, V4, *ranges).node_port_addresses(mode.quirks)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ TCP, UDP = Protocol.TCP, Protocol.UDP
 def test_whether_node_ports_can_be_served_at_all(
     here: Node, mode: Mode, protocol: Protocol, expected: bool
 ) -> None:
-    assert expected is here.opens_node_ports(QUIRKS[mode], protocol)
+    assert expected is here.opens_node_ports(mode.quirks, protocol)

@@ -4,8 +4,8 @@ import pytest
 from kubeproxy.base.inet import Protocol
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.policy import Masquerading, Policy, Refusal, Scope, Source, Why, policies
-from kubeproxy.table.quirks import IPVS, NFTABLES, Quirks
 from kubeproxy.table.route import route, scope_of
+from world import Mode
 
 HERE, AWAY = Backend("10.64.3.11", 8080, local=True), Backend("10.65.7.21", 8080)
 CLUSTER_IP = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
@@ -102,9 +102,9 @@ def test_whether_any_source_gets_an_endpoint(
 def test_the_node_decides_about_sources_of_cluster_ip_traffic(
     masquerading: Masquerading, source: Source, expected: tuple[bool, Why]
 ) -> None:
-    found = route(ENTRY, FrontendKind.CLUSTER_IP, source, masquerading, NFTABLES)
+    found = route(ENTRY, FrontendKind.CLUSTER_IP, source, masquerading, Mode.NFTABLES.quirks)
     assert (found.masquerade, found.why) == expected
-    external = route(ENTRY, FrontendKind.NODE_PORT, source, masquerading, NFTABLES)
+    external = route(ENTRY, FrontendKind.NODE_PORT, source, masquerading, Mode.NFTABLES.quirks)
     assert (external.masquerade, external.why) == (True, Why.CLUSTER_POLICY)
 
 
@@ -113,21 +113,21 @@ def test_in_ipvs_mode_all_sources_get_what_clients_outside_get(source: Source) -
     entry = msgspec.structs.replace(
         ENTRY, external=Policy.EXTERNAL_LOCAL, cluster=(HERE, AWAY), local=(HERE,)
     )
-    found = route(entry, FrontendKind.NODE_PORT, source, Masquerading.NEVER, IPVS)
+    found = route(entry, FrontendKind.NODE_PORT, source, Masquerading.NEVER, Mode.IPVS.quirks)
     assert (found.backends, found.masquerade) == ((HERE,), False)
 
 
 @pytest.mark.parametrize(
-    ("quirks", "fields", "expected"),
+    ("mode", "fields", "expected"),
     [
-        pytest.param(NFTABLES, {"cluster": (AWAY,)}, Scope.LOCAL, id="without-the-quirk"),
-        pytest.param(IPVS, {"cluster": (AWAY,)}, Scope.CLUSTER, id="remote"),
-        pytest.param(IPVS, {"cluster": (AWAY,), "local": (HERE,)}, Scope.LOCAL, id="local"),
-        pytest.param(IPVS, {}, Scope.LOCAL, id="none-at-all"),
+        pytest.param(Mode.NFTABLES, {"cluster": (AWAY,)}, Scope.LOCAL, id="without-the-quirk"),
+        pytest.param(Mode.IPVS, {"cluster": (AWAY,)}, Scope.CLUSTER, id="remote"),
+        pytest.param(Mode.IPVS, {"cluster": (AWAY,), "local": (HERE,)}, Scope.LOCAL, id="local"),
+        pytest.param(Mode.IPVS, {}, Scope.LOCAL, id="none-at-all"),
     ],
 )
 def test_remote_endpoints_are_used_where_there_is_no_local_one(
-    quirks: Quirks, fields: dict[str, object], expected: Scope
+    mode: Mode, fields: dict[str, object], expected: Scope
 ) -> None:
     entry = msgspec.structs.replace(ENTRY, **fields)
-    assert scope_of(entry, Policy.EXTERNAL_LOCAL.outside, quirks) is expected
+    assert scope_of(entry, Policy.EXTERNAL_LOCAL.outside, mode.quirks) is expected

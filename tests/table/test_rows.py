@@ -1,7 +1,6 @@
 import msgspec
 import pytest
 
-from kubeproxy.table.node import Mode
 from kubeproxy.table.rows import HEADER, aligned, entry_rows, rows
 from world import (
     CLUSTER_IP,
@@ -9,6 +8,7 @@ from world import (
     NODE_PORT,
     VIP,
     Document,
+    Mode,
     endpoint_slice,
     everywhere,
     node,
@@ -25,7 +25,7 @@ LOCAL: Document = {"externalTrafficPolicy": "Local"}
 
 def rows_of(svc: Document, endpoints: str, **here: object) -> list[tuple[str, ...]]:
     table = table_of(svc, endpoint_slice(endpoints))
-    return rows(table, msgspec.structs.replace(node(NFT), **here), NFT)
+    return rows(table, msgspec.structs.replace(node(NFT), **here), NFT.quirks)
 
 
 def test_sources_that_fare_alike_share_a_row() -> None:
@@ -98,10 +98,10 @@ def test_rows_are_in_the_order_of_names() -> None:
     table = table_of(
         service(name="till"), service({"clusterIP": "10.112.0.22"}, name="bill"), endpoint_slice()
     )
-    every = rows(table, node(NFT), NFT)
+    every = rows(table, node(NFT), NFT.quirks)
     assert list(dict.fromkeys(row[0] for row in every)) == ["10.112.0.22:80/TCP", CIP]
     bill, _ = (table.entries[name] for name in sorted(table.entries))
-    assert every[: len(every) // 2] == list(entry_rows(bill, node(NFT), NFT))
+    assert every[: len(every) // 2] == list(entry_rows(bill, node(NFT), NFT.quirks))
 
 
 def test_columns_are_aligned() -> None:
@@ -149,6 +149,6 @@ def test_a_node_port_without_an_address_is_not_served(
     mode: Mode, endpoints: str, here: dict[str, object], expected: list[tuple[str, ...]]
 ) -> None:
     table = table_of(everywhere(), endpoint_slice(endpoints))
-    found = rows(table, msgspec.structs.replace(node(mode), **here), mode)
+    found = rows(table, msgspec.structs.replace(node(mode), **here), mode.quirks)
     name = f"node:{NODE_PORT}/TCP"
     assert expected == [row[1:] for row in found if row[0] == name]

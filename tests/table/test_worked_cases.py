@@ -9,10 +9,11 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Mode, PodCIDR, PodInterface
+from kubeproxy.table.node import PodCIDR, PodInterface
 from world import (
     NODE_PORT,
     Document,
+    Mode,
     endpoint_slice,
     everywhere,
     node,
@@ -256,7 +257,7 @@ CASES: list[tuple[str, tuple[Mode, ...], Document, str, str, str]] = [
 )
 def test_worked_case(mode: Mode, svc: Document, endpoints: str, sent: str, expected: str) -> None:
     table = table_of(svc, endpoint_slice(endpoints))
-    assert expected == shorthand(decide(packet(sent), table, node(mode), mode))
+    assert expected == shorthand(decide(packet(sent), table, node(mode), mode.quirks))
 
 
 @pytest.mark.parametrize("mode", ALL)
@@ -264,7 +265,7 @@ def test_4_the_port_comes_from_the_slice(mode: Mode) -> None:
     svc = service({"ports": [{"name": "https", "port": 443}]})
     ports = {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]}
     table = table_of(svc, endpoint_slice("L1 R1", ports))
-    verdict = decide(packet("P CIP:443"), table, node(mode), mode)
+    verdict = decide(packet("P CIP:443"), table, node(mode), mode.quirks)
     assert shorthand(verdict) == "L1:8443 R1:8443"
 
 
@@ -274,7 +275,7 @@ def test_4_the_port_comes_from_the_slice(mode: Mode) -> None:
 )
 def test_5_protocols_of_one_port_are_apart(sent: str, expected: str) -> None:
     table = table_of(service(DNS), endpoint_slice("L1", DNS_SLICE))
-    assert expected == shorthand(decide(packet(sent), table, node(NFT), NFT))
+    assert expected == shorthand(decide(packet(sent), table, node(NFT), NFT.quirks))
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -292,7 +293,7 @@ def test_without_a_detector(
 ) -> None:
     here = msgspec.structs.replace(node(mode), detector=None)
     table = table_of(svc, endpoint_slice("L1 R1"))
-    assert expected == shorthand(decide(packet(sent), table, here, mode)), number
+    assert expected == shorthand(decide(packet(sent), table, here, mode.quirks)), number
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -308,14 +309,14 @@ def test_with_masquerade_all(
 ) -> None:
     here = msgspec.structs.replace(node(mode), masquerade_all=True)
     table = table_of(svc, endpoint_slice("L1 R1"))
-    assert expected == shorthand(decide(packet(sent), table, here, mode)), number
+    assert expected == shorthand(decide(packet(sent), table, here, mode.quirks)), number
 
 
 @pytest.mark.parametrize("mode", ALL)
 def test_12_pods_of_other_nodes_are_outside_of_a_node_cidr(mode: Mode) -> None:
     here = msgspec.structs.replace(node(mode), detector=PodCIDR(prefix("10.64.3.0/24")))
     table = table_of(service(), endpoint_slice("L1 R1"))
-    verdict = decide(packet("10.65.7.99 CIP:80"), table, here, mode)
+    verdict = decide(packet("10.65.7.99 CIP:80"), table, here, mode.quirks)
     assert shorthand(verdict) == "L1 R1 masq"
 
 
@@ -323,7 +324,7 @@ def test_12_pods_of_other_nodes_are_outside_of_a_node_cidr(mode: Mode) -> None:
 def test_14_an_external_ip_that_is_a_node_address_is_rejected_too(mode: Mode) -> None:
     here = msgspec.structs.replace(node(mode), addresses=("198.18.0.5",))
     table = table_of(everywhere())
-    assert shorthand(decide(packet("X EXT:80"), table, here, mode)) == "reject"
+    assert shorthand(decide(packet("X EXT:80"), table, here, mode.quirks)) == "reject"
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -332,9 +333,9 @@ def test_32_an_interface_detector_knows_the_pods_of_other_nodes(mode: Mode, exac
     detector = PodInterface("cni0") if exact else PodInterface("cni", prefix=True)
     here = msgspec.structs.replace(node(mode), detector=detector)
     table = table_of(everywhere(EXTERNAL_LOCAL), endpoint_slice("L1 R1"))
-    outside = decide(packet("10.65.7.99,eth0 NP"), table, here, mode)
+    outside = decide(packet("10.65.7.99,eth0 NP"), table, here, mode.quirks)
     assert shorthand(outside) == "L1"
-    pod = decide(packet("P,cni0 NP"), table, here, mode)
+    pod = decide(packet("P,cni0 NP"), table, here, mode.quirks)
     assert shorthand(pod) == "L1 R1"
 
 
@@ -342,7 +343,7 @@ def test_32_an_interface_detector_knows_the_pods_of_other_nodes(mode: Mode, exac
 def test_52_node_port_ranges_accept_the_other_address(mode: Mode) -> None:
     here = msgspec.structs.replace(node(mode), node_port_ranges=(prefix("198.51.100.0/24"),))
     table = table_of(everywhere(), endpoint_slice("L1 R1"))
-    verdict = decide(packet("X 198.51.100.77:31080"), table, here, mode)
+    verdict = decide(packet("X 198.51.100.77:31080"), table, here, mode.quirks)
     assert shorthand(verdict) == "L1 R1 masq"
 
 
@@ -365,7 +366,7 @@ def test_ipv6_node_ports(mode: Mode, sent: str, expected: str) -> None:
     here = msgspec.structs.replace(
         node(mode, Family.IPV6), node_port_ranges=(prefix("2001:db8:aa::10/128"),)
     )
-    assert expected == shorthand(decide(packet(sent), table, here, mode))
+    assert expected == shorthand(decide(packet(sent), table, here, mode.quirks))
 
 
 @pytest.mark.parametrize(
@@ -416,13 +417,13 @@ def test_localhost_node_ports_of_nftables(
     )
     ports = {"ports": [{"name": "http", "port": 8080, "protocol": p} for p in ("TCP", "UDP")]}
     table = table_of(svc, endpoint_slice("L1 R1", ports))
-    assert expected == shorthand(decide(packet(sent), table, here, NFT))
+    assert expected == shorthand(decide(packet(sent), table, here, NFT.quirks))
 
 
 def test_55_without_localhost_node_ports_the_loopback_is_left_alone() -> None:
     here = msgspec.structs.replace(node(IPT), localhost_node_ports=False)
     table = table_of(everywhere(), endpoint_slice("L1 R1"))
-    verdict = decide(packet("127.0.0.1 127.0.0.1:31080"), table, here, IPT)
+    verdict = decide(packet("127.0.0.1 127.0.0.1:31080"), table, here, IPT.quirks)
     assert shorthand(verdict) == "pass"
 
 
@@ -430,7 +431,7 @@ def test_67_a_copy_that_is_ready_beats_one_that_terminates() -> None:
     first = endpoint_slice("L1:draining")
     second = endpoint_slice("L1", name="cart-0")
     table = table_of(service(), first, second)
-    assert shorthand(decide(packet("P CIP:80"), table, node(NFT), NFT)) == "L1"
+    assert shorthand(decide(packet("P CIP:80"), table, node(NFT), NFT.quirks)) == "L1"
 
 
 @pytest.mark.parametrize(
@@ -447,7 +448,7 @@ def test_67_a_copy_that_is_ready_beats_one_that_terminates() -> None:
 )
 def test_slices_that_contribute_nothing(spec: Document) -> None:
     table = table_of(service(), endpoint_slice("L1", spec))
-    assert shorthand(decide(packet("P CIP:80"), table, node(NFT), NFT)) == "reject"
+    assert shorthand(decide(packet("P CIP:80"), table, node(NFT), NFT.quirks)) == "reject"
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(IPT, "R1 masq"), (NFT, "R1"), (IPVS, "R1")])
@@ -457,4 +458,4 @@ def test_70_only_iptables_sees_the_hairpin_of_an_endpoint_without_node(
     nameless = endpoint_slice("R1")
     nameless["endpoints"] = [{"addresses": ["10.65.7.21"]}]
     table = table_of(service(), nameless)
-    assert expected == shorthand(decide(packet("R1 CIP:80"), table, node(mode), mode))
+    assert expected == shorthand(decide(packet("R1 CIP:80"), table, node(mode), mode.quirks))

@@ -45,5 +45,5 @@ class DryRun:
         """Nothing is held open."""
 
     def _log(self, message: str, entry: Entry, node: Node) -> None:
-        rows = [" ".join(row) for row in entry_rows(entry, node, self._mode.policy)]
+        rows = [" ".join(row) for row in entry_rows(entry, node, self._mode.quirks)]
         klog.info(message, v=2, servicePort=str(entry.name), rows=rows)

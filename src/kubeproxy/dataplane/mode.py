@@ -17,8 +17,8 @@ from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctls
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import Quirks
 
 FULL_SYNC_PERIOD = 3600.0
 
@@ -43,8 +43,8 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """The value of `mode` in the configuration."""
 
-    policy: Policy
-    """Which verdicts packets get, where the modes differ."""
+    quirks: Quirks
+    """In which verdicts it differs from the policies."""
 
     open: Callable[[Config], Callable[[Family], Dataplane]]
     """Makes the dataplane of a family; raises `KernelError` where the kernel lacks something."""

@@ -21,7 +21,7 @@ from kubeproxy.engine.node import (
     with_bind_address,
 )
 from kubeproxy.engine.node_warnings import family_warnings, node_port_warnings
-from kubeproxy.table.node import QUIRKS, Node
+from kubeproxy.table.node import Node
 
 
 def by_node_cidr(config: KubeProxyConfiguration) -> bool:
@@ -68,7 +68,7 @@ def start_notices(
 def _unserved_loopback(node: Node, mode: Mode) -> Iterator[Notice]:
     """Whether node ports are wanted on loopback addresses, and not served there."""
     asked = node.loopback_ranges
-    if not asked or node.serves_loopback(QUIRKS[mode.policy]):
+    if not asked or node.serves_loopback(mode.quirks):
         return
     where = "those" if len(asked) < len(node.node_port_ranges) else f"any {node.family.value} IP"
     pairs = {

@@ -18,7 +18,8 @@ from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import left_out
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import Quirks
 
 
 class View(msgspec.Struct, frozen=True):
@@ -29,7 +30,8 @@ class View(msgspec.Struct, frozen=True):
     """
 
     cluster: Cluster
-    mode: Mode
+    mode: str
+    quirks: Quirks
     ips: Mapping[Family, str]
     tables: Mapping[Family, Table]
     nodes: Mapping[Family, Node]
@@ -67,12 +69,13 @@ def explained(question: Question, view: View) -> Explanation:
     """The explanation of one packet."""
     packet = question.packet
     family = family_of(packet.destination)
-    verdict = decide(packet, view.tables[family], view.nodes[family], view.mode)
+    verdict = decide(packet, view.tables[family], view.nodes[family], view.quirks)
     places, not_chosen = _endpoints(verdict, family, view.cluster)
     context = Context(
         node_name=view.cluster.node_name,
         node=view.nodes[family],
         mode=view.mode,
+        quirks=view.quirks,
         places=places,
         not_chosen=not_chosen,
         notes=(*question.notes, *_notes(verdict, packet, view)),

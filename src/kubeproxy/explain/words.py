@@ -11,8 +11,9 @@ import msgspec
 
 from kubeproxy.base.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
-from kubeproxy.table.node import QUIRKS, Mode, Node, PodInterface
+from kubeproxy.table.node import Node, PodInterface
 from kubeproxy.table.policy import Source
+from kubeproxy.table.quirks import Quirks
 
 INDENT: Final = 13
 """Where the text of a line begins, after its label."""
@@ -81,7 +82,8 @@ class Context(msgspec.Struct, frozen=True):
 
     node_name: str
     node: Node
-    mode: Mode
+    mode: str
+    quirks: Quirks
     places: Mapping[str, str] = {}
     not_chosen: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -91,7 +93,7 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
     """Say what happens to the packet, and why."""
     return Explanation(
         node=context.node_name,
-        mode=context.mode.value,
+        mode=context.mode,
         source=packet.source,
         source_class=verdict.source.value,
         destination=_destination(packet),
@@ -118,7 +120,7 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
         notes=(
             *context.notes,
             *_warnings(verdict, packet, context.node),
-            *_own(verdict, packet, context.mode),
+            *_own(verdict, packet, context),
         ),
     )
 
@@ -266,16 +268,16 @@ def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _own(verdict: Verdict, packet: Packet, mode: Mode) -> tuple[str, ...]:
+def _own(verdict: Verdict, packet: Packet, context: Context) -> tuple[str, ...]:
     """What it means for programs of the node that the address of a service is its own, too."""
     frontend = verdict.frontend
-    if not QUIRKS[mode].binds_addresses or verdict.source is not Source.HOST:
+    if not context.quirks.binds_addresses or verdict.source is not Source.HOST:
         return ()
     if frontend is None or frontend.address in {"", packet.source}:
         return ()
     note = (
         f"a program of this node that chooses no source address sends from {frontend.address}, "
-        f"which in {mode.value} mode is the node's own: explain that source for such programs"
+        f"which in {context.mode} mode is the node's own: explain that source for such programs"
     )
     return (note,)
 

@@ -19,7 +19,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import QUIRKS, Mode, Node, PodCIDR
+from kubeproxy.table.node import Node, PodCIDR
 from kubeproxy.table.policy import Refusal, Scope, Source, Why
 from kubeproxy.table.quirks import Loopback, Quirks
 from kubeproxy.table.route import Route, route
@@ -138,9 +138,9 @@ class _Match(msgspec.Struct, frozen=True):
     frontend: Frontend
 
 
-def decide(packet: Packet, table: Table, node: Node, mode: Mode) -> Verdict:
+def decide(packet: Packet, table: Table, node: Node, quirks: Quirks) -> Verdict:
     """What happens to the packet on this node."""
-    question = _Question(packet, table, node, QUIRKS[mode], classify(packet, node))
+    question = _Question(packet, table, node, quirks, classify(packet, node))
     for step in _STEPS:
         verdict = step(question)
         if verdict is not None:

@@ -1,30 +1,10 @@
 """This node, as far as packets depend on it: its addresses, and the operator's settings."""
 
-from collections.abc import Mapping
-from enum import Enum
-from typing import Final
-
 import msgspec
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, contains
 from kubeproxy.table.policy import Masquerading
-from kubeproxy.table.quirks import IPTABLES, IPVS, NFTABLES, Loopback, Quirks
-
-
-class Mode(Enum):
-    """How the kernel is programmed."""
-
-    NFTABLES = "nftables"
-    IPTABLES = "iptables"
-    IPVS = "ipvs"
-
-
-QUIRKS: Final[Mapping[Mode, Quirks]] = {
-    Mode.NFTABLES: NFTABLES,
-    Mode.IPTABLES: IPTABLES,
-    Mode.IPVS: IPVS,
-}
-"""What each mode does otherwise than the policies say."""
+from kubeproxy.table.quirks import Loopback, Quirks
 
 
 class PodCIDR(msgspec.Struct, frozen=True, tag=True):

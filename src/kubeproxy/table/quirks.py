@@ -51,26 +51,3 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     firewalls_idle: bool = True
     rewrites_loopback: bool = True
     rewrites_by_set: bool = False
-
-
-NFTABLES = Quirks(
-    loopback_node_ports=Loopback.PROXY,
-    rejects_undefined_ports=True,
-    drops_unallocated=True,
-)
-IPTABLES = Quirks(
-    hairpin_by_address=True,
-    loopback_node_ports=Loopback.KERNEL,
-    refuses_on_all_addresses=True,
-    checks_output=False,
-    firewalls_idle=False,
-)
-IPVS = Quirks(
-    one_list=True,
-    uses_remote=True,
-    always_rejects=True,
-    link_local_node_ports=False,
-    binds_addresses=True,
-    rewrites_loopback=False,
-    rewrites_by_set=True,
-)

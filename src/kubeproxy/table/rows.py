@@ -6,8 +6,9 @@ The same rows are in the golden cases, in the log of a dry run, and wherever a t
 from collections.abc import Iterable, Iterator
 
 from kubeproxy.table.entries import Entry, FrontendKind, Table
-from kubeproxy.table.node import QUIRKS, Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.policy import Source
+from kubeproxy.table.quirks import Quirks
 from kubeproxy.table.route import Route, route
 
 HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL")
@@ -15,18 +16,17 @@ HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL")
 _NOT_SERVED = ("-", "-", "not served")
 
 
-def rows(table: Table, node: Node, mode: Mode) -> list[tuple[str, ...]]:
+def rows(table: Table, node: Node, quirks: Quirks) -> list[tuple[str, ...]]:
     """All rows, in the order of the service ports' names."""
     return [
         row
         for name in sorted(table.entries)
-        for row in entry_rows(table.entries[name], node, mode)
+        for row in entry_rows(table.entries[name], node, quirks)
     ]
 
 
-def entry_rows(entry: Entry, node: Node, mode: Mode) -> Iterator[tuple[str, ...]]:
+def entry_rows(entry: Entry, node: Node, quirks: Quirks) -> Iterator[tuple[str, ...]]:
     """The rows of one service port. Sources that get the same share a row."""
-    quirks = QUIRKS[mode]
     is_open = node.opens_node_ports(quirks, entry.protocol)
     for frontend in entry.frontends:
         is_closed = frontend.kind is FrontendKind.NODE_PORT and not is_open

@@ -110,7 +110,7 @@ def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
         )
         conflicts[family] = builder.conflicts()
     mode = load_mode(config.mode)
-    return View(cluster, mode.policy, ips, tables, nodes, conflicts, snapshot.pods)
+    return View(cluster, mode.name, mode.quirks, ips, tables, nodes, conflicts, snapshot.pods)
 
 
 def _own_addresses(node: NodeState, family: Family) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from lab.deploy import (
     ETP_LOCAL,
     ITP_LOCAL,
@@ -15,7 +15,7 @@ from lab.deploy import (
     deploy,
     everywhere,
 )
-from world import Document, node, table_of
+from world import Document, Mode, node, table_of
 
 CHECKED: Document = {**ETP_LOCAL, "healthCheckNodePort": 32082}
 CLUSTERS: dict[str, list[Document]] = {

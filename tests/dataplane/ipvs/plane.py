@@ -9,8 +9,8 @@ from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
-from world import node
+from kubeproxy.table.node import Node
+from world import Mode, node
 
 QUICK = IpvsSettings(drain_period=0.001)
 

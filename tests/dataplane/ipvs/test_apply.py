@@ -25,8 +25,17 @@ from kubeproxy.linux.netlink.ipvs import (
 )
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode
-from world import CLUSTER_IP, EXTERNAL_IP, VIP, endpoint_slice, node, prefix, service, table_of
+from world import (
+    CLUSTER_IP,
+    EXTERNAL_IP,
+    VIP,
+    Mode,
+    endpoint_slice,
+    node,
+    prefix,
+    service,
+    table_of,
+)
 from world import everywhere as everywhere_
 
 CART = ServerKey(Protocol.TCP, CLUSTER_IP, 80)

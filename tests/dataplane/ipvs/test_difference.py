@@ -14,8 +14,8 @@ from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.drift import drift
 from kubeproxy.linux.netlink.ipvs import AddReal, AddServer, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Mode, Node
-from world import CLUSTER_IP, endpoint_slice, everywhere, node, table_of
+from kubeproxy.table.node import Node
+from world import CLUSTER_IP, Mode, endpoint_slice, everywhere, node, table_of
 
 OWNER = "shop/cart:http"
 CART = ServerKey(Protocol.TCP, CLUSTER_IP, 80)

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from dataplane.ipvs.plane import Plane, fresh
 from fakes.ipvs import FakeKernel
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.table.node import Mode
 from property.clusters import Change
 from property.test_incremental import Engine, families, histories
-from world import NODE_ADDRESSES, node
+from world import NODE_ADDRESSES, Mode, node
 
 # Among them addresses that services have too, with ports that are node ports of others.
 ADDRESSES = {

@@ -8,9 +8,8 @@ from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.plan import Part, Setup, plan, setup_of
 from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
-from kubeproxy.table.node import Mode
 from kubeproxy.table.policy import Policy
-from world import node, prefix
+from world import Mode, node, prefix
 
 CIP, VIP, EXT, NODE = "10.112.0.21", "203.0.113.7", "198.18.0.5", "198.51.100.10"
 LOCAL = Backend("10.64.3.11", 8080, local=True)

@@ -9,9 +9,9 @@ from kubeproxy.dataplane.ipvs.names import Set
 from kubeproxy.dataplane.ipvs.parse import are_rules_there, listed_rules, missing_jumps
 from kubeproxy.dataplane.ipvs.rules import JUMPS, Facts, facts_of, restore_text, tables
 from kubeproxy.linux.netlink.ipvs import ServerKey
-from kubeproxy.table.node import Mode, PodInterface
+from kubeproxy.table.node import PodInterface
 from kubeproxy.table.policy import Masquerading
-from world import node
+from world import Mode, node
 
 EVERYTHING = frozenset(Set)
 NOTHING: frozenset[Set] = frozenset()

@@ -15,9 +15,9 @@ from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Balance, Table
-from kubeproxy.table.node import LOOPBACK, Mode, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import LOOPBACK, Node, PodCIDR, PodInterface
 from property.clusters import ADDRESSES, CLUSTER_IPS, Change, changes, services
-from world import NODE_ADDRESSES, NODE_IP, node, prefix
+from world import NODE_ADDRESSES, NODE_IP, Mode, node, prefix
 
 families = st.sampled_from(Family)
 balances = st.sampled_from(Balance)

@@ -12,8 +12,8 @@ from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
-from kubeproxy.table.node import Mode, Node
-from world import node
+from kubeproxy.table.node import Node
+from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
 

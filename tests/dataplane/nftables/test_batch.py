@@ -23,8 +23,7 @@ from kubeproxy.dataplane.nftables.language import DROP, Chain, goto
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.linux.netlink.attribute import u32
 from kubeproxy.linux.netlink.message import decode
-from kubeproxy.table.node import Mode
-from world import endpoint_slice, node, service, table_of
+from world import Mode, endpoint_slice, node, service, table_of
 
 PROGRAM = program(node(Mode.NFTABLES), MARK)
 KEY = head(bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0]))

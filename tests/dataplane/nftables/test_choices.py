@@ -18,8 +18,8 @@ from kubeproxy.dataplane.nftables.language import Verdict
 from kubeproxy.dataplane.nftables.program import MARK_TO_MASQUERADE
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Mode, PodInterface
-from world import node
+from kubeproxy.table.node import PodInterface
+from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
 MOST = 65535

@@ -12,8 +12,7 @@ from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.dataplane.nftables.state import Programmed, Step, commit, reconcile, step
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
 PROGRAM = program(HERE, MARK)

@@ -28,8 +28,7 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.placed import place
 from kubeproxy.dataplane.nftables.program import program
-from kubeproxy.table.node import Mode
-from world import VIP, Document, endpoint_slice, everywhere, node, service, table_of
+from world import VIP, Document, Mode, endpoint_slice, everywhere, node, service, table_of
 
 V4 = HEADERS[Family.IPV4]
 FRONTEND = bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0])

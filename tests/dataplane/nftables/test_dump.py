@@ -36,8 +36,7 @@ from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_GETSETELEM,
     NFT_MSG_NEWSETELEM,
 )
-from kubeproxy.table.node import Mode
-from world import endpoint_slice, everywhere, node, table_of
+from world import Mode, endpoint_slice, everywhere, node, table_of
 
 HERE = node(Mode.NFTABLES)
 PROGRAM = program(HERE, MARK)

@@ -42,9 +42,9 @@ from kubeproxy.table.entries import (
     FrontendKind,
     ServicePortName,
 )
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from kubeproxy.table.policy import Policy
-from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, node, prefix
+from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, Mode, node, prefix
 
 HERE = node(Mode.NFTABLES)
 NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)

@@ -35,8 +35,7 @@ from kubeproxy.linux.netlink.message import (
     attributes,
     decode,
 )
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 PROGRAM = program(node(Mode.NFTABLES), MARK)
 IPV6_PROGRAM = program(node(Mode.NFTABLES, Family.IPV6), MARK)

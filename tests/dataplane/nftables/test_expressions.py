@@ -41,8 +41,8 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Mode, Node
-from world import node, prefix
+from kubeproxy.table.node import Node
+from world import Mode, node, prefix
 
 V4, V6 = HEADERS[Family.IPV4], HEADERS[Family.IPV6]
 

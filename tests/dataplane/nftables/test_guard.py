@@ -28,8 +28,7 @@ from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_NEWGEN,
     NFT_MSG_NEWSETELEM,
 )
-from kubeproxy.table.node import Mode
-from world import node
+from world import Mode, node
 
 OURS, THEIRS = 4711, 815
 PROGRAM = program(node(Mode.NFTABLES), 0x4000)

@@ -23,9 +23,9 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import LOOPBACK, Mode, Node
+from kubeproxy.table.node import LOOPBACK, Node
 from kubeproxy.table.policy import Policy
-from world import CLUSTER_IP, NODE_PORT, endpoint_slice, everywhere, node, prefix, table_of
+from world import CLUSTER_IP, NODE_PORT, Mode, endpoint_slice, everywhere, node, prefix, table_of
 
 L1 = Backend("10.64.3.11", 8080, local=True)
 R1 = Backend("10.65.7.21", 8080)
@@ -214,7 +214,7 @@ def test_a_packet_is_decided_to_go_through_the_proxy_exactly_where_one_listens(
     wanted = listeners(table, setting)
     for port in (31080, 31081, 31082):
         packet = Packet("127.0.0.1", "127.0.0.1", Protocol.TCP, port)
-        verdict = decide(packet, table, setting, Mode.NFTABLES)
+        verdict = decide(packet, table, setting, Mode.NFTABLES.quirks)
         listener = wanted.get(("127.0.0.1", port))
         assert (verdict.action is Action.LOCAL_PROXY) == (listener is not None)
         if listener is not None:

@@ -23,8 +23,7 @@ from kubeproxy.dataplane.nftables.program import (
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.table.diff import Changes, diff
 from kubeproxy.table.entries import Backend, Table
-from kubeproxy.table.node import Mode
-from world import endpoint_slice, everywhere, node, table_of
+from world import Mode, endpoint_slice, everywhere, node, table_of
 
 L1, L2 = Backend("10.64.3.11", 8080, local=True), Backend("10.64.3.12", 8080, local=True)
 R1 = Backend("10.65.7.21", 8080)

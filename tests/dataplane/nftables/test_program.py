@@ -11,8 +11,8 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Dnat, InSet, Program, Verdict, VerdictMap
 from kubeproxy.dataplane.nftables.program import masquerade_mark, program
 from kubeproxy.dataplane.nftables.render import rule_text
-from kubeproxy.table.node import Mode, Node, PodInterface
-from world import node
+from kubeproxy.table.node import Node, PodInterface
+from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
 SETTINGS = [

@@ -44,8 +44,7 @@ from kubeproxy.dataplane.nftables.render import (
     set_lines,
     timeout_text,
 )
-from kubeproxy.table.node import Mode
-from world import node, prefix
+from world import Mode, node, prefix
 
 V4, V6 = HEADERS[Family.IPV4], HEADERS[Family.IPV6]
 FRONTEND = (V4.daddr, L4PROTO, DPORT)

@@ -20,8 +20,7 @@ from kubeproxy.dataplane.nftables.sources import (
 )
 from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
-from kubeproxy.table.node import Mode
-from world import node, prefix
+from world import Mode, node, prefix
 
 HERE = node(Mode.NFTABLES)
 NAME = ServicePortName("shop", "web", "https", Protocol.TCP)

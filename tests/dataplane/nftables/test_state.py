@@ -38,9 +38,9 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
 from property.clusters import Change
-from world import CLUSTER_IP, VIP, endpoint_slice, everywhere, node, table_of
+from world import CLUSTER_IP, VIP, Mode, endpoint_slice, everywhere, node, table_of
 
 LISTS = {
     names.SERVICE_ENDPOINTS,

@@ -28,9 +28,10 @@ from kubeproxy.dataplane.nftables.elements import head, tail
 from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
 from kubeproxy.table.decide import Action, Packet, Verdict, decide
 from kubeproxy.table.entries import Balance, Table
-from kubeproxy.table.node import Mode, Node
+from kubeproxy.table.node import Node
+from kubeproxy.table.quirks import Quirks
 from table.test_worked_cases import *  # noqa: F403  # its tests are run again, with both eyes
-from world import endpoint_slice, everywhere, node, packet, service, table_of
+from world import Mode, endpoint_slice, everywhere, node, packet, service, table_of
 
 ENDS = {
     Action.PASS: End.ACCEPT,
@@ -59,9 +60,9 @@ def walked(machine: Machine, packet: Packet) -> dict[Fate, Fraction]:
 
 @pytest.fixture(autouse=True)
 def _walk_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decide_and_walk(packet: Packet, table: Table, node: Node, mode: Mode) -> Verdict:
-        verdict = decide(packet, table, node, mode)
-        if mode is Mode.NFTABLES:
+    def decide_and_walk(packet: Packet, table: Table, node: Node, quirks: Quirks) -> Verdict:
+        verdict = decide(packet, table, node, quirks)
+        if quirks == Mode.NFTABLES.quirks:
             assert expected(verdict) == walked(filled(table, node).machine(), packet)
         return verdict
 
@@ -79,7 +80,7 @@ def test_every_packet_of_every_cluster_is_treated_as_decide_says(
     undecided = of_two_minds(table)
     for sent in packets(table, here):
         if undecided.isdisjoint({sent.source, sent.destination}):
-            verdict = decide(sent, table, here, Mode.NFTABLES)
+            verdict = decide(sent, table, here, Mode.NFTABLES.quirks)
             assert expected(verdict) == walked(machine, sent), sent
 
 

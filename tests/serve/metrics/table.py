@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from kubeproxy.table.node import Mode
+from world import Mode
 
 _DOCUMENT = Path(__file__).parents[3] / "docs/metrics.md"
 _ROW = re.compile(r"\| `(\w+)` \|" + r"([^|]*)\|" * 5)

@@ -14,8 +14,8 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
 from kubeproxy.config.load import load
 from kubeproxy.serve.metrics.client import ClientMetrics
-from kubeproxy.table.node import Mode
 from serve.metrics.table import rows
+from world import Mode
 
 # Only a dataplane that counts connections has these.
 TRAFFIC = {

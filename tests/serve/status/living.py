@@ -30,8 +30,7 @@ from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.traffic.traffic import Traffic
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode
-from world import NODE_IP, Document, cluster_of, node
+from world import NODE_IP, Document, Mode, cluster_of, node
 
 START = 1_700_000_000.0
 

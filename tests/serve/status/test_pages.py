@@ -20,9 +20,8 @@ from kubeproxy.serve.status.live import AT_ONCE
 from kubeproxy.serve.status.tablewire import read_table
 from kubeproxy.table import limits
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Mode
 from serve.status.living import Rig, programmed
-from world import CLUSTER_IP, Document, endpoint_slice, everywhere, service
+from world import CLUSTER_IP, Document, Mode, endpoint_slice, everywhere, service
 
 V4, V6 = Family.IPV4, Family.IPV6
 CART = ServicePortName("shop", "cart", "http", Protocol.TCP)

@@ -11,9 +11,8 @@ from kubeproxy.serve.http.access import PageAccess
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Mode
 from serve.status.living import Counter, Rig
-from world import Document, endpoint_slice, everywhere, service
+from world import Document, Mode, endpoint_slice, everywhere, service
 
 LOCAL = "127.0.0.1"
 

@@ -9,9 +9,9 @@ from kubeproxy.config.values import of_seconds
 from kubeproxy.engine.observer import SyncStarted
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.tablewire import Desired, UnreadableTable, read_table, table_pieces
-from kubeproxy.table.node import Mode, PodCIDR, PodInterface
+from kubeproxy.table.node import PodCIDR, PodInterface
 from serve.status.living import Rig, programmed
-from world import endpoint_slice, everywhere, node, prefix, service
+from world import Mode, endpoint_slice, everywhere, node, prefix, service
 
 CART = (
     everywhere(

@@ -9,6 +9,7 @@ from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.iptables.metrics import METRICS
+from kubeproxy.dataplane.iptables.quirks import QUIRKS
 from kubeproxy.dataplane.iptables.setup import (
     COUNTERS,
     ROUTE_LOCALNET,
@@ -21,7 +22,6 @@ from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_chains import chain_leftover, own_by_mode
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
@@ -96,7 +96,7 @@ def _clean_up(cleanup: Cleanup) -> None:
 
 MODE = Mode(
     name="iptables",
-    policy=Policy.IPTABLES,
+    quirks=QUIRKS,
     open=_open,
     render=_render,
     drift=_drift,

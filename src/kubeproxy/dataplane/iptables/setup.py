@@ -3,10 +3,10 @@
 import msgspec
 
 from kubeproxy.base.inet import Family, contains
+from kubeproxy.dataplane.iptables.quirks import QUIRKS
 from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.table.node import LOOPBACK, Node
 from kubeproxy.table.policy import Masquerading
-from kubeproxy.table.quirks import IPTABLES
 
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
@@ -65,7 +65,7 @@ def setup_of(node: Node, options: Options) -> Setup:
 def serves_localhost(node: Node) -> bool:
     """Whether node ports are served on 127.0.0.0/8: never on ::1."""
     loopback = LOOPBACK[Family.IPV4]
-    return node.serves_loopback(IPTABLES) and any(
+    return node.serves_loopback(QUIRKS) and any(
         contains(loopback, range_.address) or contains(range_, loopback.address)
         for range_ in node.node_port_ranges
     )
@@ -76,4 +76,4 @@ def node_port_destinations(node: Node) -> list[str]:
     if any(range_.length == 0 for range_ in node.node_port_ranges):
         besides = "" if serves_localhost(node) else f" ! -d {LOOPBACK[node.family]}"
         return [f"-m addrtype --dst-type LOCAL{besides}"]
-    return [f"-d {address}" for address in node.node_port_addresses(IPTABLES)]
+    return [f"-d {address}" for address in node.node_port_addresses(QUIRKS)]

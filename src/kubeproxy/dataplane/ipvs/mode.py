@@ -7,6 +7,7 @@ from kubeproxy.base.inet import Family, parse_prefix
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
+from kubeproxy.dataplane.ipvs.quirks import QUIRKS
 from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER, DEVICE, IpvsSettings, Timeouts
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
@@ -14,7 +15,6 @@ from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
@@ -96,7 +96,7 @@ def _clean_up(cleanup: Cleanup) -> None:
 
 MODE = Mode(
     name="ipvs",
-    policy=Policy.IPVS,
+    quirks=QUIRKS,
     open=_open,
     render=_render,
     drift=_drift,

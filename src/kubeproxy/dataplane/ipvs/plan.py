@@ -9,6 +9,7 @@ import msgspec
 
 from kubeproxy.base.inet import Prefix, Protocol
 from kubeproxy.dataplane.ipvs.names import Set
+from kubeproxy.dataplane.ipvs.quirks import QUIRKS
 from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
@@ -19,7 +20,6 @@ from kubeproxy.linux.netlink.ipvs import (
 )
 from kubeproxy.table.entries import Entry, FrontendKind
 from kubeproxy.table.node import Node
-from kubeproxy.table.quirks import IPVS
 from kubeproxy.table.route import scope_of
 
 _SOURCE_PORT_SCHEDULER = "mh"
@@ -47,7 +47,7 @@ class Setup(msgspec.Struct, frozen=True):
 def setup_of(node: Node, scheduler: str) -> Setup:
     """What plans depend on, on this node."""
     own = frozenset(address for address in node.addresses if not node.is_loopback(address))
-    return Setup(scheduler, node.node_port_addresses(IPVS), own)
+    return Setup(scheduler, node.node_port_addresses(QUIRKS), own)
 
 
 class Server(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +83,7 @@ def plan(entry: Entry, setup: Setup, health_check_port: int = 0) -> Part:
     servers: dict[ServerKey, Server] = {}
     node_ports: dict[ServerKey, Server] = {}
     for frontend in entry.frontends:
-        backends = entry.backends(scope_of(entry, entry.policy(frontend.kind).outside, IPVS))
+        backends = entry.backends(scope_of(entry, entry.policy(frontend.kind).outside, QUIRKS))
         if id(backends) not in reals:
             reals[id(backends)] = tuple([RealKey(b.address, b.port) for b in backends])
         server = Server(virtual, reals[id(backends)])

@@ -25,6 +25,7 @@ from kubeproxy.dataplane.nftables.placed import (
     remember_of,
     served,
 )
+from kubeproxy.dataplane.nftables.quirks import QUIRKS
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.linux.netlink.nftables import (
@@ -37,7 +38,6 @@ from kubeproxy.linux.netlink.nftables import (
 )
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Node
-from kubeproxy.table.quirks import NFTABLES
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
@@ -247,7 +247,7 @@ def is_end(bound: bytes) -> bool:
 
 def node_elements(node: Node) -> Elements:
     """Elements that depend on this node only."""
-    ports = {head(pack(address)): b"" for address in node.node_port_addresses(NFTABLES)}
+    ports = {head(pack(address)): b"" for address in node.node_port_addresses(QUIRKS)}
     cidrs: dict[bytes, bytes] = {}
     for first, last in joined_cidrs(node):
         cidrs[head(first)] = b""

@@ -12,10 +12,10 @@ from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Metric, Mode
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
+from kubeproxy.dataplane.nftables.quirks import QUIRKS
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Mode as Policy
 from kubeproxy.table.node import Node
 
 
@@ -109,7 +109,7 @@ def _metrics(gates: Gates) -> tuple[Metric, ...]:
 
 MODE = Mode(
     name="nftables",
-    policy=Policy.NFTABLES,
+    quirks=QUIRKS,
     open=_open,
     render=_render,
     drift=_drift,

@@ -43,7 +43,8 @@ def explanations(
     }
     view = View(
         cluster=state.cluster,
-        mode=state.mode.policy,
+        mode=state.mode.name,
+        quirks=state.mode.quirks,
         ips=node_ips(with_bind_address(state.cluster.node, state.config.bind_address)),
         tables={family: each.builder.table for family, (each, _) in synced.items()},
         nodes={family: node for family, (_, node) in synced.items()},

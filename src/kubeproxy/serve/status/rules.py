@@ -115,7 +115,7 @@ def _port(entry: Entry, shown: Selected) -> RulePort:
         ip_family=shown.family.family.value,
         frontends=tuple(RuleFrontend(f.kind.value, f.port, f.address) for f in entry.frontends),
         internal_traffic_policy=entry.internal.outside.scope.value,
-        rows=tuple(RuleRow(*row) for row in entry_rows(entry, shown.node, shown.mode.policy)),
+        rows=tuple(RuleRow(*row) for row in entry_rows(entry, shown.node, shown.mode.quirks)),
         port=name.port,
         endpoints=tuple(map(str, entry.cluster)),
         local_endpoints=tuple(map(str, entry.local)),
