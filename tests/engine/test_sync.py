@@ -9,6 +9,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.engine.observer import (
     LoopStarted,
     Observation,
@@ -376,3 +377,45 @@ class Mistaken:
 
     def __call__(self) -> tuple[Node, Vantage]:
         raise self._error
+
+
+async def test_events_that_wait_are_handled_before_the_next_sync() -> None:
+    """Each sync has its price: one for all of them costs less than one for every few."""
+    rig = Rig()
+    rig.sync._took = 60.0
+    collecting = asyncio.create_task(rig.sync._collect())
+    for _ in range(20):
+        rig.change("R1")
+        await asyncio.sleep(0)
+        assert not collecting.done()
+    await until(collecting.done)
+
+
+async def test_events_are_not_waited_for_longer_than_a_sync_takes() -> None:
+    rig = Rig()
+    await rig.sync._collect()
+    assert rig.sync._took == 0
+
+
+async def test_a_sync_during_which_nothing_changed_is_followed_by_no_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig, collected = Rig(), asyncio.Event()
+
+    async def collect() -> None:
+        collected.set()
+
+    async def apply(update: Update) -> SyncReport:
+        if len(rig.kernel.updates) == 1:
+            rig.change("L1")
+        return await FakeDataplane.apply(rig.kernel, update)
+
+    monkeypatch.setattr(rig.sync, "_collect", collect)
+    monkeypatch.setattr(rig.kernel, "apply", apply)
+    rig.sync.open()
+    running = asyncio.create_task(rig.sync.run())
+    await until(lambda: len(rig.kernel.updates) == 1)
+    assert not collected.is_set()
+    rig.change("R1")
+    await until(collected.is_set)
+    running.cancel()

@@ -48,6 +48,8 @@ T = TypeVar("T")
 _MOST_WARNINGS = 10
 _MOST_SECONDS = 0.002
 """For which other tasks of the event loop wait."""
+_IDLE_TURNS = 3
+"""Turns of the event loop: in so many, bytes that wait in a socket become events."""
 
 
 class SyncTarget(NamedTuple):
@@ -79,6 +81,7 @@ class FamilySync:
         self._view = view
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
+        self._took = 0.0
         self._node: Node | None = None
         self._changes = NO_CHANGES
         self._is_open = False
@@ -143,6 +146,20 @@ class FamilySync:
         while True:
             await self._wait_due()
             await self.sync()
+            if self.progress.requested:
+                await self._collect()
+
+    async def _collect(self) -> None:
+        """Let events that wait be handled: one sync for all of them costs less than many.
+
+        Not for longer than the last sync took, and only while more of them come.
+        """
+        clock = asyncio.get_running_loop().time
+        end, idle = clock() + self._took, 0
+        while idle < _IDLE_TURNS and clock() < end:
+            self._wake.clear()
+            await asyncio.sleep(0)
+            idle = 0 if self._wake.is_set() else idle + 1
 
     async def _wait_due(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -187,6 +204,7 @@ class FamilySync:
         if report is not None:
             outcome = Outcome.PARTLY if report.failed else Outcome.OK
         ended = clock()
+        self._took = ended - began
         self.progress = finish(self.progress, ended, outcome, full=full)
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
