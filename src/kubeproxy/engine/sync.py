@@ -81,7 +81,7 @@ class FamilySync:
         self._view = view
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
-        self._took = 0.0
+        self._busy_until = 0.0
         self._node: Node | None = None
         self._changes = NO_CHANGES
         self._is_open = False
@@ -145,18 +145,17 @@ class FamilySync:
         self._notify(LoopStarted(self.family))
         while True:
             await self._wait_due()
+            await self._collect()
             await self.sync()
-            if self.progress.requested:
-                await self._collect()
 
     async def _collect(self) -> None:
         """Let events that wait be handled: one sync for all of them costs less than many.
 
-        Not for longer than the last sync took, and only while more of them come.
+        Only after another sync, for as long as that one took, and while more of them come.
         """
         clock = asyncio.get_running_loop().time
-        end, idle = clock() + self._took, 0
-        while idle < _IDLE_TURNS and clock() < end:
+        idle = 0
+        while idle < _IDLE_TURNS and clock() < self._busy_until:
             self._wake.clear()
             await asyncio.sleep(0)
             idle = 0 if self._wake.is_set() else idle + 1
@@ -204,7 +203,7 @@ class FamilySync:
         if report is not None:
             outcome = Outcome.PARTLY if report.failed else Outcome.OK
         ended = clock()
-        self._took = ended - began
+        self._busy_until = ended + (ended - began)
         self.progress = finish(self.progress, ended, outcome, full=full)
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
