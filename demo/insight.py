@@ -22,6 +22,8 @@ LABEL = 13
 SUCCESSES = 300
 """Connections that reach a pod, one after the other, when a repair is over."""
 
+STALLED = 0.5
+"""Seconds after which a connection counts as failed that was made as the table was deleted."""
 LONGEST_REPAIR = 5.0
 """Seconds that no repair may take, however slow the machine."""
 
@@ -176,7 +178,7 @@ def _outage(stage: Stage, process: "subprocess.Popen[bytes]") -> tuple[int, floa
 
     def is_over() -> bool:
         began = time.monotonic()
-        (outcome,) = stage.traffic.send([SHOPPER], web)
+        (outcome,) = stage.traffic.send([SHOPPER], web, STALLED)
         if pod_of(outcome, pods) is None:
             failed.append(began)
             arrived.clear()

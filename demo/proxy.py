@@ -11,7 +11,7 @@ from lab.plan import CLUSTER_CIDR, KESTREL
 
 PROGRAM = Path(sys.executable).parent / "kube-proxy"
 CIDR_FLAG = f"--cluster-cidr={','.join(CLUSTER_CIDR.values())}"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 20.0
 
 
 class ProxyFailed(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from demo.cluster import Frontend, Pod
-from lab.dialer import Dialer
+from lab.dialer import SECONDS, Dialer
 from lab.network import Network
 from lab.outcome import Fate, Outcome, Probe
 from lab.plan import HOSTS, crowd
@@ -38,7 +38,9 @@ class Traffic:
         self.sent = 0
         self.let_in: Counter[Frontend] = Counter()
 
-    def send(self, clients: Sequence[Client], frontend: Frontend) -> list[Outcome]:
+    def send(
+        self, clients: Sequence[Client], frontend: Frontend, seconds: float = SECONDS
+    ) -> list[Outcome]:
         """What became of one connection of each client, all of them at once."""
         outcomes = self._dialer.dial(
             [
@@ -50,7 +52,8 @@ class Traffic:
                     frontend.protocol,
                 )
                 for client in clients
-            ]
+            ],
+            seconds,
         )
         self.sent += len(outcomes)
         self.let_in[frontend] += sum(outcome.fate is not Fate.SILENT for outcome in outcomes)

@@ -46,15 +46,20 @@ class Dialer:
     def __init__(self, network: Network) -> None:
         self._network = network
 
-    def dial(self, probes: Sequence[Probe]) -> list[Outcome]:
-        """The outcome of each probe, in order."""
+    def dial(self, probes: Sequence[Probe], seconds: float = SECONDS) -> list[Outcome]:
+        """The outcome of each probe, in order.
+
+        A connection that is established and gets no line in so many seconds has failed. That is
+        an error, unless rules are deleted meanwhile: then the connection loses its translation,
+        the endpoint is reset, and the client waits for ever.
+        """
         outcomes: list[Outcome] = []
         for start in range(0, len(probes), IN_FLIGHT):
             with self._network.on_one_cpu():
-                outcomes += self._dial(probes[start : start + IN_FLIGHT])
+                outcomes += self._dial(probes[start : start + IN_FLIGHT], seconds)
         return outcomes
 
-    def _dial(self, probes: Sequence[Probe]) -> list[Outcome]:
+    def _dial(self, probes: Sequence[Probe], seconds: float) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         with _Flights() as flights:
             for number, probe in enumerate(probes):
@@ -67,7 +72,7 @@ class Dialer:
                 send_sentinels(self._network, flights.origins())
             outcomes.update(flights.land(0.0))
             outcomes.update(flights.silent())
-            outcomes.update(flights.land(SECONDS))
+            outcomes.update(flights.land(seconds))
             outcomes.update(flights.mute())
         return [outcomes[number] for number in range(len(probes))]
 
