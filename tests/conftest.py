@@ -37,7 +37,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 class FailuresAsTheyCome:
-    """Names each test that fails at once: a run that is ended early has told what was wrong."""
+    """Names each test that fails at once: a run that is ended early has shown what was wrong."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal

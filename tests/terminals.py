@@ -59,7 +59,7 @@ class Terminal:
         )
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the window another size; the program is told."""
+        """Give the window another size; the program gets a signal."""
         self._columns = columns
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
 
@@ -79,7 +79,7 @@ class Terminal:
         while select.select([self._ours], [], [], seconds)[0]:
             try:
                 data = os.read(self._ours, 65536)
-            except OSError:  # nobody has the other end any more
+            except OSError:  # the other end is closed
                 return
             self.said += data.decode(errors="replace")
             seconds = 0.0

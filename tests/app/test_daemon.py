@@ -270,9 +270,9 @@ def manifests(directory: Path) -> None:
 
 async def test_manifests_need_no_server_and_no_node(tmp_path: Path, rig: Rig) -> None:
     manifests(tmp_path)
-    source = Manifests([str(tmp_path)], "somebody-else")
+    source = Manifests([str(tmp_path)], "another-node")
     rig.setup = msgspec.structs.replace(
-        rig.setup, source=source, waits_for_node=False, node_name="somebody-else"
+        rig.setup, source=source, waits_for_node=False, node_name="another-node"
     )
     async with rig.running():
         await until(lambda: rig.backends() == ["10.64.3.11", "10.65.7.21"])

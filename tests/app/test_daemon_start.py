@@ -1,4 +1,4 @@
-"""How a run begins: waiting for the Node, preparing the machine, telling the cluster."""
+"""How a run begins: waiting for the Node, preparing the machine, recording events."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
 
 
-class Told(msgspec.Struct):
+class RecordedEvent(msgspec.Struct):
     """An event, as far as a test looks at it."""
 
     reason: str
@@ -40,8 +40,8 @@ def prepared(server: FakeApiServer, *flags: str) -> Rig:
     return rig
 
 
-def events(server: FakeApiServer) -> list[Told]:
-    return msgspec.convert(server.objects("Event"), list[Told])
+def events(server: FakeApiServer) -> list[RecordedEvent]:
+    return msgspec.convert(server.objects("Event"), list[RecordedEvent])
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ async def test_the_cluster_is_told_of_the_start_and_of_who_started(server: FakeA
         await until(lambda: bool(events(server)))
     node = {"kind": "Node", "apiVersion": "v1", "name": NODE_NAME}
     note = f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in nftables mode"
-    assert events(server) == [Told("Starting", node, note)]
+    assert events(server) == [RecordedEvent("Starting", node, note)]
 
 
 async def test_a_server_that_takes_no_events_disturbs_nothing(server: FakeApiServer) -> None:
@@ -209,8 +209,8 @@ async def test_a_port_in_use_that_is_the_end_is_told_first(
         async with rig.running() as task:
             with pytest.raises(ListenError, match="address already in use"):
                 await asyncio.wait_for(task, 10)
-    told = {event.reason: event.note for event in events(server)}
-    assert "address already in use" in told[reason]
+    notes = {event.reason: event.note for event in events(server)}
+    assert "address already in use" in notes[reason]
 
 
 async def test_a_health_check_port_in_use_is_told_as_an_event_of_the_service(
@@ -229,7 +229,7 @@ async def test_a_health_check_port_in_use_is_told_as_an_event_of_the_service(
             await until(
                 lambda: any(event.regarding["kind"] == "Service" for event in events(server))
             )
-    told = next(event for event in events(server) if event.regarding["kind"] == "Service")
-    assert told.reason == "FailedToStartServiceHealthcheck"
-    assert f'node kestrel failed to start healthcheck "shop/cart" on port {port}: ' in told.note
-    assert "address already in use" in told.note
+    failure = next(event for event in events(server) if event.regarding["kind"] == "Service")
+    assert failure.reason == "FailedToStartServiceHealthcheck"
+    assert f'node kestrel failed to start healthcheck "shop/cart" on port {port}: ' in failure.note
+    assert "address already in use" in failure.note

@@ -66,7 +66,7 @@ async def scraped(running: Daemon) -> set[str]:
     [
         pytest.param(Counting, (), {"kubeproxy_service_connections_total"}, id="it-counts"),
         pytest.param(FakeDataplane, (), set(), id="it-does-not-count"),
-        pytest.param(Counting, ("--traffic-metrics=none",), set(), id="nobody-wants-to-know"),
+        pytest.param(Counting, ("--traffic-metrics=none",), set(), id="no-metrics-wanted"),
     ],
 )
 async def test_connections(
@@ -103,7 +103,7 @@ def _asked_by_root(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(0, 200, id="root"),
         pytest.param(os.geteuid(), 200, id="our-own-user"),
         pytest.param(os.geteuid() + 1, 403, id="another-user"),
-        pytest.param(None, 403, id="the-kernel-cannot-tell"),
+        pytest.param(None, 403, id="the-user-is-not-known"),
     ],
 )
 @pytest.mark.parametrize("path", ["/rules", "/status/services"])

@@ -322,7 +322,7 @@ def test_a_directory_is_no_config_file(call: Called, tmp_path: Path) -> None:
 
 # --- running ----------------------------------------------------------------------------------
 # Nothing here runs without --dry-run, or with --cleanup: that is for the lab, where the kernel's
-# rules are nobody's.
+# rules are shared with nothing.
 
 
 def setup_of(*flags: str) -> Setup:

@@ -58,7 +58,7 @@ def flow(destination: str, port: int, responder: str, responder_port: int) -> Fl
         pytest.param((L1,), HOSTS["R1"], 8053, True, id="the-endpoint-is-gone"),
         pytest.param((L1,), HOSTS["L1"], 53, True, id="the-endpoint-has-another-port-now"),
         pytest.param((L1,), CLUSTER_IP, 53, True, id="made-while-there-were-no-rules"),
-        pytest.param((), HOSTS["R1"], 8053, True, id="nobody-serves"),
+        pytest.param((), HOSTS["R1"], 8053, True, id="no-endpoint-serves"),
     ],
 )
 def test_flows_to_an_address(
@@ -74,7 +74,7 @@ def test_flows_to_an_address(
     [
         pytest.param((L1, R1), HOSTS["R1"], False, id="served"),
         pytest.param((L1,), HOSTS["R1"], True, id="the-endpoint-is-gone"),
-        pytest.param((), HOSTS["R1"], False, id="nobody-serves-so-it-may-be-foreign"),
+        pytest.param((), HOSTS["R1"], False, id="no-endpoint-serves-so-it-may-be-foreign"),
     ],
 )
 def test_flows_to_a_node_port_whatever_the_address(

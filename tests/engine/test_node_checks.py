@@ -83,7 +83,7 @@ def notices(
                 DUAL: {"primary ipFamily": "IPv4"},
                 NO_CLUSTER_CIDR: {"ipFamily": "IPv4", "clusterCIDRs": []},
             },
-            id="pods-cannot-be-told-from-others",
+            id="pods-cannot-be-recognised",
         ),
         pytest.param(
             NodeState("kestrel", ips=(IP4,), pod_cidrs=("10.64.3.0/24",)),

@@ -1,4 +1,4 @@
-"""A real browser: Debian's chromium without a window, told what to do over a pair of pipes.
+"""A real browser: Debian's chromium without a window, controlled over a pair of pipes.
 
 It speaks the DevTools protocol: JSON objects with a NUL after each. What a page asks for, what it
 complains about and which dialogs it opens is noted, so that tests can say what must not happen.
@@ -166,10 +166,10 @@ class Browser:
             return False
 
     def wait_event(self, method: str) -> None:
-        """Wait until the browser tells of something."""
+        """Wait for an event of the browser."""
         deadline = time.monotonic() + PATIENCE
         while method not in self._events:
-            assert time.monotonic() < deadline, f"the browser does not tell of {method}"
+            assert time.monotonic() < deadline, f"the browser sends no event {method}"
             self._read(0.05)
 
     def picture(self, path: Path, height: int) -> None:

@@ -1,6 +1,6 @@
 """One client that calls services in a closed loop, each call when the last one was answered.
 
-A program, started by `Calls`. For every line on its standard input it tells what came of the
+A program, started by `Calls`. For every line on its standard input it prints what came of the
 calls since the line before, and it ends when there are no more lines.
 """
 
@@ -22,7 +22,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # leaves no TIME_WAIT behind
 
 
 def call(kind: socket.SocketKind, destination: tuple[str, int]) -> str:
-    """Who answers one call, as `address port`; an OSError when nobody does."""
+    """Who answers one call, as `address port`; an OSError when none does."""
     family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
     with socket.socket(family, kind) as opened:
         opened.settimeout(SECONDS)
@@ -52,13 +52,13 @@ class Tally:
             if len(self.failures) < MOST_FAILURES:
                 self.failures.append(f"{destination}: {error}")
 
-    def told(self) -> str:
+    def line(self) -> str:
         """As a line of JSON."""
         return json.dumps([self.answers, self.failed, self.failures])
 
 
 def main(path: str, kind: str, pause: str, destinations: str) -> None:
-    """Call the destinations in turn, from that namespace, until nobody asks any more."""
+    """Call the destinations in turn, from that namespace, until the input ends."""
     targets = [(address, port) for address, port in json.loads(destinations)]
     how = socket.SOCK_STREAM if kind == "TCP" else socket.SOCK_DGRAM
     asked = select.poll()
@@ -73,7 +73,7 @@ def main(path: str, kind: str, pause: str, destinations: str) -> None:
                     continue
                 if not sys.stdin.readline():
                     return
-                print(tally.told(), flush=True)  # noqa: T201  # the answer to the line
+                print(tally.line(), flush=True)  # noqa: T201  # the answer to the line
                 tally = Tally()
 
 

@@ -32,7 +32,7 @@ class Answers(msgspec.Struct, frozen=True):
 class Calls:
     """Calls from a host of the plan to destinations in turn, for as long as the context lasts.
 
-    A pause between the calls leaves some of the machine to whom the test is about.
+    A pause between the calls leaves some of the machine to the daemon under test.
     """
 
     def __init__(

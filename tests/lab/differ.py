@@ -1,6 +1,6 @@
 """`kube-proxy diff` as people start it, on kestrel: in a terminal or at the end of a pipe.
 
-A daemon repairs at once what others change, and while it is stopped it answers nobody. So it is
+A daemon repairs at once what others change, and a stopped daemon answers no request. So it is
 asked before: `remembered` says again what it said.
 """
 
@@ -69,7 +69,7 @@ def run_diff_in_terminal(
         )
     os.close(writing)
     said = b""
-    with contextlib.suppress(OSError):  # the other end of a terminal that nobody has any more
+    with contextlib.suppress(OSError):  # the other end of a terminal that is closed
         while piece := os.read(reading, 1 << 16):
             said += piece
     os.close(reading)
@@ -83,7 +83,7 @@ def _environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def remembered(daemon: DaemonProcess, directory: Path) -> Iterator[FakeDaemon]:
-    """The running daemon's answers of now, said again by somebody who does not repair."""
+    """The running daemon's answers of now, served again by a process that does not repair."""
     client = Client([DaemonAddress(str(daemon.socket))])
     status = client.get("/status", DaemonStatus)
     tables = {

@@ -74,5 +74,5 @@ def _list(lists: frozenset[str], number: re.Match[str]) -> str:
 
 
 def without_idle_choices(found: Blocks, wanted: Blocks) -> Blocks:
-    """The blocks without the chains of choices that nobody wants."""
+    """The blocks without the chains of choices that are not used."""
     return {h: body for h, body in found.items() if h in wanted or not _CHOICE.match(h)}

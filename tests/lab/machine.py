@@ -41,8 +41,8 @@ def _memory() -> str:
 def _version(program: str, flag: str) -> str:
     if shutil.which(program) is None:
         return f"no {program}"
-    told = subprocess.run([program, flag], capture_output=True, text=True, check=False)
-    return (told.stdout or told.stderr).splitlines()[0].split(":")[0]
+    printed = subprocess.run([program, flag], capture_output=True, text=True, check=False)
+    return (printed.stdout or printed.stderr).splitlines()[0].split(":")[0]
 
 
 def _limit(name: str) -> str:

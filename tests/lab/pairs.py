@@ -1,7 +1,7 @@
 """Which packets to try on a cluster: every source against every frontend, and what is beside them.
 
 Beside the frontends: a port and a protocol that a service does not have, an echo to its address,
-a cluster IP that nobody has, and node ports on every address of kestrel.
+a cluster IP that no Service has, and node ports on every address of kestrel.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ def all_pairs(expectation: Expectation, sources: Iterable[str] = SOURCES) -> lis
         node = expectation.nodes[family]
         targets = list(dict.fromkeys(_targets(expectation, family)))
         for source in sources:
-            # Loopback addresses speak to each other, and to nobody else.
+            # Loopback addresses reach each other, and nothing else.
             found += [
                 pair(source, target)
                 for target in targets

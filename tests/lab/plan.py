@@ -21,7 +21,7 @@ UPLINK = "eth0"
 
 
 class Host(msgspec.Struct, frozen=True):
-    """Somebody with an address: the namespace, and the interface of kestrel that leads there."""
+    """A host with an address: the namespace, and the interface of kestrel that leads there."""
 
     name: str
     namespace: str

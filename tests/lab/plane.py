@@ -69,7 +69,7 @@ class Plane:
         return self.change(diff(self.table, self._table(entries)))
 
     def expect(self, entries: Iterable[Entry]) -> None:
-        """These are all entries now, which nobody has programmed: a full sync shall do that."""
+        """These are all entries now, and none is programmed: the next sync is full."""
         self.table = self._table(entries)
 
     def _table(self, entries: Iterable[Entry]) -> Table:

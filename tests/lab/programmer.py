@@ -58,8 +58,8 @@ class Programmer(Protocol):
 class DaemonProcess:
     """The daemon as operators run it, on a directory of manifests.
 
-    How we know that it is done: every put changes the port of a Service that nobody uses, so
-    that both families have something to program, and the log tells when they did. `through` is
+    How we know that it is done: every put changes the port of a Service that no client uses, so
+    that both families have something to program, and the log says when they did. `through` is
     a command that starts the daemon, in surroundings of its making. It answers at `socket`.
     """
 
@@ -194,7 +194,7 @@ def _synced_families(line: str) -> set[Family]:
 
 
 def _pulse(number: int) -> Mapping[str, object]:
-    """A Service that nobody dials, with this port."""
+    """A Service that no client dials, with this port."""
     addresses = [cluster_ip(255, family) for family in Family]
     return {
         "kind": "Service",

@@ -1,4 +1,4 @@
-"""One process that answers in every namespace: who was reached, at which address, seen from whom.
+"""One process that answers in every namespace: the host, its address, and the client's.
 
 A TCP or SCTP client gets that line at once, and then an echo of everything that it sends; a
 datagram gets it as its answer. Sentinels are answered when nothing else is left to read: whatever

@@ -59,7 +59,7 @@ NFTABLES = Variant(
 
 
 class Lab:
-    """A network, those who answer in it, and somebody who programs kestrel's kernel."""
+    """A network, hosts that answer in it, and what programs kestrel's kernel."""
 
     def __init__(self, network: Network, programmer: Programmer, variant: Variant) -> None:
         self.network = network
@@ -89,7 +89,7 @@ class Lab:
     def run(self, *flags: str, documents: Iterable[Document] = (), cidr: bool = True) -> None:
         """Have the proxy run with these flags and documents, as it is if it runs with them.
 
-        Without `cidr` there is no --cluster-cidr: pods cannot be told from others by address.
+        Without `cidr` there is no --cluster-cidr: pods cannot be recognised by their address.
         """
         wanted = (*self.variant.flags, *([CLUSTER_CIDR_FLAG] if cidr else []), *flags)
         if wanted == self._flags:
@@ -171,7 +171,7 @@ class Lab:
         return len(trials)
 
     def _rules_about(self, trials: Iterable[Trial]) -> str:
-        """The lines of the rule set that name a destination of which somebody complains."""
+        """The lines of the rule set that name a destination that failed."""
         wrong = {trial.pair.packet.destination for trial in trials if trial.complaint}
         lines = self.rules().splitlines()
         about = [line.strip() for line in lines if not wrong.isdisjoint(re.split(r"[ ,/]", line))]

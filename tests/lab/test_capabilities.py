@@ -27,7 +27,7 @@ from world import Document
 
 @pytest.fixture(scope="module")
 def apart(_own_namespaces: None) -> Iterator[Network]:
-    """A network in which nobody ran another proxy, or iptables."""
+    """A network without traces of another proxy, or of iptables."""
     yield from _network("apart-")
 
 

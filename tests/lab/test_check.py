@@ -462,7 +462,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for does not."""
+    """Whether a process runs; one that has ended and was not waited for does not."""
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
     except FileNotFoundError:

@@ -87,7 +87,7 @@ def test_everything_at_once(node: Namespace) -> None:
 
 
 def test_half_of_what_a_mode_left(node: Namespace) -> None:
-    """Somebody began to remove it by hand: jumps without rules, rules and sets without jumps."""
+    """It was partly removed by hand: jumps without rules, rules and sets without jumps."""
     load(node, IPVS, Backend.NFT, Family.IPV4)
     load(node, IPTABLES, Backend.LEGACY, Family.IPV6)
     node.run(["iptables-nft", "-t", "filter", "-F"])
@@ -283,11 +283,11 @@ def test_rules_that_remain_for_lack_of_tools_are_an_error_and_the_status_is_not_
     with running(node, manifests, log, flags, WITHOUT_TOOLS):
         wait(lambda: "Rules of another mode remain" in log.read_text(), log.read_text)
         status = [*KUBE_PROXY, "status", f"--socket={socket}"]
-        told = subprocess.run(status, capture_output=True, text=True, check=False)
+        shown = subprocess.run(status, capture_output=True, text=True, check=False)
     (line,) = (line for line in log.read_text().splitlines() if "another mode" in line)
     assert line.startswith("E")
     assert f"what kube-proxy left in the tables of {program(backend, family)} stays" in line
-    assert told.returncode == 1
-    assert "Rules of another mode remain in the kernel" in told.stdout
-    assert "install iptables" in told.stdout
+    assert shown.returncode == 1
+    assert "Rules of another mode remain in the kernel" in shown.stdout
+    assert "install iptables" in shown.stdout
     assert saved(node, backend, family) == before

@@ -93,7 +93,7 @@ def answerers(flows: Iterable[Flow]) -> set[str]:
 def eventually(expected: str, flows: Iterable[Flow]) -> None:
     """Flows are cleaned up beside the syncs: all of them get there in a moment.
 
-    Nothing flies in that moment: an answer that meets the deletion of its flow makes it anew.
+    Nothing flies in that moment: an answer that meets the deletion of its flow makes it again.
     """
     deadline = time.monotonic() + 30.0
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""New connections as the kernel tells of them; those that come too fast are counted."""
+"""New connections as the kernel reports them; those that come too fast are counted."""
 
 import socket
 import subprocess

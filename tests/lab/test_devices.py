@@ -112,51 +112,51 @@ def test_an_address_on_both_devices_is_the_nodes() -> None:
 
 @contextlib.asynccontextmanager
 async def watched(besides: str) -> AsyncIterator[asyncio.Event]:
-    told = asyncio.Event()
+    changes = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(watch_addresses(told.set, besides))
+        watch = tasks.create_task(watch_addresses(changes.set, besides))
         await asyncio.sleep(0)  # it listens from its first step on
-        yield told
+        yield changes
         watch.cancel()
 
 
 async def test_addresses_of_the_device_are_not_reported(node: Namespace) -> None:
-    async with watched(DEVICE) as told:
+    async with watched(DEVICE) as changes:
         change_addresses(DEVICE, [VIP, VIP6], [])
         node.run(["ip", "link", "delete", DEVICE])
         node.run(["ip", "link", "add", DEVICE, "type", "bridge"])
         change_addresses(DEVICE, [VIP, VIP6], [])
         await settled()
-        told.clear()  # that the device went away may be told
+        changes.clear()  # that the device went away may be reported
         change_addresses(DEVICE, [], [VIP])
         await settled()
-        assert not told.is_set()
+        assert not changes.is_set()
         change_addresses("lo", ["10.201.1.3"], [])
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(changes.wait(), 10)
 
 
 @pytest.mark.usefixtures("node")
 async def test_without_a_device_to_be_left_out_every_address_wakes() -> None:
-    async with watched("") as told:
+    async with watched("") as changes:
         change_addresses(DEVICE, [VIP], [])
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(changes.wait(), 10)
 
 
 async def test_addresses_of_a_device_and_its_removal_are_reported(node: Namespace) -> None:
-    told: list[AddressChange | None] = []
+    changes: list[AddressChange | None] = []
     async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(watch_device(DEVICE, Family.IPV4, told.append))
+        watch = tasks.create_task(watch_device(DEVICE, Family.IPV4, changes.append))
         await asyncio.sleep(0)  # it listens from its first step on
         change_addresses(DEVICE, [VIP, VIP6], [])
         change_addresses("lo", ["10.201.1.3"], [])
         change_addresses(DEVICE, [], [VIP])
         came, went = AddressChange(VIP, is_there=True), AddressChange(VIP, is_there=False)
-        await until(lambda: told == [came, went])
+        await until(lambda: changes == [came, went])
         node.run(["ip", "link", "delete", DEVICE])
-        await until(lambda: told[2:] == [None])
+        await until(lambda: changes[2:] == [None])
         node.run(["ip", "link", "add", DEVICE, "type", "bridge"])
         change_addresses(DEVICE, [VIP], [])
-        await until(lambda: told[3:] == [came])
+        await until(lambda: changes[3:] == [came])
         watch.cancel()
 
 

@@ -58,7 +58,7 @@ def wait_equal(lab: Lab, socket: str) -> None:
         assert time.monotonic() < deadline, ran
 
 
-# --- nothing to tell --------------------------------------------------------------------------
+# --- no difference ----------------------------------------------------------------------------
 
 
 def test_nothing_after_a_start(lab: Lab, socket: str) -> None:
@@ -69,7 +69,7 @@ def test_nothing_after_a_start(lab: Lab, socket: str) -> None:
 
 
 def test_nothing_after_changes(lab: Lab, socket: str) -> None:
-    """Chains of choices that nobody makes any more are left, and lists are in any order."""
+    """Chains of choices that are no longer made are left, and lists are in any order."""
     lab.run(documents=mall())
     for endpoints in ("L1 L2 R1 R2", "R2 L2", "R2 R1 L2", ""):
         lab.put(*mall(), *deploy("more", everywhere(40), endpoints, [Port(node_port=31100)]))
@@ -263,7 +263,7 @@ def test_no_more_than_one_wants_to_read(paused: FakeDaemon, lab: Lab) -> None:
 
 @contextlib.contextmanager
 def held(node: Namespace) -> Iterator[None]:
-    """Somebody has put a table in the place of ours that nobody else may change."""
+    """Another process owns a table in the place of ours, and no other may change it."""
     with node.entered():
         nft = subprocess.Popen(["nft", "-i"], stdin=subprocess.PIPE, text=True)
     assert nft.stdin is not None

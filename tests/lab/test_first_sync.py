@@ -1,4 +1,4 @@
-"""A daemon whose first sync fails: all that it says of itself tells it, and alerts fire."""
+"""A daemon whose first sync fails: health, status and metrics say so, and alerts fire."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ def running(node: Namespace, mode: Mode, tmp_path: Path) -> Iterator[Running]:
 
 @contextlib.contextmanager
 def refusing(node: Namespace, mode: Mode, directory: Path) -> Iterator[None]:
-    """Have nothing of IPv4 be written: somebody else owns the table, or the tool fails."""
+    """Have nothing of IPv4 be written: another process owns the table, or the tool fails."""
     if mode is Mode.IPTABLES:
         tool = directory / "iptables-restore"
         tool.write_text("#!/bin/sh\necho refused >&2\nexit 1\n")
@@ -70,7 +70,7 @@ def refusing(node: Namespace, mode: Mode, directory: Path) -> Iterator[None]:
     with owner:
         owner.stdin.write(b"add table ip kube-proxy { flags owner; }\n")
         owner.stdin.flush()
-        wait(lambda: "owner" in node.run(["nft", "list", "ruleset"]), "nobody holds the table")
+        wait(lambda: "owner" in node.run(["nft", "list", "ruleset"]), "the table has no owner")
         yield
 
 
@@ -82,7 +82,7 @@ def wait(right: Callable[[], bool], what: str) -> None:
 
 
 def status(running: Running, path: str) -> int:
-    """The answer of the health port; 0 while nobody listens."""
+    """The answer of the health port; 0 while nothing listens."""
     with contextlib.suppress(ConnectionRefusedError):
         return running.get(path, HEALTH)[0]
     return 0
@@ -138,15 +138,15 @@ def test_health_status_and_alerts_report_it(
         failures = (COUNTER_OF[mode], f'{TARGET},ip_family="IPv4"')
         wait(lambda: Scrape(running, start).values[failures] > 6, "nothing fails")
         second = Scrape(running, start)
-        told = subprocess.run(
+        printed = subprocess.run(
             [*KUBE_PROXY, "status", "--socket", str(running.daemon.socket)],
             capture_output=True,
             text=True,
             check=False,
         )
-    assert told.returncode == 1
-    assert re.search(r"^IPv4 +UNHEALTHY ", told.stdout, re.MULTILINE)
-    assert re.search(r"^IPv6 +healthy ", told.stdout, re.MULTILINE)
+    assert printed.returncode == 1
+    assert re.search(r"^IPv4 +UNHEALTHY ", printed.stdout, re.MULTILINE)
+    assert re.search(r"^IPv6 +healthy ", printed.stdout, re.MULTILINE)
     expected = ["KubeProxyNeverSynced", ALERT_OF[mode], "KubeProxyUnhealthy"]
     expect_firing(tmp_path, as_series(first, second), 20, expected)
 

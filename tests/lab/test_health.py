@@ -23,22 +23,22 @@ NODE, SECOND = "198.51.100.10", "198.51.100.77"
 HEALTH_PORT = 10256
 FLAGS = ("--iptables-sync-period=1s",)
 Reply = tuple[int, dict[str, object]]
-NOBODY: Reply = (0, {})
+NO_ANSWER: Reply = (0, {})
 
 
 def ask(lab: Lab, address: str, port: int, path: str = "/healthz", source: str = "X") -> Reply:
-    """Status and body that a client gets; NOBODY when it is refused or dropped."""
+    """Status and body that a client gets; NO_ANSWER when it is refused or dropped."""
     with lab.network.namespaces[source].entered():
         try:
             client = socket.create_connection((address, port), timeout=10)
         except ConnectionError:
-            return NOBODY
+            return NO_ANSWER
     with client, contextlib.suppress(ConnectionError):
         client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         head, _, body = read_all(client).partition(b"\r\n\r\n")
         if head:
             return int(head.split()[1]), json.loads(body)
-    return NOBODY
+    return NO_ANSWER
 
 
 def read_all(client: socket.socket) -> bytes:
@@ -118,7 +118,7 @@ def test_a_node_that_is_about_to_go(lab: Lab, change: dict[str, Document]) -> No
 
 @contextlib.contextmanager
 def table_held_by_another(lab: Lab) -> Iterator[None]:
-    """The kernel refuses our IPv4 transactions, because somebody else owns our table."""
+    """The kernel refuses our IPv4 transactions, because another process owns our table."""
     script = "delete table ip kube-proxy; add table ip kube-proxy { flags owner; }\n"
     with lab.network.node.entered():
         holder = subprocess.Popen(["nft", "-i"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -137,10 +137,10 @@ def test_a_family_that_cannot_be_programmed(lab: Lab) -> None:
     lab.run(*FLAGS, documents=documents)
     wait_count(lab, NODE, 32001, (200, 1))
     with table_held_by_another(lab):
-        wait(lambda: "owner" in lab.rules(), "nobody holds the table")
+        wait(lambda: "owner" in lab.rules(), "the table has no owner")
         # A put would wait in vain.
         lab.daemon.write((kestrel(), service_cidr(), *checked("cart", 21, "L1 L2", 32001)))
-        wait(lambda: ask(lab, NODE, HEALTH_PORT)[0] == 503, "nobody notices")
+        wait(lambda: ask(lab, NODE, HEALTH_PORT)[0] == 503, "the health port does not say so")
         _, body = ask(lab, NODE, HEALTH_PORT)
         status = body["status"]
         assert isinstance(status, dict)
@@ -160,7 +160,7 @@ def test_health_check_ports_follow_their_services(lab: Lab) -> None:
     lab.run(*FLAGS, documents=checked("cart", 21, "L1 L2 R1 L3:draining", 32001))
     for address in both.values():
         wait_count(lab, address, 32001, (200, 2))
-    assert ask(lab, SECOND, 32001) == NOBODY  # nftables mode serves node ports on the primary
+    assert ask(lab, SECOND, 32001) == NO_ANSWER  # nftables mode serves node ports on the primary
     lab.put(*ipv4_only(checked("cart", 21, "L1", 32001)))
     wait_count(lab, both[Family.IPV4], 32001, (200, 1))
     wait_count(lab, both[Family.IPV6], 32001, (503, 0))
@@ -170,13 +170,13 @@ def test_health_check_ports_follow_their_services(lab: Lab) -> None:
         wait_count(lab, address, 32001, (200, 1))
     lab.put()
     for address in both.values():
-        wait(lambda at=address: ask(lab, at, 32001) == NOBODY, "the port stays open")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        wait(lambda at=address: ask(lab, at, 32001) == NO_ANSWER, "the port stays open")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
 
 
 def test_health_checks_without_a_health_port_count_alone(lab: Lab) -> None:
     lab.run(*FLAGS, "--healthz-port=0", documents=checked("cart", 21, "L1", 32001))
     wait_count(lab, NODE, 32001, (200, 1))
-    assert ask(lab, NODE, HEALTH_PORT) == NOBODY
+    assert ask(lab, NODE, HEALTH_PORT) == NO_ANSWER
 
 
 def test_with_all_addresses_the_ports_are_on_all(lab: Lab) -> None:
@@ -221,7 +221,7 @@ def test_300_ports_at_once(lab: Lab) -> None:
             assert read_all(client).startswith(b"HTTP/1.0 200 OK")
     assert ask(lab, in_family(NODE, Family.IPV6), ports[-1])[0] == 503
     lab.put()
-    wait(lambda: ask(lab, NODE, ports[-1]) == NOBODY, "the ports stay open")
+    wait(lambda: ask(lab, NODE, ports[-1]) == NO_ANSWER, "the ports stay open")
 
 
 def test_rude_clients_do_not_block_other_clients_or_syncs(lab: Lab) -> None:

@@ -1,7 +1,7 @@
 """`kube-proxy diff` in iptables mode, with both kinds of its programs.
 
 With the nft kind the daemon repairs at once what others change: it is stopped while they do, and
-somebody who remembers its answers is asked.
+a process that remembers its answers is asked.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from world import Document
 
 SELDOM = "--iptables-sync-period=1h"
 FORWARDING = "kubernetes forwarding rules"
-NOBODY = "@@ of no service port @@"
+NO_SERVICE = "@@ of no service port @@"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def rules(lab: Lab) -> list[str]:
 
 
 def unready(count: int) -> list[Document]:
-    """A Service with so many endpoints that nobody is sent to."""
+    """A Service with so many endpoints that no client is sent to."""
     documents = deploy("idle", Address(40), "")
     for document in documents:
         if "addressType" in document:
@@ -98,7 +98,7 @@ def test_changes_of_others_are_shown(lab: Lab, paused: str, family: Family) -> N
     assert ran.lines[:6] == [
         f"--- kernel ({family.value}, iptables)",
         "+++ desired",
-        NOBODY,
+        NO_SERVICE,
         "- -t nat -A KUBE-NODEPORTS -p tcp -m tcp --dport 7 -j RETURN",
         f"+ -t filter -I FORWARD -m comment --comment '{FORWARDING}' -j KUBE-FORWARD",
         "@@ mall/cart:tcp-80 @@",

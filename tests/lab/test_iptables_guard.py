@@ -1,4 +1,4 @@
-"""Who changed our chains, with programs that write nftables: what the kernel tells.
+"""Who changed our chains, with programs that write nftables: what the kernel reports.
 
 The chains of ipvs mode are looked after in the same way, on kernels that have no ipvs too.
 """
@@ -59,24 +59,24 @@ class Guarded:
         self.namespace = namespace
         self.programs = Xtables(Family.IPV4)
         self.guard = ChainGuard(self.programs)
-        self.told = 0
+        self.reports = 0
 
     async def follow(self) -> None:
         await self.guard.follow(self._lost, 0.01)
 
     def _lost(self) -> None:
-        self.told += 1
+        self.reports += 1
 
     async def restore(self) -> None:
         await asyncio.to_thread(self.programs.restore, TEXT)
 
     async def wait_all_heard(self) -> None:
-        """A transaction is told of before its number is."""
+        """A transaction is reported before its number is."""
         with Nfnetlink() as kernel:
             await until(lambda: self.guard._seen == kernel.generation())
 
     async def others(self, words: str, program: str = "iptables") -> None:
-        """Somebody else runs the program."""
+        """Another process runs the program."""
         await asyncio.to_thread(self.namespace.run, [program, *words.split()])
 
 
@@ -103,7 +103,7 @@ async def guarded(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Asyn
 )
 async def test_changes_of_others_to_our_chains_are_reported(guarded: Guarded, words: str) -> None:
     await guarded.others(words)
-    await until(lambda: guarded.told == 1)
+    await until(lambda: guarded.reports == 1)
 
 
 async def test_our_changes_and_changes_elsewhere_are_not_reported(guarded: Guarded) -> None:
@@ -115,13 +115,13 @@ async def test_our_changes_and_changes_elsewhere_are_not_reported(guarded: Guard
     await guarded.others("-t nat -N KUBE-SERVICES", "ip6tables")
     await guarded.others("-t nat -A KUBE-SERVICES -j RETURN", "ip6tables")
     await guarded.wait_all_heard()
-    assert guarded.told == 0
+    assert guarded.reports == 0
 
 
 async def test_a_jump_to_a_removed_chain_of_ours_is_reported(guarded: Guarded) -> None:
     await asyncio.to_thread(guarded.programs.ensure_rule, "nat", "OUTPUT", ["-j", "KUBE-SERVICES"])
     await guarded.others("-t nat -F OUTPUT")
-    await until(lambda: guarded.told == 1)
+    await until(lambda: guarded.reports == 1)
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
@@ -139,11 +139,11 @@ async def test_changes_of_others_are_noticed_without_a_watch(
     monkeypatch.setattr(xtables_guard, "_ROOM_OF_A_BYTE", 1 << 30)
     await guarded.wait_all_heard()
     assert await asyncio.to_thread(guarded.guard.restore, TEXT) is is_disturbed
-    await guarded.others("-t nat -N THEIRS")  # what is heard from then on counts again
+    await guarded.others("-t nat -N THEIRS")  # what is received from then on counts again
     await guarded.wait_all_heard()
-    assert guarded.told == 0
+    assert guarded.reports == 0
     await guarded.others("-t filter -F KUBE-FORWARD")
-    await until(lambda: guarded.told == 1)
+    await until(lambda: guarded.reports == 1)
 
 
 async def test_after_a_failure_to_listen_anything_may_have_happened(
@@ -160,7 +160,7 @@ async def test_after_a_failure_to_listen_anything_may_have_happened(
     monkeypatch.setattr(xtables_guard, "NftablesChanges", Failing)
     opened = Guarded(namespace)
     following = asyncio.create_task(opened.follow())
-    await until(lambda: opened.told == 1)
+    await until(lambda: opened.reports == 1)
     assert "Cannot watch for changes of the rules by others" in capsys.readouterr().err
     following.cancel()
     await asyncio.wait([following])
@@ -205,7 +205,7 @@ async def test_a_large_restore_that_others_disturb_is_made_again(
 async def test_notifications_of_a_full_write_fit_into_the_buffer(
     namespace: Namespace, tmp_path: Path
 ) -> None:
-    """Though nobody reads before all is written; the rules are as long as those that we write."""
+    """Though nothing is read before all is written; the rules are as long as ours."""
     with NftablesChanges() as watch:
         # Without privileges the program itself can write no more than that.
         watch._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
@@ -228,19 +228,19 @@ async def test_notifications_of_a_full_write_fit_into_the_buffer(
 
 async def test_changes_are_reported_in_ipvs_mode_too(namespace: Namespace) -> None:
     """Its rules are of the same kind; that needs no kernel with ipvs."""
-    told = asyncio.Event()
+    reported = asyncio.Event()
     tables = Xtables(Family.IPV4)
     await asyncio.to_thread(tables.restore, TEXT)
     dataplane = Ipvs(Family.IPV4, IpvsSettings(), VirtualServers(), tables)
-    watching = asyncio.create_task(dataplane.watch(told.set))
+    watching = asyncio.create_task(dataplane.watch(reported.set))
     await until(lambda: dataplane._guard._watch is not None)
     await asyncio.to_thread(tables.restore, TEXT)
     with Nfnetlink() as kernel:
         await until(lambda: dataplane._guard._seen == kernel.generation())
-    assert not told.is_set()
+    assert not reported.is_set()
     words = ["iptables", "-t", "nat", "-F", "KUBE-LOAD-BALANCER"]
     await asyncio.to_thread(namespace.run, words)
-    await asyncio.wait_for(told.wait(), 10)
+    await asyncio.wait_for(reported.wait(), 10)
     watching.cancel()
     await asyncio.wait([watching])
     await dataplane.close()

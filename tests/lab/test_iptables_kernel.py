@@ -141,12 +141,12 @@ def bad_ones(good: Entry) -> list[Entry]:
     """Values that no model lets through: the program refuses the line, or there is none."""
     replace, name = msgspec.structs.replace, good.name._replace
     port = Frontend(FrontendKind.NODE_PORT, "", 70_000)
-    nobody = Endpoint(None, 80)  # type: ignore[arg-type]  # a mistake
+    invalid = Endpoint(None, 80)  # type: ignore[arg-type]  # a mistake
     elsewhere = Endpoint(good.cluster[0].address, 99_999)
     return [
         replace(good, name=name(service="line"), frontends=(port,), externally_accessible=True),
         replace(good, name=name(service="chain"), cluster=(elsewhere,)),
-        replace(good, name=name(service="value"), cluster=(nobody,)),
+        replace(good, name=name(service="value"), cluster=(invalid,)),
     ]
 
 

@@ -15,7 +15,7 @@ from lab.plan import cluster_ip
 from lab.stage import Lab
 from lab.xtables import PROGRAMS, SAVE
 
-# As it is by default: nobody looks at the canaries while a test lasts.
+# As it is by default: the canaries are not looked at while a test lasts.
 RARELY = "--iptables-sync-period=600s"
 OFTEN = "--iptables-sync-period=1s"
 _REMARKS = re.compile(r"^#.*\n|\[\d+:\d+\]|^:KUBE-PROXY-CANARY.*\n", re.MULTILINE)
@@ -101,7 +101,7 @@ def test_what_we_and_others_write_elsewhere_is_no_reason_to_repair(lab: Lab) -> 
         node.run(["iptables", *words.split()])
     for endpoints in ("L1", "L1 R1", "R1"):
         lab.put(*deploy("cart", everywhere(21), endpoints))
-    # What is heard is heard in its order: this one is the last.
+    # Changes are reported in order: this one is the last.
     node.run(["iptables", "-t", "nat", "-F", "KUBE-SERVICES"])
     eventually(lambda: repairs(lab) > before, lab.daemon.said)
     families = re.findall(r'changed by others, repairing" ipFamily="(\w+)"', lab.daemon.log())

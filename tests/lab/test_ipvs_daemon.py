@@ -220,7 +220,7 @@ def test_a_scheduler_that_the_kernel_does_not_have(lab: Lab, tmp_path: Path) -> 
 
 
 def test_a_kernel_without_ipvs(lab: Lab, tmp_path: Path) -> None:
-    """Nobody can load the module: not the kernel, not the daemon's own modprobe."""
+    """The module cannot be loaded: not by the kernel, not by the daemon's own modprobe."""
     lab.stop()
     knob = Path("/proc/sys/kernel/modprobe")
     modprobe = Path(knob.read_text().strip())

@@ -10,7 +10,7 @@ from lab.stage import Lab
 
 
 @pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize("endpoints", ["L1 R1", ""], ids=["served", "nobody"])
+@pytest.mark.parametrize("endpoints", ["L1 R1", ""], ids=["served", "no-endpoint"])
 def test_the_node_uses_the_balancers_address_by_itself(
     lab: Lab, family: Family, endpoints: str
 ) -> None:
@@ -23,7 +23,7 @@ def test_the_node_uses_the_balancers_address_by_itself(
 
 @pytest.mark.parametrize("family", Family)
 def test_each_frontend_has_its_own_affinity(lab: Lab, family: Family) -> None:
-    """One client after the other takes the next endpoint, at every address anew."""
+    """Each new client gets the next endpoint, and each address begins with the first."""
     lab.run()
     lab.put(*deploy("sticky", everywhere(21), "L1 L2 R1", spec=affinity()))
     lab.dial("P", vip(21, family), 80)

@@ -18,7 +18,7 @@ from world import Mode
 def running(
     request: pytest.FixtureRequest, _own_namespaces: None, tmp_path: Path
 ) -> Iterator[Running]:
-    """A daemon in a network of its own: its ports and rules are nobody else's."""
+    """A daemon in a network of its own: its ports and rules are its own."""
     node = Namespace("metrics")
     node.run(["ip", "link", "set", "lo", "up"])
     running = Running(node, request.param, tmp_path)
@@ -47,7 +47,7 @@ def test_a_scrape_shows_what_is_documented(running: Running) -> None:
         if row.is_in(running.mode, localhost=True)
         and row.shown in {"always", "a sync", "a good sync", "a request", "a change"}
         and not row.name.startswith("rest_client_")
-        # Manifests have no annotation that tells when a change began.
+        # Manifests have no annotation that says when a change began.
         and row.name != "kubeproxy_network_programming_duration_seconds"
     }
     assert due - shown.keys() == set()

@@ -22,7 +22,7 @@ def test_a_name_that_the_kernel_refuses_is_named_with_the_reason(network: Networ
 def test_counters_are_read_as_far_as_they_exist(network: Network) -> None:
     with network.node.entered():
         made = COUNTERS[0] not in ensure_counters(COUNTERS[:1])
-        found = read_packets((COUNTERS[0], "nobody-made-this"))
+        found = read_packets((COUNTERS[0], "does-not-exist"))
     assert found.keys() == ({COUNTERS[0]} if made else set())
 
 

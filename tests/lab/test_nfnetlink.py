@@ -223,37 +223,43 @@ def test_without_the_capability_the_error_says_what_is_missing() -> None:
 async def test_a_change_has_the_port_of_the_socket_that_made_it(
     link: Nfnetlink,
 ) -> None:
-    heard: list[Message | None] = []
+    received: list[Message | None] = []
     with NftablesChanges() as watch:
-        task = asyncio.create_task(watch.follow(heard.append))
+        task = asyncio.create_task(watch.follow(received.append))
         link.commit([new_table()])
-        await until(lambda: len(heard) >= 2)
+        await until(lambda: len(received) >= 2)
         assert [(NFT_MSG_NEWTABLE, link.port_id), (NFT_MSG_NEWGEN, link.port_id)] == [
-            (message.type, message.port) for message in heard if message
+            (message.type, message.port) for message in received if message
         ]
-        heard.clear()
+        received.clear()
         with Nfnetlink() as other:
             other.commit([new_chain("theirs")])
-            await until(lambda: len(heard) >= 2)
+            await until(lambda: len(received) >= 2)
             assert [(NFT_MSG_NEWCHAIN, other.port_id), (NFT_MSG_NEWGEN, other.port_id)] == [
-                (message.type, message.port) for message in heard if message
+                (message.type, message.port) for message in received if message
             ]
             with watch.paused():
                 other.commit([new_chain("unheard")])
-            other.commit([new_chain("heard")])
-            await until(lambda: len(heard) >= 4)
+            other.commit([new_chain("received")])
+            await until(lambda: len(received) >= 4)
         task.cancel()
-    assert [message.type for message in heard if message] == [NFT_MSG_NEWCHAIN, NFT_MSG_NEWGEN] * 2
-    assert [b"\0heard\0" in message.payload for message in heard[::2] if message] == [False, True]
+    assert [message.type for message in received if message] == [
+        NFT_MSG_NEWCHAIN,
+        NFT_MSG_NEWGEN,
+    ] * 2
+    assert [b"\0heard\0" in message.payload for message in received[::2] if message] == [
+        False,
+        True,
+    ]
 
 
 async def test_lost_notifications_are_reported(link: Nfnetlink) -> None:
     link.commit([new_table()])
     nft(f"add set ip {TABLE} many {{ type ipv4_addr; }}")
-    heard: list[Message | None] = []
+    received: list[Message | None] = []
     with NftablesChanges() as watch:
         watch._socket.setsockopt(1, 8, 4096)  # SO_RCVBUF
         link.commit([new_elements(range(3000))])
-        task = asyncio.create_task(watch.follow(heard.append))
-        await until(lambda: None in heard)
+        task = asyncio.create_task(watch.follow(received.append))
+        await until(lambda: None in received)
         task.cancel()

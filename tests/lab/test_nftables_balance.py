@@ -1,4 +1,4 @@
-"""Whom new connections get: everybody equally often, each in turn, or always the same."""
+"""Which endpoint new connections get: all equally often, each in turn, or the same."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Clients call without a pause while everything changes: nobody is ever turned away."""
+"""Clients call without a pause while everything changes: no client is ever turned away."""
 
 import os
 import random
@@ -103,7 +103,9 @@ def test_a_process_that_is_killed_leaves_a_kernel_that_serves(
         assert len(salvo.fire([(address, 80) for address in serving])) == len(serving)
         left.append(len(serving))
         network.node.run(["conntrack", "-F"])
-    assert set(left) - {0, SERVICES}, f"nobody died in the midst of frontends: {left}"
+    assert set(left) - {0, SERVICES}, (
+        f"no daemon was killed in the middle of writing frontends: {left}"
+    )
     kestrel.put(entries(random.Random(6), family).values())
     assert blocks(kestrel.text()).items() <= blocks(list_table(network.node, family)).items()
     kestrel.resync()

@@ -123,8 +123,8 @@ def test_a_table_that_is_created_again_has_another_epoch(kestrel: Plane, network
     assert first == again
     network.node.run(["nft", "flush", "ruleset"])
     kestrel.resync()
-    anew, found = read(kestrel, network)
-    assert anew != first
+    again, found = read(kestrel, network)
+    assert again != first
     assert said(found) == {}
 
 

@@ -21,9 +21,9 @@ from world import Document
 
 FLOWS = 100_000
 PORT = Port(5300, 53, 31099, UDP)
-"""Where nobody else listens.
+"""Where nothing else listens.
 
-An answer of somebody else that is under way while the flow is forgotten would make a new flow,
+An answer of another host that is under way while the flow is forgotten would make a new flow,
 from there to the client, and the kernel would keep to that one.
 """
 
@@ -69,7 +69,7 @@ def test_a_flow_follows_its_service(lab: Lab, family: Family) -> None:
     lab.put(*dns("L2"))
     wait_answers(flows, {"L2"})
     lab.put()
-    # Nobody has the cluster IP; the owners of the other addresses do not listen.
+    # No host has the cluster IP; the owners of the other addresses do not listen.
     wait_answers(flows, {Fate.SILENT.value, Fate.UNREACHABLE.value})
     lab.put(*dns("R2"))
     wait_answers(flows, {"R2"})

@@ -1,4 +1,4 @@
-"""Who changed the rules: the other family of ours is not somebody else."""
+"""Who changed the rules: the other family of ours is not another program."""
 
 import asyncio
 import subprocess
@@ -39,11 +39,11 @@ def _many_large_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Both:
-    """Both families under one guard, with a note of who was told of changes by others."""
+    """Both families under one guard, with a note of which were notified of changes by others."""
 
     def __init__(self, guard: TableGuard) -> None:
         self.guard = guard
-        self.told: list[Family] = []
+        self.notified: list[Family] = []
         self.kernels = {family: Nfnetlink() for family in Family}
         self._dataplanes = {
             family: apply.Nftables(family, NftablesSettings(), self.kernels[family], guard)
@@ -53,7 +53,7 @@ class Both:
     async def watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for family, dataplane in self._dataplanes.items():
-                tasks.create_task(dataplane.watch(partial(self.told.append, family)))
+                tasks.create_task(dataplane.watch(partial(self.notified.append, family)))
 
     async def fill(self) -> None:
         """Program thousands of elements of both families at the same time."""
@@ -98,8 +98,8 @@ async def test_families_that_fill_at_once_do_not_disturb_each_other(
     assert 6 < kernel.generation() - before < 20
     # Changes are reported in their order: this one is the first.
     await asyncio.to_thread(namespace.run, ["nft", "add", "chain", "ip6", "kube-proxy", "theirs"])
-    await until(lambda: bool(watched.told))
-    assert watched.told == [Family.IPV6]
+    await until(lambda: bool(watched.notified))
+    assert watched.notified == [Family.IPV6]
 
 
 async def test_changes_of_others_meanwhile_are_reported_to_both_families(
@@ -108,7 +108,7 @@ async def test_changes_of_others_meanwhile_are_reported_to_both_families(
     await watched.fill()
     async with watched.guard.paused(watched.kernels[Family.IPV4]):
         await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
-    assert set(watched.told) == set(Family)
+    assert set(watched.notified) == set(Family)
 
 
 async def test_a_change_whose_notification_is_still_to_come_is_not_missed(watched: Both) -> None:
@@ -123,7 +123,7 @@ async def test_a_change_whose_notification_is_still_to_come_is_not_missed(watche
             assert time.monotonic() < deadline
         async with watched.guard.paused(kernel):
             await asyncio.to_thread(theirs.wait)
-    await until(lambda: Family.IPV4 in watched.told)
+    await until(lambda: Family.IPV4 in watched.notified)
 
 
 async def test_later_changes_of_others_are_reported_to_their_family(
@@ -131,8 +131,8 @@ async def test_later_changes_of_others_are_reported_to_their_family(
 ) -> None:
     await watched.fill()
     await asyncio.to_thread(namespace.run, ["nft", "flush", "table", "ip6", "kube-proxy"])
-    await until(lambda: bool(watched.told))
-    assert set(watched.told) == {Family.IPV6}
+    await until(lambda: bool(watched.notified))
+    assert set(watched.notified) == {Family.IPV6}
 
 
 async def test_an_end_amid_a_transaction_is_none_for_the_watch(both: Both) -> None:

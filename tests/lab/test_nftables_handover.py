@@ -95,7 +95,7 @@ RANGES = ("198.51.100.0/24", "2001:db8:aa::/64")
 
 
 class Going(msgspec.Struct, frozen=True):
-    """To which release somebody goes back, on what node, with which `nodePortAddresses`.
+    """To which release an operator goes back, on what node, with which `nodePortAddresses`.
 
     `known` says whether the node has an address of the family.
     """

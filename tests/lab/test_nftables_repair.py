@@ -1,4 +1,4 @@
-"""Somebody else changes our tables: the daemon notices and puts them right, at once."""
+"""Another program changes our tables: the daemon notices and repairs them, at once."""
 
 import time
 
@@ -39,7 +39,7 @@ def wait_right(network: Network, wanted: dict[Family, Blocks]) -> None:
 
 @pytest.fixture
 def running(lab: Lab) -> Lab:
-    """A daemon that has just repaired something: chains that nobody uses any more are gone.
+    """A daemon that has just repaired something: chains that are no longer used are gone.
 
     They stay while changes go by, and a repair removes them: the rules before and after it are
     the same only from the second one on.
@@ -114,7 +114,7 @@ def test_a_change_of_others_is_undone(running: Lab, family: Family, script: str)
 def test_flushes_in_a_row(running: Lab) -> None:
     """Whoever calls after the repair is served.
 
-    Those are clients that did not call before it: conntrack remembers for ten seconds whom it
+    These are clients that did not call before it: for ten seconds conntrack keeps a call that it
     did not translate, and a call that gets the same port again goes where that one went.
     """
     network = running.network

@@ -29,7 +29,7 @@ def test_a_restart_after_any_changes_writes_nothing(kestrel: Plane, family: Fami
     generation = kestrel.kernel.generation()
     assert kestrel.restart().written == 0
     assert kestrel.kernel.generation() == generation
-    # A second full sync of the same process removes choices that nobody makes any more.
+    # A second full sync of the same process removes choices that are no longer made.
     kestrel.resync()
     assert kestrel.resync().written == 0
 

@@ -96,7 +96,7 @@ def explained(lab: Lab, *arguments: str) -> str:
 
 
 def assert_nothing_else_happened(browser: Browser) -> None:
-    """The page asked nobody but the daemon, and neither it nor the browser complained."""
+    """The page sent requests to the daemon only, and neither it nor the browser complained."""
     elsewhere = [url for url in browser.requests if not url.startswith((DAEMON, "data:"))]
     assert elsewhere == []
     assert browser.complaints == []
@@ -126,7 +126,7 @@ def test_a_service_that_was_just_added_appears_by_itself(browser: Browser, lab: 
     browser.evaluate("window.before = true")
     lab.put(*shop(), *deploy("novel", Address(61), "L1 R1"))
     browser.wait("document.querySelector('#found').innerText.includes('mall/novel')")
-    assert browser.evaluate("window.before"), "the page was loaded anew"
+    assert browser.evaluate("window.before"), "the page was loaded again"
     assert_nothing_else_happened(browser)
 
 
@@ -154,7 +154,7 @@ def test_searching_while_typing(browser: Browser) -> None:
     assert browser.evaluate("location.search") == "?q=dns&sort=name"
     browser.fill("#q", "10.112.0.23")
     browser.wait("document.querySelector('#found').innerText.includes('shop/reports')")
-    browser.fill("#q", "nobody-has-this")
+    browser.fill("#q", "not-a-service")
     browser.wait("document.querySelector('#found').innerText.startsWith('0 of')")
     assert_nothing_else_happened(browser)
 
@@ -166,7 +166,7 @@ def test_searching_while_typing(browser: Browser) -> None:
         pytest.param("10.64.3.50", "10.112.0.20:80", id="a-cluster-ip-from-a-pod"),
         pytest.param("192.0.2.50", "203.0.113.20:443", id="an-endpoint-is-left-out"),
         pytest.param("192.0.2.200", "203.0.113.20:443", id="source-ranges-drop"),
-        pytest.param("host", "shop/reports", id="nobody-serves"),
+        pytest.param("host", "shop/reports", id="no-endpoint"),
     ],
 )
 def test_the_form_answers_as_the_command_does(
@@ -180,8 +180,8 @@ def test_the_form_answers_as_the_command_does(
     browser.wait("document.querySelector('#answer pre') !== null")
     assert browser.content("#answer pre") + "\n" == explained(lab, *arguments)
     drawn = browser.content("#answer")
-    _, told = ask(lab.network.node, f"/status/explain?from={source}&to={destination}")
-    for answer in json.loads(told):
+    _, body = ask(lab.network.node, f"/status/explain?from={source}&to={destination}")
+    for answer in json.loads(body):
         words = [
             answer[name] for name in ("client", "verdict", "summary", "sourceAddress", "replies")
         ]
@@ -194,14 +194,14 @@ def test_the_form_answers_as_the_command_does(
 def test_programs_get_from_the_daemon_what_the_command_prints(lab: Lab) -> None:
     lab.run()
     lab.put(*shop())
-    _, told = ask(lab.network.node, "/status/explain?from=outside&to=shop/web")
+    _, body = ask(lab.network.node, "/status/explain?from=outside&to=shop/web")
     printed = explained(lab, "--from=outside", "--to=shop/web", "--output=json")
-    assert json.loads(printed) == json.loads(told)
+    assert json.loads(printed) == json.loads(body)
 
 
 def test_a_question_that_makes_no_sense_is_an_error(browser: Browser) -> None:
-    browser.open(f"{HOME}?from=outside&to=shop/nobody")
-    assert "to shop/nobody:" in browser.text("#answer")
+    browser.open(f"{HOME}?from=outside&to=shop/missing")
+    assert "to shop/missing:" in browser.text("#answer")
     assert_nothing_else_happened(browser)
 
 

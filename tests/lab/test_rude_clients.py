@@ -82,7 +82,7 @@ def test_connections_to_a_local_node_port_leave_descriptors_for_syncs(lab: Lab) 
 
 
 def test_a_log_without_a_reader_stops_nothing(lab: Lab) -> None:
-    """A pipe that was full before the first line; the process ends when it is told to."""
+    """A pipe that was full before the first line; the process ends when it is signalled."""
     lab.run(*FLAGS, documents=checked("cart", 21, "L1", 32001))
     assert lab._flags is not None
     with full_pipe() as into:

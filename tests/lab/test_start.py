@@ -59,7 +59,7 @@ def api_server(node: Namespace) -> Iterator[str]:
 
 
 def seconds_used(process: subprocess.Popen[str]) -> float:
-    """Processor time so far: unlike time on the clock, nobody else's work is in it."""
+    """Processor time so far: unlike time on the clock, it has no other process's work in it."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +77,7 @@ def test_the_first_probe_comes_when_the_port_is_open(node: Namespace, mode: str)
             with contextlib.suppress(ConnectionRefusedError):
                 assert ask(node, "/livez", port=HEALTH)[0] == 200
                 break
-            assert time.monotonic() < deadline, "nobody listens"
+            assert time.monotonic() < deadline, "nothing listens"
             time.sleep(0.005)
         used = seconds_used(proxy)
     for folder in MODES:

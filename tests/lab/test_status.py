@@ -1,4 +1,4 @@
-"""What a running daemon tells of itself, on its metrics address and on its socket."""
+"""What a running daemon says of itself, on its metrics address and on its socket."""
 
 import http.client
 import json
@@ -166,7 +166,7 @@ def test_an_address_that_two_claim(lab: Lab) -> None:
         pytest.param(HOSTS["P"].ipv4, "novel", id="a-pod-to-a-service"),
         pytest.param("outside", f"{vip(21)}:80", id="outside-to-a-load-balancer"),
         pytest.param("outside", f"[{vip(21, Family.IPV6)}]:80", id="ipv6"),
-        pytest.param("host", f"{cluster_ip(21)}:99", id="a-port-that-nobody-serves"),
+        pytest.param("host", f"{cluster_ip(21)}:99", id="a-port-that-is-not-served"),
         pytest.param("outside", "mall/poem", id="a-service-without-endpoints"),
     ],
 )
@@ -180,7 +180,7 @@ def test_packets_are_explained_as_the_tool_explains_them(
     )
     manifests = tmp_path / "cluster.yaml"
     manifests.write_text("\n---\n".join(json.dumps(complete(each)) for each in lab.documents))
-    told = subprocess.run(
+    printed = subprocess.run(
         [
             *(*KUBE_PROXY, "explain", f"--manifests={tmp_path}", f"--node={NODE_NAME}"),
             *("--proxy-mode=nftables", CLUSTER_CIDR_FLAG, "--output=json"),
@@ -191,7 +191,7 @@ def test_packets_are_explained_as_the_tool_explains_them(
         timeout=60,
     )
     query = {"from": source, "to": destination}
-    assert json.loads(told.stdout) == get(lab, "/status/explain", list, **query)
+    assert json.loads(printed.stdout) == get(lab, "/status/explain", list, **query)
 
 
 def test_questions_that_it_cannot_answer(lab: Lab) -> None:

@@ -48,7 +48,7 @@ class Shell:
     def anywhere(
         self, *arguments: str, through: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """The same, of a command that is not told where the daemon is."""
+        """The same, of a command without a flag that says where the daemon is."""
         with self.node.entered():
             return subprocess.run(
                 [*through, *KUBE_PROXY, *arguments],
@@ -90,7 +90,7 @@ def shell(lab: Lab) -> Shell:
 
 
 def begin(lab: Lab, *documents: Document, flags: tuple[str, ...] = ()) -> None:
-    """These Services alone, which nobody has dialled yet."""
+    """These Services alone, which no client has dialled yet."""
     lab.run(*flags)
     lab.put()
     lab.put(*documents)
@@ -308,7 +308,7 @@ def test_explain_live_says_what_explain_says(lab: Lab, shell: Shell, tmp_path: P
         expected = shell.anywhere(*question, *known)
         assert (live.stdout, live.returncode) == (expected.stdout, 0)
         assert (live.stderr, expected.stderr) == (note, "")
-    # Nobody has to say where the daemon is, nor that it should be asked.
+    # No flag says where the daemon is, nor that it should be asked.
     found = shell.anywhere("explain", f"--from={HOSTS['P'].ipv4}", "--to=novel")
     assert (found.returncode, found.stderr) == (0, note)
     assert f"{HOSTS['L1'].ipv4}:8080" in found.stdout
@@ -324,7 +324,7 @@ def test_explain_live_knows_no_pods(lab: Lab, shell: Shell) -> None:
     assert done.stderr.startswith("Error: --to novl: no such Service is proxied")
 
 
-# --- nobody, and those who may not ask --------------------------------------------------------
+# --- no daemon, and users without rights ------------------------------------------------------
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def eventually(look: Callable[[], T], expected: T) -> None:
 
 
 def begin(lab: Lab, name: str, *flags: str, endpoints: str = "L1 R1") -> list[Document]:
-    """A service that nobody has dialled yet."""
+    """A service that no client has dialled yet."""
     documents = deploy(name, everywhere(21), endpoints, PORTS)
     lab.run(*flags)
     lab.put()
@@ -129,7 +129,7 @@ def test_counts_outlive_endpoints_and_the_proxy(lab: Lab, family: Family) -> Non
 def test_what_was_counted_stays_when_others_flush(
     lab: Lab, family: Family, script: str, afterwards: int
 ) -> None:
-    """More than before after the table is new: its number tells. Less where only that does."""
+    """More than before after the table is new, as its number shows; less where only that shows."""
     # Each has a name of its own: what comes back between two scrapes goes on where it was.
     verb, what, *_ = script.split()
     name = f"{verb}-{what}-{family.value.lower()}"

@@ -15,7 +15,7 @@ CLUSTERS: dict[str, tuple[Document, str]] = {}
 for case in CASES:
     number, cluster = case[0], (case[2], case[3])
     if cluster not in CLUSTERS.values():
-        CLUSTERS[f"{number}-{cluster[1].replace(' ', '-') or 'nobody'}"] = cluster
+        CLUSTERS[f"{number}-{cluster[1].replace(' ', '-') or 'no-endpoint'}"] = cluster
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

@@ -23,7 +23,7 @@ _TESTS = Path(__file__).parents[1]
 
 
 class Seen(msgspec.Struct, frozen=True, rename="camel"):
-    """A connection as `-o json` tells of it."""
+    """A connection as `-o json` prints it."""
 
     time: str
     ip_family: str
@@ -81,9 +81,9 @@ class Tracer:
 
     @property
     def connections(self) -> list[Seen]:
-        """What it has told as JSON."""
-        told = (line for line in self.lines if line.startswith("{"))
-        return [msgspec.convert(json.loads(line), Seen) for line in told]
+        """What it has printed as JSON."""
+        printed = (line for line in self.lines if line.startswith("{"))
+        return [msgspec.convert(json.loads(line), Seen) for line in printed]
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Read until something is true, or fail."""
@@ -97,7 +97,7 @@ class Tracer:
         self.wait(lambda: self.said.count("\n") >= count)
 
     def wait_for(self, count: int) -> list[Seen]:
-        """The first so many connections, as JSON told them; more are an error."""
+        """The first so many connections, as JSON printed them; more are an error."""
         self.wait(lambda: len(self.connections) >= count)
         found = self.connections
         assert len(found) == count, self.said
@@ -113,7 +113,7 @@ class Tracer:
             self._process.send_signal(signal.SIGCONT)
 
     def press_ctrl_c(self) -> int:
-        """End it as somebody at the terminal does; the exit code."""
+        """End it as Ctrl-C in a terminal does; the exit code."""
         os.write(self._reading, b"\x03")
         return self.end()
 
@@ -138,7 +138,7 @@ class Tracer:
         while select.select([self._reading], [], [], seconds)[0]:
             try:
                 data = os.read(self._reading, 1 << 16)
-            except OSError:  # how the end of a terminal is told
+            except OSError:  # how a terminal that is closed looks
                 return
             if not data:
                 time.sleep(seconds)

@@ -86,7 +86,7 @@ class Trial:
             if saw == sent_from or not self._node.is_own(sent_from.address):
                 self._unseen.discard(at)
             return saw.address == sent_from.address
-        # Masquerading the host can be told by the new port only, which by chance is the old one;
+        # Masquerading the host can be seen by the new port only, which by chance is the old one;
         # and always is where ipvs mode sees the host reach itself.
         keeps_port = choice.hairpin and self._mode is Mode.IPVS
         if saw != sent_from or keeps_port:

@@ -90,7 +90,7 @@ def test_who_lets_go_leaves_it_to_the_next() -> None:
     assert found.remove("a") == [name("b")] * 3
     assert len(found.granted("b")) == 3
     assert found.put(external("b", ADDRESSES[2]), "2026-01-02T00:00:00Z") == [name("c")] * 2
-    assert found.remove("c") == []  # of what it had, nobody else wanted anything
+    assert found.remove("c") == []  # no other claimed anything of what it had
     assert list(found.claims.conflicts()) == []
 
 
@@ -145,10 +145,10 @@ def test_the_winner_is_the_least_of_all_claims(
         before = {service: found.granted(service) for service in found.held}
         said = found.remove(step) if isinstance(step, str) else found.put(*step)
         changed = step if isinstance(step, str) else step[0].name.service
-        told = {each.service for each in said if isinstance(each, ServicePortName)}
+        affected = {each.service for each in said if isinstance(each, ServicePortName)}
         for service in found.held:
             if found.granted(service) != before.get(service):
-                assert service in {changed, *told}
+                assert service in {changed, *affected}
     every = [finish(claims_of(*held)) for held in found.held.values()]
     for wanted, _ in found.held.values():
         expected = tuple(

@@ -21,7 +21,7 @@ from world import CART, Document, cluster_of, endpoint_slice, everywhere, servic
 @pytest.mark.parametrize(
     ("svc", "endpoints", "local_policy", "expected"),
     [
-        pytest.param(service(), "L1 R1", False, [], id="nobody-is"),
+        pytest.param(service(), "L1 R1", False, [], id="none-is"),
         pytest.param(
             service(),
             "L1 L2:unready L3:draining L4:stopped",
@@ -74,7 +74,7 @@ def test_who_runs_here_does_not_depend_on_its_state(state: str) -> None:
 
 
 class Counted(tuple[SlicePort, ...]):
-    """Ports of a slice that count how many of them somebody looks at."""
+    """Ports of a slice that count how many of them are looked at."""
 
     __slots__ = ()
     seen = 0

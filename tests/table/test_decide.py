@@ -100,7 +100,7 @@ def test_a_forwarded_packet_has_shares_and_names_what_it_matched() -> None:
             "P CIP:80", service({"internalTrafficPolicy": "Local"}), "L1", True, id="internal"
         ),
         pytest.param("X VIP:80", everywhere(LOCAL), "L1", True, id="external"),
-        pytest.param("X VIP:80", everywhere(LOCAL), "R1", True, id="external-nobody-here"),
+        pytest.param("X VIP:80", everywhere(LOCAL), "R1", True, id="external-no-endpoint-here"),
         pytest.param("P VIP:80", everywhere(LOCAL), "L1", False, id="short-circuit"),
         pytest.param("X VIP:80", everywhere(), "L1", False, id="cluster"),
     ],
@@ -158,7 +158,7 @@ def test_reason(
         pytest.param("Y VIP:80", True, id="dropped-by-source-ranges"),
         pytest.param("X 198.51.100.77:31080", True, id="not-a-node-port-address"),
         pytest.param("P CIP:443", False, id="undefined-port"),
-        pytest.param("X 8.8.8.8:31080", False, id="node-port-of-somebody-else"),
+        pytest.param("X 8.8.8.8:31080", False, id="node-port-of-another-host"),
     ],
 )
 def test_a_verdict_names_the_service_only_where_the_packet_is_addressed_to_it(
@@ -186,7 +186,7 @@ LOOPBACK_PORTS = changed(localhost_gate=True, node_port_ranges=(prefix("127.0.0.
             id="another-loopback-address",
         ),
         pytest.param(
-            "127.0.0.1:31080", everywhere(), "", Action.PASS, Reason.NO_ENDPOINTS, id="nobody"
+            "127.0.0.1:31080", everywhere(), "", Action.PASS, Reason.NO_ENDPOINTS, id="no-endpoint"
         ),
         pytest.param(
             "127.0.0.1:31080",
@@ -194,7 +194,7 @@ LOOPBACK_PORTS = changed(localhost_gate=True, node_port_ranges=(prefix("127.0.0.
             "R1",
             Action.PASS,
             Reason.NO_LOCAL_ENDPOINTS,
-            id="nobody-here",
+            id="no-endpoint-here",
         ),
         pytest.param(
             "127.0.0.1:31081", everywhere(), "L1", Action.PASS, Reason.NO_FRONTEND, id="no-port"
@@ -265,7 +265,7 @@ def slice_of_till(endpoints: str) -> Document:
     ("mode", "of_till", "expected"),
     [
         pytest.param(IPT, "L1", "L1 masq", id="iptables-goes-on-to-the-node-port"),
-        pytest.param(IPT, "", "reject", id="iptables-finds-nobody-there-either"),
+        pytest.param(IPT, "", "reject", id="iptables-finds-no-endpoint-there-either"),
         pytest.param(NFT, "L1", "reject", id="nftables-stops"),
     ],
 )
@@ -285,7 +285,7 @@ def test_iptables_without_a_node_port_of_that_number() -> None:
     ("mode", "endpoints", "expected"),
     [
         pytest.param(IPT, "", "reject", id="iptables-rejects-on-every-address"),
-        pytest.param(IPT, "L1", "pass", id="iptables-leaves-it-alone-when-somebody-serves"),
+        pytest.param(IPT, "L1", "pass", id="iptables-leaves-it-alone-when-an-endpoint-serves"),
         pytest.param(NFT, "", "pass", id="nftables-leaves-it-alone"),
         pytest.param(IPVS, "", "pass", id="ipvs-leaves-it-alone"),
     ],

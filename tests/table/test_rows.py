@@ -54,10 +54,10 @@ def test_nobody_is_a_pod_without_a_detector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "endpoints", "backends", "nobody"),
+    ("spec", "endpoints", "backends", "refusal"),
     [
-        pytest.param({}, "", "-", "reject", id="nobody-anywhere"),
-        pytest.param({"internalTrafficPolicy": "Local"}, "R1", "-", "drop", id="nobody-here"),
+        pytest.param({}, "", "-", "reject", id="no-endpoint-anywhere"),
+        pytest.param({"internalTrafficPolicy": "Local"}, "R1", "-", "drop", id="no-endpoint-here"),
         pytest.param(
             {"sessionAffinity": "ClientIP"},
             "L1",
@@ -66,14 +66,14 @@ def test_nobody_is_a_pod_without_a_detector() -> None:
             id="affinity",
         ),
         pytest.param(
-            {"sessionAffinity": "ClientIP"}, "", "-", "reject", id="affinity-with-nobody"
+            {"sessionAffinity": "ClientIP"}, "", "-", "reject", id="affinity-without-endpoints"
         ),
     ],
 )
 def test_backends_of_a_cluster_ip(
-    spec: Document, endpoints: str, backends: str, nobody: str
+    spec: Document, endpoints: str, backends: str, refusal: str
 ) -> None:
-    assert [(CIP, "any", backends, "always", nobody)] == rows_of(
+    assert [(CIP, "any", backends, "always", refusal)] == rows_of(
         service(spec), endpoints, masquerade_all=True
     )
 

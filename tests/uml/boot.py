@@ -136,7 +136,7 @@ class _Run:
 
     @property
     def result(self) -> bytes:
-        """The exit code of the command, as it was told; empty when it was not."""
+        """The exit code of the command, as it was reported; empty when it was not."""
         return self._said["result"]
 
     def tail(self) -> str:

@@ -2,7 +2,7 @@
 
 The root is the host's file system, read-only. What a run may write is the command's directory,
 which is the host's own, and what lies in memory: /run, /dev, and temporary files.
-Modules are loaded by the kernel itself when somebody needs them, as on any node.
+Modules are loaded by the kernel itself when they are needed, as on any node.
 """
 
 import ctypes
@@ -77,7 +77,7 @@ def prepare(directory: Path) -> None:
     legacy = shutil.which("xtables-legacy-multi", path=_SYSTEM)
     for name in _IPTABLES if legacy else ():
         (_PROGRAMS / name).symlink_to(str(legacy))
-    # Nobody asks for IPv6 by name before there are network namespaces without it.
+    # Nothing asks for IPv6 by name before there are network namespaces without it.
     for command in ([str(modprobe), "ipv6"], ["ip", "link", "set", "lo", "up"]):
         subprocess.run(command, check=True, env={"PATH": _SYSTEM})
 

@@ -1,11 +1,11 @@
-"""What the host tells the test kernel to do, and where the two of them meet."""
+"""What the host gives the test kernel to do, and where the two of them meet."""
 
 from pathlib import Path
 
 import msgspec
 
 FILE = "job.json"
-"""In the directory that the kernel is told of."""
+"""In the directory that is named to the kernel."""
 OUTPUT, ERRORS, RESULT = "/dev/ttyS0", "/dev/ttyS1", "/dev/ttyS2"
 """The serial lines: what the command prints, what it complains of, and its exit code."""
 

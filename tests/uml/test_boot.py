@@ -45,7 +45,7 @@ def start(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 def leftovers(tmp_path: Path) -> list[str]:
-    """Temporary files, and processes that were told of them."""
+    """Temporary files, and processes with their names."""
     processes = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:

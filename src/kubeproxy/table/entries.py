@@ -173,7 +173,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class HealthCheck(msgspec.Struct, frozen=True):
-    """What a service's health-check port on this node tells load balancers."""
+    """What a service's health-check port on this node reports to load balancers."""
 
     port: int
     local_endpoints: int
