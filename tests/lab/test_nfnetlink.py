@@ -239,15 +239,15 @@ async def test_a_change_has_the_port_of_the_socket_that_made_it(
                 (message.type, message.port) for message in received if message
             ]
             with watch.paused():
-                other.commit([new_chain("unheard")])
-            other.commit([new_chain("received")])
+                other.commit([new_chain("missed")])
+            other.commit([new_chain("after")])
             await until(lambda: len(received) >= 4)
         task.cancel()
     assert [message.type for message in received if message] == [
         NFT_MSG_NEWCHAIN,
         NFT_MSG_NEWGEN,
     ] * 2
-    assert [b"\0heard\0" in message.payload for message in received[::2] if message] == [
+    assert [b"\0after\0" in message.payload for message in received[::2] if message] == [
         False,
         True,
     ]
