@@ -14,8 +14,8 @@ REGISTRY = "dataplane/modes.py"
 
 # Where a name is something else than our mode, with the reason.
 EXCEPTIONS = {
-    "config/": "the sections and flags of upstream's configuration have these names",
-    "linux/": "iptables is a program",
+    "config/types.py": "sections of upstream's configuration have these names",
+    "linux/xtables.py": "iptables is a program",
     "dataplane/xtables_text.py": "iptables is a program",
 }
 

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in parsed.deprecations:
         print(line, file=sys.stderr)  # noqa: T201  # upstream writes it plain, before logging
     content = _config_content(parsed)
-    loaded = load(parsed)
+    loaded = load(parsed, MODES)
     validate_logging(loaded.config.logging, loaded.gates)
     klog.configure(log_settings(loaded.config.logging))
     klog.bridge_logging()

@@ -8,7 +8,7 @@ import yaml
 from msgspec.structs import replace
 
 from kubeproxy.base.kubeyaml import plain_value
-from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration, Mode
+from kubeproxy.config.types import API_VERSION, KIND, SECTIONS, KubeProxyConfiguration
 from kubeproxy.config.values import Duration, Quantity
 
 Document = dict[str, object]
@@ -39,11 +39,11 @@ def to_document(config: KubeProxyConfiguration) -> Document:
     zero, which is their default again when the document is read.
     """
     shown = config
-    for mode in Mode:
-        if mode.value != config.mode:
-            section = getattr(shown, mode.value)
+    for name in SECTIONS:
+        if name != config.mode:
+            section = getattr(shown, name)
             idle = replace(section, sync_period=Duration(), min_sync_period=Duration())
-            shown = replace(shown, **{mode.value: idle})
+            shown = replace(shown, **{name: idle})
     return {"kind": KIND, "apiVersion": API_VERSION, **_fields(shown)}
 
 

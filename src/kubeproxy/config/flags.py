@@ -30,7 +30,7 @@ from kubeproxy.config.kinds import (
     FlagKind,
 )
 from kubeproxy.config.removed import REJECTED_FLAGS
-from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, put
+from kubeproxy.config.types import SECTIONS, KubeProxyConfiguration, Logging, put
 from kubeproxy.config.values import with_port
 from kubeproxy.config.version_flag import VERSION_KIND
 
@@ -263,9 +263,6 @@ FLAGS: Final = (
     *(Flag(name, STRING, "", "", refused=why) for name, why in REJECTED_FLAGS.items()),
 )
 
-# Where a mode's own settings are; the flags of the iptables group serve nftables as well.
-_SECTION: Final = {Mode.IPVS.value: "ipvs", Mode.IPTABLES.value: "iptables"}
-
 
 def parse_flags(arguments: Sequence[str]) -> Parsed:
     """Read the daemon's command line, without the name of the program; raises UsageError."""
@@ -288,8 +285,7 @@ def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
     config = _with_fields(with_defaults(KubeProxyConfiguration()), parsed)
     config = _with_sync_periods(config, parsed)
     if parsed.value("masquerade-all", bool):
-        section = "nftables" if _section(config) == "nftables" else "iptables"
-        config = put(config, f"{section}.masquerade_all", True)
+        config = put(config, f"{SECTIONS[config.section]}.masquerade_all", True)
     healthz, metrics = default_addresses(ANY_IPV4)
     return replace(
         config,
@@ -310,17 +306,15 @@ def _with_fields(
     return config
 
 
-def _section(config: KubeProxyConfiguration) -> str:
-    return _SECTION.get(config.mode, "nftables")
-
-
 def _with_sync_periods(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
-    """The periods of the active mode, from its flags even when they were not given."""
-    section = _section(config)
-    prefix = "ipvs" if section == "ipvs" else "iptables"
-    for field in ("sync-period", "min-sync-period"):
-        period = parsed.values[f"{prefix}-{field}"]
-        config = put(config, f"{section}.{field.replace('-', '_')}", period)
+    """The periods of the active mode, from its flags even when they were not given.
+
+    A mode without such flags has those of iptables.
+    """
+    for name in ("sync-period", "min-sync-period"):
+        shared = parsed.values[f"iptables-{name}"]
+        period = parsed.values.get(f"{config.section}-{name}", shared)
+        config = put(config, f"{config.section}.{name.replace('-', '_')}", period)
     return config
 
 

@@ -1,4 +1,4 @@
-"""What Kubernetes once had and removed: fields of the config file, flags, and a mode.
+"""What Kubernetes once had and removed: fields of the config file, and flags.
 
 Files outlive releases, so these are known by name. The releases are the first without them.
 """
@@ -31,8 +31,6 @@ REMOVED_FIELDS: Final[Mapping[str, Removed]] = {
     "udpIdleTimeout": Removed("1.26", _UDP),
     "udpTimeoutMilliseconds": Removed("1.10", _UDP),
 }
-
-REMOVED_MODES: Final[Mapping[str, Removed]] = {"userspace": Removed("1.26", "use nftables")}
 
 _WINDOWS: Final = "this flag exists on Windows only, and this is Linux"
 _WINDOWS_FLAGS: Final = """
