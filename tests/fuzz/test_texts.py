@@ -72,7 +72,7 @@ def as_text(data: bytes) -> str:
 
 def read_config(data: bytes) -> None:
     with contextlib.suppress(KubeProxyError):
-        config = with_defaults(decode(as_text(data)).config)
+        config = with_defaults(decode(as_text(data))[0])
         gates, _ = resolve(config.feature_gates)
         validate(config, gates, MODES)
 

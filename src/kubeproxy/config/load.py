@@ -50,9 +50,8 @@ def complete(parsed: Parsed, text: str | None, modes: Modes) -> Loaded:
     if text is None:
         config = config_from_flags(parsed)
     else:
-        decoded = decode(text)
-        config = with_defaults(decoded.config)
-        notices += decoded.notices
+        decoded, notices = decode(text)
+        config = with_defaults(decoded)
     config, of_mode = with_platform_defaults(config, modes)
     config = with_hostname_override(config, parsed)
     gates, of_gates = resolve(config.feature_gates)

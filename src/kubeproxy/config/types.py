@@ -17,9 +17,9 @@ from kubeproxy.config.values import Duration, Quantity, of_seconds
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 
-Int32 = Annotated[int, "int32"]
-UInt32 = Annotated[int, "uint32"]
-Float32 = Annotated[float, "float32"]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+UInt32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Strings = tuple[str, ...]
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -47,7 +47,7 @@ class ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: Float32 = 5.0
+    qps: float = 5.0
     burst: Int32 = 10
 
 
@@ -76,7 +76,7 @@ class Logging(msgspec.Struct, frozen=True, rename="camel"):
     """`logging`."""
 
     format: str = "text"
-    flush_frequency: Duration | int = of_seconds(5)
+    flush_frequency: Duration | Int64 = of_seconds(5)
     """A bare number in a file counts nanoseconds, and is written back as one."""
     verbosity: UInt32 = 0
     vmodule: tuple[VModuleItem, ...] = ()
