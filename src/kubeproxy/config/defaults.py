@@ -21,6 +21,7 @@ HEALTHZ_PORT: Final = 10256
 METRICS_PORT: Final = 10249
 
 ANY_IPV4: Final = "0.0.0.0"  # noqa: S104  # upstream's default
+LOOPBACK_IPV4: Final = "127.0.0.1"
 
 _ZERO_IS_ABSENT: Final = (
     "client_connection.content_type",
@@ -68,21 +69,16 @@ def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
         if not value(config):
             config = put(config, path, value(absent))
     bind_address = config.bind_address or ANY_IPV4
-    healthz, metrics = default_addresses(bind_address)
+    # An address that cannot be read counts as IPv6, as upstream.
+    address = parse_address(bind_address)
+    is_ipv4 = address is not None and family_of(address) is Family.IPV4
+    healthz, metrics = (ANY_IPV4, LOOPBACK_IPV4) if is_ipv4 else ("::", "::1")
     return replace(
         config,
         bind_address=bind_address,
         healthz_bind_address=with_port(config.healthz_bind_address or healthz, HEALTHZ_PORT),
         metrics_bind_address=with_port(config.metrics_bind_address or metrics, METRICS_PORT),
     )
-
-
-def default_addresses(bind_address: str) -> tuple[str, str]:
-    """Where health and metrics are served; an unreadable address counts as IPv6, as upstream."""
-    address = parse_address(bind_address)
-    if address is not None and family_of(address) is Family.IPV4:
-        return ANY_IPV4, "127.0.0.1"
-    return "::", "::1"
 
 
 def with_platform_defaults(

@@ -1,38 +1,29 @@
 """The command line of the daemon: its flags, and the config fields that they stand for.
 
-Each entry is `name: kind default` or `name = field`, and its help. A flag that stands for a config
-field has the default of the field, and no effect beside `--config`, but for the logging flags.
-`-> name` is the flag that replaces a deprecated one.
+Each entry is `name: kind default` or `name = field`, and its help; a kind is one of `kinds`. A
+flag that stands for a config field has the default of the field, and no effect beside `--config`,
+but for the logging flags. `-> name` is the flag that replaces a deprecated one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.config.defaults import ANY_IPV4, default_addresses, with_defaults
+from kubeproxy.base import gotext
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.config import kinds
+from kubeproxy.config.defaults import ANY_IPV4, LOOPBACK_IPV4, with_defaults
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.gates import GATE_NAMES
-from kubeproxy.config.kinds import (
-    BOOL,
-    DURATION,
-    INT32,
-    IP,
-    IP_PORT,
-    KIND_OF_TYPE,
-    LEVEL,
-    STRING,
-    STRINGS,
-    VMODULE,
-    FlagKind,
-)
+from kubeproxy.config.kinds import KIND_OF_TYPE, STRING, FlagKind
 from kubeproxy.config.removed import REJECTED_FLAGS
 from kubeproxy.config.types import SECTIONS, KubeProxyConfiguration, Logging, put
 from kubeproxy.config.values import with_port
-from kubeproxy.config.version_flag import VERSION_KIND
 
 COMMAND: Final = "kube-proxy"
 
@@ -209,18 +200,6 @@ status-socket = status_socket
     The Unix socket on which root and our own user may ask this daemon; empty: none.
 """
 
-_KINDS: Final[Mapping[str, FlagKind]] = {
-    "bool": BOOL,
-    "duration": DURATION,
-    "int32": INT32,
-    "ip": IP,
-    "ipport": IP_PORT,
-    "level": LEVEL,
-    "string": STRING,
-    "strings": STRINGS,
-    "version": VERSION_KIND,
-    "vmodule": VMODULE,
-}
 _ENTRY: Final = re.compile(
     r"^\[(?P<group>.+)\]$"
     r"|^(?P<name>[\w-]+)(?:: (?P<kind>\w+)(?: (?P<default>[\w.:]+))?)?"
@@ -241,7 +220,7 @@ def _flags(table: str) -> Iterator[Flag]:
             continue
         name, field, instead = entry["name"], entry["field"] or "", entry["instead"]
         if entry["kind"]:
-            kind = _KINDS[entry["kind"]]
+            kind: FlagKind = getattr(kinds, entry["kind"].upper())
             default = kind.parse(entry["default"] or "")
         else:
             default = attrgetter(field)(defaults)
@@ -286,12 +265,11 @@ def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
     config = _with_sync_periods(config, parsed)
     if parsed.value("masquerade-all", bool):
         config = put(config, f"{SECTIONS[config.section]}.masquerade_all", True)
-    healthz, metrics = default_addresses(ANY_IPV4)
     return replace(
         config,
         bind_address=config.bind_address or ANY_IPV4,
-        healthz_bind_address=_served_on("healthz", healthz, parsed),
-        metrics_bind_address=_served_on("metrics", metrics, parsed),
+        healthz_bind_address=_served_on("healthz", ANY_IPV4, parsed),
+        metrics_bind_address=_served_on("metrics", LOOPBACK_IPV4, parsed),
         logging=_with_vmodule(config.logging, parsed),
     )
 
@@ -348,3 +326,32 @@ def with_hostname_override(
     if not name:
         raise ConfigError("empty hostname-override is invalid")
     return replace(config, hostname_override=name)
+
+
+# --- --version --------------------------------------------------------------------------------
+# Support tools compare these texts, so they name the Kubernetes release whose behaviour we follow,
+# not our own version.
+
+
+def reported_version(value: str) -> str:
+    """The Kubernetes version that this process reports, given the value of the flag."""
+    return value if value.startswith("v") else KUBERNETES_VERSION
+
+
+def version_text(value: str, machine: str) -> str | None:
+    """What the flag asks to print before exiting; None when it does not."""
+    if value == "true":
+        return f"Kubernetes {KUBERNETES_VERSION}"
+    if value != "raw":
+        return None
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    fields = {
+        "Major": major,
+        "Minor": minor,
+        "GitVersion": KUBERNETES_VERSION,
+        "Compiler": sys.implementation.name,
+        "CompilerVersion": ".".join(map(str, sys.version_info[:3])),
+        "Platform": f"{sys.platform}/{machine}",
+        "Program": f"kubeproxy {VERSION}",
+    }
+    return f"version.Info{{{', '.join(f'{k}:{gotext.quote(v)}' for k, v in fields.items())}}}"

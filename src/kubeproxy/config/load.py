@@ -24,7 +24,7 @@ from kubeproxy.config.flags import (
 )
 from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, Gates, resolve
-from kubeproxy.config.types import KubeProxyConfiguration, Logging, Winkernel
+from kubeproxy.config.types import KubeProxyConfiguration, Logging, Winkernel, put
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -68,22 +68,13 @@ def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, lis
     Upstream never reads this field of the file, so that files exist which set it without the
     feature gate; refusing them would break what works.
     """
-    if gates.enabled(LOGGING_ALPHA_OPTIONS):
+    is_split = logging.options.text.split_stream or logging.options.json.split_stream
+    if gates.enabled(LOGGING_ALPHA_OPTIONS) or not is_split:
         return logging, []
-    options = logging.options
-    if not (options.text.split_stream or options.json.split_stream):
-        return logging, []
-    options = replace(
-        options,
-        text=replace(options.text, split_stream=False),
-        json=replace(options.json, split_stream=False),
-    )
-    notice = Notice(
-        Level.WARNING,
-        "splitStream has no effect without the feature gate LoggingAlphaOptions",
-        {"field": "logging.options"},
-    )
-    return replace(logging, options=options), [notice]
+    for name in ("text", "json"):
+        logging = put(logging, f"options.{name}.split_stream", False)
+    message = "splitStream has no effect without the feature gate LoggingAlphaOptions"
+    return logging, [Notice(Level.WARNING, message, {"field": "logging.options"})]
 
 
 def _for_windows(config: KubeProxyConfiguration) -> Iterator[Notice]:

@@ -7,24 +7,15 @@ but they are what operators find when they search.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeproxy.base import gotext
 from kubeproxy.base.inet import parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.defaults import Modes
-from kubeproxy.config.errors import (
-    ConfigError,
-    ValueTextError,
-    duplicate,
-    forbidden,
-    invalid,
-    joined,
-    required,
-    unsupported,
-)
+from kubeproxy.config.errors import ConfigError, ValueTextError, invalid, joined, unsupported
 from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, LOGGING_BETA_OPTIONS, Gates
 from kubeproxy.config.nodeports import KEYWORDS
 from kubeproxy.config.types import (
     KIND,
-    FormatOptions,
     KubeProxyConfiguration,
     LocalMode,
     Logging,
@@ -166,7 +157,7 @@ def _node_port_addresses(addresses: tuple[str, ...]) -> Iterator[str]:
         path = f"NodePortAddresses[{index}]"
         if address in KEYWORDS:
             if address in addresses[:index]:
-                yield duplicate(path, address)
+                yield f"{path}: Duplicate value: {gotext.quote(address)}"
         elif parse_prefix(address) is None:
             detail = "must be a valid CIDR or one of the keywords 'primary', 'localhost', 'all'"
             yield invalid(path, address, detail)
@@ -250,15 +241,22 @@ def _logging_problems(logging: Logging, gates: Gates) -> Iterator[str]:
     if logging.format not in ("text", "json"):
         yield invalid("logging.format", logging.format, "Unsupported log format")
     elif logging.format == "json" and not gates.enabled(LOGGING_BETA_OPTIONS):
-        detail = f"Log format json is disabled, see {LOGGING_BETA_OPTIONS} feature"
-        yield forbidden("logging.format", detail)
+        yield (
+            "logging.format: Forbidden: Log format json is disabled,"
+            f" see {LOGGING_BETA_OPTIONS} feature"
+        )
     yield from _verbosity("logging.verbosity", logging.verbosity)
     if logging.vmodule and logging.format != "text":
-        yield forbidden("logging.vmodule", "Only supported for text log format")
+        yield "logging.vmodule: Forbidden: Only supported for text log format"
     for index, item in enumerate(logging.vmodule):
         yield from _vmodule(f"logging.vmodule[{index}]", item)
     if not gates.enabled(LOGGING_ALPHA_OPTIONS):
-        yield from _alpha_options(logging.options)
+        detail = f"Forbidden: Feature {LOGGING_ALPHA_OPTIONS} is disabled"
+        for name, routing in (("text", logging.options.text), ("json", logging.options.json)):
+            if routing.split_stream:
+                yield f"logging.options.{name}.splitStream: {detail}"
+            if routing.info_buffer_size.value != 0:
+                yield f"logging.options.{name}.infoBufferSize: {detail}"
 
 
 def _verbosity(path: str, verbosity: int) -> Iterator[str]:
@@ -268,19 +266,8 @@ def _verbosity(path: str, verbosity: int) -> Iterator[str]:
 
 def _vmodule(path: str, item: VModuleItem) -> Iterator[str]:
     if not item.file_pattern:
-        yield required(path, "File pattern must not be empty")
+        yield f"{path}: Required value: File pattern must not be empty"
     if any(sign in item.file_pattern for sign in "=,"):
         detail = "File pattern must not contain equal sign or comma"
         yield invalid(path, item.file_pattern, detail)
     yield from _verbosity(path, item.verbosity)
-
-
-def _alpha_options(options: FormatOptions) -> Iterator[str]:
-    """What cannot be set while its feature is off."""
-    detail = f"Feature {LOGGING_ALPHA_OPTIONS} is disabled"
-    for name, routing in (("text", options.text), ("json", options.json)):
-        path = f"logging.options.{name}"
-        if routing.split_stream:
-            yield forbidden(f"{path}.splitStream", detail)
-        if routing.info_buffer_size.value != 0:
-            yield forbidden(f"{path}.infoBufferSize", detail)
