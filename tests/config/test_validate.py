@@ -55,7 +55,7 @@ def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
         pytest.param(KubeProxyConfiguration(cluster_cidr="fd00::/8,10.0.0.0/8"), id="ipv6-first"),
         pytest.param(
             KubeProxyConfiguration(detect_local_mode="NodeCIDR", cluster_cidr="nonsense"),
-            id="a-cluster-cidr-that-nobody-reads",
+            id="a-cluster-cidr-that-is-not-read",
         ),
         pytest.param(
             KubeProxyConfiguration(
@@ -80,13 +80,13 @@ def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
         ),
         pytest.param(
             KubeProxyConfiguration(nftables=NFTables(masquerade_bit=99), mode="iptables"),
-            id="a-bit-that-nobody-uses",
+            id="a-bit-that-is-not-used",
         ),
         pytest.param(
             KubeProxyConfiguration(
                 ipvs=IPVS(exclude_cidrs=("x",), tcp_timeout=MINUS), mode="iptables"
             ),
-            id="ipvs-settings-that-nobody-uses",
+            id="ipvs-settings-that-are-not-used",
         ),
         pytest.param(
             KubeProxyConfiguration(client_connection=ClientConnection(qps=-1.0)), id="no-limit"
@@ -129,6 +129,12 @@ def test_no_limit_needs_no_burst() -> None:
             f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
             ' values: "random", "round-robin", "source-hash"',
             id="nftables-balance",
+        ),
+        pytest.param(
+            {"mode": "iptables", "nftables": NFTables(balance="fastest")},
+            f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
+            ' values: "random", "round-robin", "source-hash"',
+            id="nftables-balance-which-explain-reads-in-every-mode",
         ),
         pytest.param(
             {"nftables": NFTables(affinity_size=0)},

@@ -57,8 +57,8 @@ config-sync-period = config_sync_period
 
 [API server]
 kubeconfig = client_connection.kubeconfig
-    The file that says where the API server is and who we are. Without it and without --master, the
-    service account of the pod is used.
+    The file with the address of the API server and our credentials. Without it and without
+    --master, the service account of the pod is used.
 master: string
     The address of the API server; wins over the kubeconfig.
 kube-api-content-type = client_connection.content_type
@@ -87,11 +87,11 @@ show-hidden-metrics-for-version = show_hidden_metrics_for_version
 
 [Proxying]
 proxy-mode = mode
-    nftables (used when nothing is said), iptables or ipvs.
+    nftables (the default), iptables or ipvs.
 masquerade-all: bool false
     Masquerade all traffic to cluster IPs, which some network plugins need.
 detect-local-mode = detect_local_mode
-    How traffic of local pods is recognised: ClusterCIDR (used when nothing is said), NodeCIDR,
+    How traffic of local pods is recognised: ClusterCIDR (the default), NodeCIDR,
     BridgeInterface or InterfaceNamePrefix.
 cluster-cidr = cluster_cidr
     The addresses of the cluster's pods: one CIDR, or one of each family with a comma between. Used

@@ -23,6 +23,7 @@ from kubeproxy.config.types import (
 )
 from kubeproxy.config.values import Duration, of_seconds, split_host_port
 
+_BALANCES: Final = ("random", "round-robin", "source-hash")
 _TRAFFIC_METRICS: Final = ("frontend", "service", "none")
 _READERS: Final = ("local", "all", "none")
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
@@ -70,12 +71,13 @@ def _problems(config: KubeProxyConfiguration, gates: Gates, modes: Modes) -> Ite
     yield from _hidden_metrics(config.show_hidden_metrics_for_version)
     yield from _detect_local(config)
     # What upstream does not have.
-    yield from no_choice("Traffic.Metrics", config.traffic.metrics, _TRAFFIC_METRICS)
+    yield from _choice("Traffic.Metrics", config.traffic.metrics, _TRAFFIC_METRICS)
     yield from negative("Traffic", SeriesLimit=config.traffic.series_limit)
-    pins = config.nftables.affinity_size
-    yield from out_of_range("KubeProxyNFTablesConfiguration.AffinitySize", pins, 1, _MOST_PINS)
-    yield from no_choice("RulesPage", config.rules_page, _READERS)
-    yield from no_choice("StatusPage", config.status_page, _READERS)
+    path, nftables = "KubeProxyNFTablesConfiguration", config.nftables
+    yield from _choice(f"{path}.Balance", nftables.balance, _BALANCES)
+    yield from out_of_range(f"{path}.AffinitySize", nftables.affinity_size, 1, _MOST_PINS)
+    yield from _choice("RulesPage", config.rules_page, _READERS)
+    yield from _choice("StatusPage", config.status_page, _READERS)
     if config.status_socket and not config.status_socket.startswith("/"):
         yield invalid("StatusSocket", config.status_socket, "must be an absolute path")
 
@@ -86,8 +88,7 @@ def out_of_range(path: str, value: int, low: int, high: int) -> Iterator[str]:
         yield invalid(path, value, f"must be within the range [{low}, {high}]")
 
 
-def no_choice(path: str, value: str, choices: Sequence[str]) -> Iterator[str]:
-    """The problem of a text that is none of the choices."""
+def _choice(path: str, value: str, choices: Sequence[str]) -> Iterator[str]:
     if value not in choices:
         yield unsupported(path, value, choices)
 

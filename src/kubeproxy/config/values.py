@@ -207,13 +207,11 @@ def split_host_port(text: str) -> tuple[str, str]:
         host, bracket, rest = text[1:].partition("]")
         if not bracket:
             raise ValueTextError(f"address {text}: missing ']' in address")
-        if not rest.startswith(":"):
-            raise ValueTextError(f"address {text}: missing port in address")
-        port = rest[1:]
+        colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = text.rpartition(":")
-        if not colon:
-            raise ValueTextError(f"address {text}: missing port in address")
+    if colon != ":":
+        raise ValueTextError(f"address {text}: missing port in address")
     if ":" in (host if not text.startswith("[") else port):
         raise ValueTextError(f"address {text}: too many colons in address")
     if "[" in host or "]" in host:

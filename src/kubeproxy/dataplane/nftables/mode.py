@@ -9,7 +9,7 @@ from kubeproxy.config.errors import Level, Notice
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.types import IPTables
 from kubeproxy.config.types import KubeProxyConfiguration as Config
-from kubeproxy.config.validate import no_choice, out_of_range
+from kubeproxy.config.validate import out_of_range
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
@@ -20,8 +20,6 @@ from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
-
-_BALANCES = ("random", "round-robin", "source-hash")
 
 
 def _notices(config: Config) -> Iterator[Notice]:
@@ -44,9 +42,8 @@ def _notices(config: Config) -> Iterator[Notice]:
 
 
 def _problems(config: Config) -> Iterator[str]:
-    path, section = "KubeProxyNFTablesConfiguration", config.nftables
-    yield from out_of_range(f"{path}.MasqueradeBit", section.masquerade_bit, 0, 31)
-    yield from no_choice(f"{path}.Balance", section.balance, _BALANCES)
+    bit = config.nftables.masquerade_bit
+    return out_of_range("KubeProxyNFTablesConfiguration.MasqueradeBit", bit, 0, 31)
 
 
 def _settings(config: Config) -> NftablesSettings:
