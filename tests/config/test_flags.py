@@ -26,7 +26,6 @@ OTHERS = {
     "metrics-bind-address",
     "metrics-port",
     "version",
-    "vmodule",
     "write-config-to",
 }
 

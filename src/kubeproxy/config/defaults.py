@@ -48,10 +48,10 @@ class KnownMode(msgspec.Struct, frozen=True, kw_only=True):
     """The feature gate without which it cannot be used."""
 
     node_port_addresses: Strings = ()
-    """What no `nodePortAddresses` mean; none are all addresses."""
+    """What an empty `nodePortAddresses` stands for; empty as well, it is every address."""
 
     notices: Callable[[KubeProxyConfiguration], Iterable[Notice]] = lambda _config: ()
-    """What to log about its use; `mode` is empty when it is used by default."""
+    """What to log when it is used; `mode` is empty when it is used by default."""
 
     problems: Callable[[KubeProxyConfiguration], Iterator[str]] = lambda _config: iter(())
     """What is wrong with its section, when it is used."""

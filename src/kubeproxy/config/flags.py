@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from kubeproxy.base import gotext
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config import kinds
-from kubeproxy.config.defaults import ANY_IPV4, LOOPBACK_IPV4, with_defaults
+from kubeproxy.config.defaults import ANY_IPV4, LOOPBACK_IPV4
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.gates import GATE_NAMES
 from kubeproxy.config.kinds import KIND_OF_TYPE, STRING, FlagKind
 from kubeproxy.config.removed import REJECTED_FLAGS
-from kubeproxy.config.types import SECTIONS, KubeProxyConfiguration, Logging, put
+from kubeproxy.config.types import SECTIONS, KubeProxyConfiguration, put
 from kubeproxy.config.values import with_port
 
 COMMAND: Final = "kube-proxy"
@@ -152,7 +152,7 @@ conntrack-udp-timeout-stream = conntrack.udp_stream_timeout
 [Logging]
 v: level 0 = logging.verbosity
     The verbosity of the log.
-vmodule: vmodule
+vmodule: vmodule = logging.vmodule
     The verbosity of single source files, by patterns on their names without .py; in text format
     only.
 logging-format = logging.format
@@ -261,7 +261,7 @@ def usage_text() -> str:
 
 def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
     """The configuration that the command line alone describes."""
-    config = _with_fields(with_defaults(KubeProxyConfiguration()), parsed)
+    config = _with_fields(KubeProxyConfiguration(), parsed)
     config = _with_sync_periods(config, parsed)
     if parsed.value("masquerade-all", bool):
         config = put(config, f"{SECTIONS[config.section]}.masquerade_all", True)
@@ -270,7 +270,6 @@ def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
         bind_address=config.bind_address or ANY_IPV4,
         healthz_bind_address=_served_on("healthz", ANY_IPV4, parsed),
         metrics_bind_address=_served_on("metrics", LOOPBACK_IPV4, parsed),
-        logging=_with_vmodule(config.logging, parsed),
     )
 
 
@@ -305,14 +304,9 @@ def _served_on(name: str, default: str, parsed: Parsed) -> str:
 
 
 def with_logging_flags(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
-    """The configuration of a file with the logging flags on top."""
-    config = _with_fields(config, parsed, "logging.")
-    return replace(config, logging=_with_vmodule(config.logging, parsed))
-
-
-def _with_vmodule(logging: Logging, parsed: Parsed) -> Logging:
-    """The logging section with the flag's patterns before those of the file."""
-    return replace(logging, vmodule=(*parsed.value("vmodule", tuple), *logging.vmodule))
+    """The configuration of a file with the logging flags on top, and patterns of both."""
+    patterns = (*parsed.value("vmodule", tuple), *config.logging.vmodule)
+    return put(_with_fields(config, parsed, "logging."), "logging.vmodule", patterns)
 
 
 def with_hostname_override(
