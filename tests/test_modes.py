@@ -1,6 +1,8 @@
 """Only the folder of a mode and the registry know the name of a mode."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,8 @@ REGISTRY = "dataplane/modes.py"
 
 # Where a name is something else than our mode, with the reason.
 EXCEPTIONS = {
-    "config/": "the sections and flags of upstream's configuration have these names",
-    "linux/": "iptables is a program",
+    "config/types.py": "sections of upstream's configuration have these names",
+    "linux/xtables.py": "iptables is a program",
     "dataplane/xtables_text.py": "iptables is a program",
 }
 
@@ -83,5 +85,25 @@ def test_what_counts_as_a_name(text: str, found: list[str]) -> None:
 
 def test_every_mode_of_the_registry_has_its_name() -> None:
     assert list(MODES) == [mode.name for mode in all_modes()]
+    assert len(MODES) == len(all_modes())
     with pytest.raises(OperatorError, match="unknown proxy mode 'userspace'"):
         load_mode("userspace")
+
+
+LOADED = """
+import sys
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.config.validate import validate
+from kubeproxy.dataplane.modes import MODES, MODULES
+loaded = load(parse_flags(["--proxy-mode=nftables"]), MODES)
+validate(loaded.config, loaded.gates, MODES)
+print(*(name for name, module in MODULES.items() if module in sys.modules))
+"""
+
+
+def test_a_configuration_loads_its_own_mode_only() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.split() == ["nftables"]

@@ -22,6 +22,7 @@ from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine import own_node
 from kubeproxy.engine.own_node import RestartNeeded
 from waiting import until
@@ -54,7 +55,8 @@ class Rig:
                     "--status-socket=",
                     *flags,
                 ]
-            )
+            ),
+            MODES,
         )
         self.setup = Setup(
             config=loaded.config,

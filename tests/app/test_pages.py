@@ -18,6 +18,7 @@ from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.serve import routes
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Ends, Request
@@ -41,7 +42,7 @@ class Counting(FakeDataplane):
 
 
 def daemon(plane: type[FakeDataplane], directory: Path, *flags: str) -> Daemon:
-    loaded = load(parse_flags(["--proxy-mode=nftables", *flags]))
+    loaded = load(parse_flags(["--proxy-mode=nftables", *flags]), MODES)
     return Daemon(
         Setup(
             config=loaded.config,

@@ -25,6 +25,7 @@ from kubeproxy.cluster.watch.apiserver import ApiServer
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.dryrun import DryRun
+from kubeproxy.dataplane.modes import MODES
 from tools.manifests import SHOP, write, write_kubeconfig
 from waiting import until
 
@@ -327,7 +328,7 @@ def test_a_directory_is_no_config_file(call: Called, tmp_path: Path) -> None:
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(flags)
-    return wiring.setup_of(parsed, load(parsed), b"content")
+    return wiring.setup_of(parsed, load(parsed, MODES), b"content")
 
 
 def test_what_a_run_on_manifests_depends_on(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.iptables.apply import Iptables
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(["--proxy-mode=iptables", *flags])
-    return wiring.setup_of(parsed, load(parsed), b"")
+    return wiring.setup_of(parsed, load(parsed, MODES), b"")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from kubeproxy.config.load import load
 from kubeproxy.dataplane.ipvs.apply import Ipvs
 from kubeproxy.dataplane.ipvs.mode import settings
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings, Timeouts
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.linux import ipvs
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from world import prefix
@@ -31,11 +32,11 @@ FLAGS = (
 
 def setup_of(*flags: str) -> Setup:
     parsed = parse_flags(["--proxy-mode=ipvs", *flags])
-    return wiring.setup_of(parsed, load(parsed), b"")
+    return wiring.setup_of(parsed, load(parsed, MODES), b"")
 
 
 def settings_of(*flags: str) -> IpvsSettings:
-    return settings(load(parse_flags(["--proxy-mode=ipvs", *flags])).config)
+    return settings(load(parse_flags(["--proxy-mode=ipvs", *flags]), MODES).config)
 
 
 def test_settings() -> None:

@@ -66,9 +66,9 @@ BROKEN = "The config file cannot be read to its end, after the document for kube
     ],
 )
 def test_of_several_documents_ours_is_used(text: str, expected: list[Notice]) -> None:
-    decoded = decode(text)
-    assert decoded.config.mode == "ipvs"
-    assert expected == list(decoded.notices)
+    config, notices = decode(text)
+    assert config.mode == "ipvs"
+    assert expected == notices
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from kubeproxy.config.types import (
     VModuleItem,
 )
 from kubeproxy.config.values import Duration, Quantity
+from kubeproxy.dataplane.modes import MODES
 
 DEFAULT = """\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -97,7 +98,7 @@ winkernel:
 
 
 def config_of(*arguments: str) -> KubeProxyConfiguration:
-    return complete(parse_flags(arguments), None).config
+    return complete(parse_flags(arguments), None, MODES).config
 
 
 def test_the_default_of_iptables_mode_is_upstreams() -> None:
@@ -147,7 +148,7 @@ def test_the_document_begins_with_its_kind_and_is_json() -> None:
 @pytest.mark.parametrize("text", ["true", "12", "1.37", "null", "~", "", "1e3", "- a", "é: \n"])
 def test_texts_that_look_like_something_else_are_quoted(text: str) -> None:
     written = to_yaml(KubeProxyConfiguration(hostname_override=text))
-    assert text == decode(written).config.hostname_override
+    assert text == decode(written)[0].hostname_override
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
@@ -204,9 +205,9 @@ def test_fields_of_ours_are_written_when_they_say_something() -> None:
 @settings(max_examples=40)
 @given(CONFIGS)
 def test_what_is_written_is_read_back(given_config: KubeProxyConfiguration) -> None:
-    config, _ = with_platform_defaults(with_defaults(given_config))
+    config, _ = with_platform_defaults(with_defaults(given_config), MODES)
     text = to_yaml(config)
-    again, _ = with_platform_defaults(with_defaults(decode(text).config))
+    again, _ = with_platform_defaults(with_defaults(decode(text)[0]), MODES)
     assert text == to_yaml(again)
     assert (config.sync_period, config.min_sync_period) == (
         again.sync_period,

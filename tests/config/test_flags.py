@@ -1,8 +1,8 @@
 import pytest
 
-from kubeproxy.base.version import KUBERNETES_VERSION
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.errors import UsageError
-from kubeproxy.config.flags import FLAGS, parse_flags, usage_text
+from kubeproxy.config.flags import FLAGS, parse_flags, reported_version, usage_text, version_text
 from kubeproxy.config.flagset import rendered
 from kubeproxy.config.gates import GATE_NAMES
 
@@ -26,7 +26,6 @@ OTHERS = {
     "metrics-bind-address",
     "metrics-port",
     "version",
-    "vmodule",
     "write-config-to",
 }
 
@@ -263,3 +262,24 @@ def test_the_usage_text_shows_every_flag_that_should_be_used() -> None:
     assert absent == ["healthz-port", "metrics-port"]
     assert "windows-service" not in text
     assert all(name in text for name in GATE_NAMES)
+
+
+def test_the_version_is_printed() -> None:
+    assert f"Kubernetes {KUBERNETES_VERSION}" == version_text("true", "m1")
+    assert version_text("false", "m1") is None
+    assert version_text(f"{KUBERNETES_VERSION}-x", "m1") is None
+
+
+def test_the_raw_version_is_one_line_with_everything() -> None:
+    text = version_text("raw", "m1") or ""
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    expected = f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBERNETES_VERSION}"'
+    assert text.startswith(expected)
+    assert text.endswith(f'Program:"kubeproxy {VERSION}"}}')
+    assert 'Platform:"linux/m1"' in text
+    assert "\n" not in text
+
+
+def test_the_reported_version_can_be_overridden() -> None:
+    assert reported_version("false") == KUBERNETES_VERSION
+    assert f"{KUBERNETES_VERSION}-x" == reported_version(f"{KUBERNETES_VERSION}-x")

@@ -7,12 +7,13 @@ from kubeproxy.config.errors import ConfigError, Level
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import Loaded, complete, load, node_name, write_config
 from kubeproxy.config.types import KubeProxyConfiguration, VModuleItem
+from kubeproxy.dataplane.modes import MODES
 
 HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 
 
 def loaded(text: str | None, *arguments: str) -> Loaded:
-    return complete(parse_flags(arguments), None if text is None else HEAD + text)
+    return complete(parse_flags(arguments), None if text is None else HEAD + text, MODES)
 
 
 def messages(result: Loaded) -> list[str]:
@@ -22,14 +23,14 @@ def messages(result: Loaded) -> list[str]:
 def test_a_file_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(f"{HEAD}mode: iptables\nhostnameOverride: é\n", encoding="utf-8")
-    config = load(parse_flags(["--config", str(path)])).config
+    config = load(parse_flags(["--config", str(path)]), MODES).config
     assert config.mode == "iptables"
     assert config.hostname_override == "é"
 
 
 def test_without_a_file_the_flags_count() -> None:
-    assert load(parse_flags(["--proxy-mode=ipvs"])).config.mode == "ipvs"
-    assert load(parse_flags(["--config=", "--proxy-mode=ipvs"])).config.mode == "ipvs"
+    assert load(parse_flags(["--proxy-mode=ipvs"]), MODES).config.mode == "ipvs"
+    assert load(parse_flags(["--config=", "--proxy-mode=ipvs"]), MODES).config.mode == "ipvs"
 
 
 def test_beside_a_file_flags_for_fields_are_ignored() -> None:
@@ -96,7 +97,7 @@ def test_what_cannot_be_loaded_is_refused(
     (tmp_path / "latin1").write_bytes("é".encode("latin-1"))
     (tmp_path / "empty").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load(parse_flags([argument.format(dir=tmp_path) for argument in arguments]))
+        load(parse_flags([argument.format(dir=tmp_path) for argument in arguments]), MODES)
     assert expected.format(dir=tmp_path) == str(caught.value)
 
 
@@ -197,4 +198,4 @@ def test_an_error_without_a_number_says_what_it_says(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Path, "read_text", refuse)
     with pytest.raises(ConfigError, match=r"^failed complete: open /c: closed for today$"):
-        load(parse_flags(["--config=/c"]))
+        load(parse_flags(["--config=/c"]), MODES)

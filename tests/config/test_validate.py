@@ -17,12 +17,13 @@ from kubeproxy.config.types import (
 )
 from kubeproxy.config.validate import validate
 from kubeproxy.config.values import Duration, of_seconds
+from kubeproxy.dataplane.modes import MODES
 
 P = "KubeProxyConfiguration"
 CONNTRACK = f"{P}.KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration"
 DETECT = f"{P}.DetectLocalConfiguration"
 NOT_NEGATIVE = "must be greater than or equal to 0"
-MODES = "(blank means the best-available proxy [currently nftables])"
+BLANK = "(blank means the best-available proxy [currently nftables])"
 BLOCK = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)"
 PAIR = (
     "must be a either a single CIDR or dual-stack pair of CIDRs"
@@ -34,12 +35,12 @@ MODE_NAMES = ("nftables", "iptables", "ipvs")
 
 
 def effective(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
-    return with_platform_defaults(with_defaults(config))[0]
+    return with_platform_defaults(with_defaults(config), MODES)[0]
 
 
 def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
-        validate(config, gates or Gates())
+        validate(config, gates or Gates(), MODES)
     return str(caught.value)
 
 
@@ -54,7 +55,7 @@ def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
         pytest.param(KubeProxyConfiguration(cluster_cidr="fd00::/8,10.0.0.0/8"), id="ipv6-first"),
         pytest.param(
             KubeProxyConfiguration(detect_local_mode="NodeCIDR", cluster_cidr="nonsense"),
-            id="a-cluster-cidr-that-nobody-reads",
+            id="a-cluster-cidr-that-is-not-read",
         ),
         pytest.param(
             KubeProxyConfiguration(
@@ -79,13 +80,13 @@ def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
         ),
         pytest.param(
             KubeProxyConfiguration(nftables=NFTables(masquerade_bit=99), mode="iptables"),
-            id="a-bit-that-nobody-uses",
+            id="a-bit-that-is-not-used",
         ),
         pytest.param(
             KubeProxyConfiguration(
                 ipvs=IPVS(exclude_cidrs=("x",), tcp_timeout=MINUS), mode="iptables"
             ),
-            id="ipvs-settings-that-nobody-uses",
+            id="ipvs-settings-that-are-not-used",
         ),
         pytest.param(
             KubeProxyConfiguration(client_connection=ClientConnection(qps=-1.0)), id="no-limit"
@@ -93,25 +94,25 @@ def refusal(config: KubeProxyConfiguration, gates: Gates | None = None) -> str:
     ],
 )
 def test_what_is_right_is_taken(config: KubeProxyConfiguration) -> None:
-    validate(effective(config), Gates())
+    validate(effective(config), Gates(), MODES)
 
 
 def test_health_may_be_served_nowhere() -> None:
-    validate(replace(effective(KubeProxyConfiguration()), healthz_bind_address=""), Gates())
+    validate(replace(effective(KubeProxyConfiguration()), healthz_bind_address=""), Gates(), MODES)
 
 
 def test_there_need_be_no_status_socket() -> None:
-    validate(replace(effective(KubeProxyConfiguration()), status_socket=""), Gates())
+    validate(replace(effective(KubeProxyConfiguration()), status_socket=""), Gates(), MODES)
 
 
 def test_no_local_mode_is_left_to_defaulting() -> None:
-    validate(replace(effective(KubeProxyConfiguration()), detect_local_mode=""), Gates())
+    validate(replace(effective(KubeProxyConfiguration()), detect_local_mode=""), Gates(), MODES)
 
 
 def test_no_limit_needs_no_burst() -> None:
     client = ClientConnection(qps=-1.0, burst=0)
     config = replace(effective(KubeProxyConfiguration()), client_connection=client)
-    validate(config, Gates())
+    validate(config, Gates(), MODES)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,12 @@ def test_no_limit_needs_no_burst() -> None:
             f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
             ' values: "random", "round-robin", "source-hash"',
             id="nftables-balance",
+        ),
+        pytest.param(
+            {"mode": "iptables", "nftables": NFTables(balance="fastest")},
+            f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
+            ' values: "random", "round-robin", "source-hash"',
+            id="nftables-balance-which-explain-reads-in-every-mode",
         ),
         pytest.param(
             {"nftables": NFTables(affinity_size=0)},
@@ -228,19 +235,19 @@ def test_no_limit_needs_no_burst() -> None:
         pytest.param(
             {"mode": "x"},
             f'{P}.Mode.ProxyMode: Invalid value: "x": must be iptables, ipvs, nftables or blank'
-            f" {MODES}",
+            f" {BLANK}",
             id="mode",
         ),
         pytest.param(
             {"mode": "IPTables"},
             f'{P}.Mode.ProxyMode: Invalid value: "IPTables": must be iptables, ipvs, nftables or'
-            f" blank {MODES}",
+            f" blank {BLANK}",
             id="mode-in-capitals",
         ),
         pytest.param(
             {"mode": "userspace"},
             f'{P}.Mode.ProxyMode: Invalid value: "userspace": must be iptables, ipvs, nftables or'
-            f" blank {MODES}; Kubernetes removed it in 1.26: use nftables",
+            f" blank {BLANK}; Kubernetes removed it in 1.26: use nftables",
             id="a-mode-that-was-removed",
         ),
         pytest.param(
@@ -390,7 +397,7 @@ def test_without_its_gate_ipvs_is_no_mode() -> None:
     gates = Gates(Gates().on - {"KubeProxyIPVS"})
     expected = (
         f'failed validate: {P}.Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables'
-        f" or blank {MODES}"
+        f" or blank {BLANK}"
     )
     assert expected == refusal(effective(KubeProxyConfiguration(mode="ipvs")), gates)
 

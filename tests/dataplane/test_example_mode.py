@@ -17,7 +17,7 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane import cleanup
-from kubeproxy.dataplane.modes import MODES, load_mode
+from kubeproxy.dataplane.modes import MODES, MODULES, load_mode
 from tools.manifests import SHOP, write
 from waiting import until
 
@@ -25,7 +25,7 @@ from waiting import until
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The one line; and the daemon's log is as it was afterwards."""
-    monkeypatch.setitem(MODES, "memory", "dataplane.example_mode")
+    monkeypatch.setitem(MODULES, "memory", "dataplane.example_mode")
     monkeypatch.setattr(klog, "bridge_logging", lambda: None)
     yield
     klog.configure(klog.LogSettings())
@@ -36,7 +36,7 @@ async def synced(manifests: Path) -> None:
     """Run the daemon from its command line until both families are programmed."""
     flags = ("--proxy-mode=memory", "--hostname-override=kestrel", f"--manifests={manifests}")
     parsed = parse_flags(flags)
-    loaded = load(parsed)
+    loaded = load(parsed, MODES)
     validate(loaded.config, loaded.gates, MODES)
     setup = replace(
         setup_of(parsed, loaded, b""),

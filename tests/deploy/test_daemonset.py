@@ -10,6 +10,7 @@ from kubeproxy.cluster.client.kubeconfig import SERVICE_ACCOUNT, choose_access
 from kubeproxy.cluster.client.kubeconfigfile import parse_kubeconfig
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
+from kubeproxy.dataplane import modes
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.routes import Listeners
@@ -39,7 +40,7 @@ def test_arguments_are_flags_that_we_know(folder: str) -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_ports_are_those_of_the_configuration(folder: str) -> None:
     found = overlay(folder)
-    config = complete(parse_flags([]), config_file(found)).config
+    config = complete(parse_flags([]), config_file(found), modes.MODES).config
     ports = {port.name: port.container_port for port in proxy_of(folder).ports}
     bound = {"healthz": config.healthz_bind_address, "metrics": config.metrics_bind_address}
     assert bound == {name: f"{bound[name].rpartition(':')[0]}:{ports[name]}" for name in bound}
@@ -84,7 +85,7 @@ def test_mounts_and_volumes_fit(folder: str) -> None:
 def test_only_the_lock_and_the_sockets_directory_can_be_written(mode: str) -> None:
     mounts = proxy_of(mode).volume_mounts
     writable = [mount.mount_path for mount in mounts if not mount.read_only]
-    config = complete(parse_flags([]), config_file(overlay(mode))).config
+    config = complete(parse_flags([]), config_file(overlay(mode)), modes.MODES).config
     own = str(PurePath(config.status_socket).parent)
     assert writable == ([own] if mode == "nftables" else [own, "/run/xtables.lock"])
 
@@ -124,7 +125,7 @@ def test_the_daemon_set_selects_its_own_pods(folder: str) -> None:
 
 def test_the_kubeconfig_is_the_one_that_the_configuration_names() -> None:
     found = overlay("nftables")
-    config = complete(parse_flags([]), config_file(found)).config
+    config = complete(parse_flags([]), config_file(found), modes.MODES).config
     assert config.client_connection.kubeconfig == f"{MOUNTED}/kubeconfig.conf"
     document = parse_kubeconfig(config_file(found, "kubeconfig.conf"), MOUNTED)
     access = choose_access(document, "", lambda _: None)

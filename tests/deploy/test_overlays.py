@@ -24,6 +24,7 @@ from kubeproxy.config.errors import Level
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import Loaded, complete
 from kubeproxy.config.validate import validate
+from kubeproxy.dataplane import modes
 
 RENDERED = Path(__file__).parent / "rendered"
 IMAGE = VALUES[0]
@@ -34,7 +35,7 @@ def loaded(folder: str) -> Loaded:
     found = overlay(folder)
     (container,) = daemon_set(found).pod.containers
     flags = [argument.replace("$(NODE_NAME)", "kestrel") for argument in container.args]
-    return complete(parse_flags(flags), config_file(found))
+    return complete(parse_flags(flags), config_file(found), modes.MODES)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -159,8 +160,8 @@ def test_the_clusters_own_configuration_is_taken_over(tmp_path: Path) -> None:
     expected = KUBEADMS.replace('mode: ""', "mode: iptables").replace("Adj: null", "Adj: -997")
     assert expected == (into / "config.conf").read_text()
     assert written("nftables")["kubeconfig.conf"] == (into / "kubeconfig.conf").read_text()
-    read = complete(parse_flags([]), expected)
-    validate(read.config, read.gates)
+    read = complete(parse_flags([]), expected, modes.MODES)
+    validate(read.config, read.gates, modes.MODES)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_the_image_takes_nothing_from_outside_without_a_hash() -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_configuration_is_valid(folder: str) -> None:
     read = loaded(folder)
-    validate(read.config, read.gates)
+    validate(read.config, read.gates, modes.MODES)
     said = [notice.message for notice in read.notices if notice.level is not Level.INFO]
     expected = 1 if folder == "ipvs" else 0  # which is deprecated
     assert expected == len(said), said

@@ -6,6 +6,7 @@ from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
 from kubeproxy.config.load import Loaded, complete
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine.node import (
     detector,
     node_ips,
@@ -23,7 +24,7 @@ KESTREL = NodeState("kestrel", ips=(IP4, "198.51.100.77", IP6), pod_cidrs=("10.6
 
 
 def loaded(*flags: str) -> Loaded:
-    return complete(parse_flags(flags), None)
+    return complete(parse_flags(flags), None, MODES)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine.node_checks import restart_reason, start_notices
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -21,13 +22,13 @@ NO_CLUSTER_CIDR = (
 
 
 def config(*flags: str) -> KubeProxyConfiguration:
-    return load(parse_flags(flags)).config
+    return load(parse_flags(flags), MODES).config
 
 
 def notices(
     node: NodeState | None, *flags: str, families: tuple[Family, ...] = BOTH
 ) -> list[Notice]:
-    loaded = load(parse_flags(flags))
+    loaded = load(parse_flags(flags), MODES)
     return list(start_notices(loaded.config, loaded.gates, families, node))
 
 

@@ -6,6 +6,7 @@ from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import complete
 from kubeproxy.config.types import IPVS, KubeProxyConfiguration, Winkernel
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine.node_warnings import family_warnings, node_port_warnings
 
 NODE = NodeState("kestrel", ips=("192.168.0.2", "fd00::2"))
@@ -14,7 +15,7 @@ IPV6_PRIMARY = replace(NODE, ips=NODE.ips[::-1])
 
 
 def config_of(*arguments: str) -> KubeProxyConfiguration:
-    return complete(parse_flags(["--proxy-mode=iptables", *arguments]), None).config
+    return complete(parse_flags(["--proxy-mode=iptables", *arguments]), None, MODES).config
 
 
 def warnings(config: KubeProxyConfiguration, node: NodeState) -> tuple[Notice, ...]:

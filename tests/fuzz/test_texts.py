@@ -17,6 +17,7 @@ from kubeproxy.config.decode import decode
 from kubeproxy.config.defaults import with_defaults
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.validate import validate
+from kubeproxy.dataplane.modes import MODES
 
 CONFIG = b"""apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -71,9 +72,9 @@ def as_text(data: bytes) -> str:
 
 def read_config(data: bytes) -> None:
     with contextlib.suppress(KubeProxyError):
-        config = with_defaults(decode(as_text(data)).config)
+        config = with_defaults(decode(as_text(data))[0])
         gates, _ = resolve(config.feature_gates)
-        validate(config, gates)
+        validate(config, gates, MODES)
 
 
 def test_configs() -> None:

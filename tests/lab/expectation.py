@@ -16,6 +16,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine.node import node_ips, node_view, with_bind_address
 from kubeproxy.table.build import Builder
 from kubeproxy.table.compile import Vantage
@@ -53,7 +54,7 @@ def expectation(
     held: Addresses | None = None,
 ) -> Expectation:
     """What the documents mean on a node with these addresses; it may hold more than its own."""
-    loaded = load(parse_flags(flags))
+    loaded = load(parse_flags(flags), MODES)
     allowed = loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS)
     cluster = Cluster(NODE_NAME, allow_external_ips=allowed)
     for document in map(complete, documents):

@@ -14,6 +14,7 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.load import load
 from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.listening import ListenError, listen
 from kubeproxy.serve.http.request import Request
@@ -31,7 +32,7 @@ from kubeproxy.serve.routes import (
 from serve.status.living import Rig
 
 STARTED = 1794821479.77
-LOADED = load(parse_flags(["--proxy-mode=nftables", "--profiling"]))
+LOADED = load(parse_flags(["--proxy-mode=nftables", "--profiling"]), MODES)
 FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 FLAGS = {"bind-address": "0.0.0.0", "v": "2"}
 
@@ -224,7 +225,7 @@ async def test_a_port_in_use_ends_the_process_only_if_asked_to(
     table: tuple[HttpRoute, ...], taken: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--metrics-bind-address", taken]
-    soft = load(parse_flags(flags)).config
+    soft = load(parse_flags(flags), MODES).config
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await serve_metrics(table, soft)
@@ -233,13 +234,13 @@ async def test_a_port_in_use_ends_the_process_only_if_asked_to(
         ' logger="UnhandledError"'
     )
     assert expected in capsys.readouterr().err
-    hard = load(parse_flags([*flags, "--bind-address-hard-fail"])).config
+    hard = load(parse_flags([*flags, "--bind-address-hard-fail"]), MODES).config
     with pytest.raises(ListenError, match="address already in use"):
         await serve_metrics(table, hard)
 
 
 def on_health_port(where: str, *flags: str) -> KubeProxyConfiguration:
-    return load(parse_flags([f"--healthz-bind-address={where}", *flags])).config
+    return load(parse_flags([f"--healthz-bind-address={where}", *flags]), MODES).config
 
 
 async def test_with_hard_fail_a_port_in_use_ends_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,10 @@ from kubeproxy.app.wiring import setup_of
 from kubeproxy.base import gotext, klog, logstream
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.config import flags
-from kubeproxy.config.flags import FLAGS, parse_flags
+from kubeproxy.config.flags import FLAGS, parse_flags, reported_version, version_text
 from kubeproxy.config.flagset import Parsed, rendered
 from kubeproxy.config.load import load, log_settings, write_config
 from kubeproxy.config.validate import validate, validate_logging
-from kubeproxy.config.version_flag import reported_version, version_text
 from kubeproxy.dataplane.cleanup import clean_up
 from kubeproxy.dataplane.modes import MODES
 from kubeproxy.tools.names import tools_text
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in parsed.deprecations:
         print(line, file=sys.stderr)  # noqa: T201  # upstream writes it plain, before logging
     content = _config_content(parsed)
-    loaded = load(parsed)
+    loaded = load(parsed, MODES)
     validate_logging(loaded.config.logging, loaded.gates)
     klog.configure(log_settings(loaded.config.logging))
     klog.bridge_logging()

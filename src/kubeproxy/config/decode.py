@@ -11,24 +11,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base import gotext
 from kubeproxy.base.kubeyaml import (
     MappingNode,
     Node,
     ScalarNode,
-    ScalarValue,
     SequenceNode,
     TextError,
     documents,
 )
 from kubeproxy.config.errors import ConfigError, Level, Notice, ValueTextError, closest, joined
-from kubeproxy.config.removed import REMOVED_FIELDS, Removed
+from kubeproxy.config.removed import REMOVED_FIELDS
 from kubeproxy.config.types import (
     API_VERSION,
     KIND,
-    Float32,
     Int32,
+    Int64,
     KubeProxyConfiguration,
     UInt32,
 )
@@ -38,13 +38,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 # The kind of document, which is checked before its fields are read.
 _TYPE_META: Final = frozenset({"apiVersion", "kind"})
-
-
-class DecodedConfig(msgspec.Struct, frozen=True):
-    """The configuration in a file, before defaulting, and notices about it."""
-
-    config: KubeProxyConfiguration
-    notices: tuple[Notice, ...] = ()
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -63,8 +56,8 @@ class _Document(msgspec.Struct, frozen=True):
         return f"{self.kind or 'no kind'} (line {self.root.line})"
 
 
-def decode(text: str) -> DecodedConfig:
-    """The configuration in a YAML or JSON text."""
+def decode(text: str) -> tuple[KubeProxyConfiguration, list[Notice]]:
+    """The configuration in a YAML or JSON text, before defaulting, and notices about it."""
     found: list[_Document] = []
     broken: TextError | None = None
     try:
@@ -75,11 +68,11 @@ def decode(text: str) -> DecodedConfig:
     ours = next((each.root for each in found if each.is_ours), None)
     if not isinstance(ours, MappingNode):
         raise ConfigError(f"failed to decode: {broken or _why_none(found, text)}")
-    remarks = _Remarks([], list(_about_rest(found, broken)))
-    config = _struct(ours, KubeProxyConfiguration, _Place("", remarks))
-    if remarks.problems:
-        raise ConfigError(f"failed to decode: {joined(remarks.problems)}")
-    return DecodedConfig(config, tuple(remarks.notices))
+    place = _Place("", [], list(_about_rest(found, broken)))
+    config = _struct(ours, KubeProxyConfiguration, place)
+    if place.problems:
+        raise ConfigError(f"failed to decode: {joined(place.problems)}")
+    return config, place.notices
 
 
 def _identified(root: Node) -> _Document:
@@ -132,41 +125,26 @@ def _why_none(found: list[_Document], text: str) -> str:
 # --- fields -----------------------------------------------------------------------------------
 
 
-class _Remarks(msgspec.Struct, frozen=True):
-    """The problems of a document, and notices about it; both grow while it is read."""
+class _Place(msgspec.Struct, frozen=True):
+    """A place in the document; the lists are those of the whole, and grow while it is read."""
 
+    path: str
     problems: list[str]
     notices: list[Notice]
 
-
-class _Place(msgspec.Struct, frozen=True):
-    """A place in the document, and where remarks go."""
-
-    path: str
-    remarks: _Remarks
-
     def child(self, name: str) -> "_Place":
         """The place of a field."""
-        return _Place(f"{self.path}.{name}" if self.path else name, self.remarks)
-
-    def item(self, index: int) -> "_Place":
-        """The place of an element of a list."""
-        return _Place(f"{self.path}[{index}]", self.remarks)
-
-    def problem(self, text: str) -> None:
-        """Add a problem."""
-        self.remarks.problems.append(text)
+        return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def warn(self, message: str, **pairs: object) -> None:
         """Add a notice about the field."""
-        notice = Notice(Level.WARNING, message, {"field": self.path, **pairs})
-        self.remarks.notices.append(notice)
+        self.notices.append(Notice(Level.WARNING, message, {"field": self.path, **pairs}))
 
-    def wrong(self, node: Node, type_name: str) -> None:
+    def wrong(self, node: Node, kind: object) -> None:
         """Add the problem that the node is not of the type."""
-        self.problem(
-            f'cannot unmarshal {_name_of(node)} into field "{self.path}" of type {type_name}'
-            f" (line {node.line})"
+        self.problems.append(
+            f'cannot unmarshal {_name_of(node)} into field "{self.path}" of type'
+            f" {_type_name(kind)} (line {node.line})"
         )
 
 
@@ -177,14 +155,19 @@ def _struct(node: MappingNode, struct: type[T], place: _Place) -> T:
     def read(name: str, value: Node) -> object:
         field, inner = fields.get(name), place.child(name)
         removed = REMOVED_FIELDS.get(inner.path)
-        if removed is not None:
-            _warn_of_removed(removed, value, inner)
+        if removed and not (isinstance(value, ScalarNode) and value.value in (None, "")):
+            inner.warn(
+                "Config field has no effect: what it set was removed from Kubernetes",
+                line=value.line,
+                removedIn=removed[0],
+                instead=removed[1],
+            )
         if field is not None:
             return _value(value, field.type, inner)
         if not place.path and name in _TYPE_META:
             return _value(value, str, inner)
-        if removed is None:
-            place.problem(_unknown(inner.path, value, fields))
+        if not removed:
+            place.problems.append(_unknown(inner.path, value, fields))
         return None
 
     values = _entries(node, place, read)
@@ -209,7 +192,7 @@ def _entries(
     lines: dict[str, int] = {}
     for key, node_of_value in node.pairs:
         if not isinstance(key, ScalarNode):
-            place.problem(f"a key is no string (line {key.line})")
+            place.problems.append(f"a key is no string (line {key.line})")
             continue
         name, line, inner = key.text, key.line, place.child(key.text)
         value = read(name, node_of_value)
@@ -221,19 +204,8 @@ def _entries(
             )
         else:
             where = f"lines {lines[name]} and {line}, with different values"
-            place.problem(f'duplicate field "{inner.path}" ({where})')
+            place.problems.append(f'duplicate field "{inner.path}" ({where})')
     return values
-
-
-def _warn_of_removed(removed: Removed, node: Node, place: _Place) -> None:
-    """Add a notice that the field has no effect, unless it is empty."""
-    if not (isinstance(node, ScalarNode) and node.value in (None, "")):
-        place.warn(
-            "Config field has no effect: what it set was removed from Kubernetes",
-            line=node.line,
-            removedIn=removed.release,
-            instead=removed.instead,
-        )
 
 
 def _value(node: Node, kind: object, place: _Place) -> object:
@@ -248,24 +220,26 @@ def _value(node: Node, kind: object, place: _Place) -> object:
         case MappingNode() if get_origin(kind) is Mapping:
             return _entries(node, place, lambda key, at: _item(at, bool, place.child(key)))
         case SequenceNode() if get_origin(kind) is tuple:
-            items = enumerate(node.items)
-            return tuple(_item(item, get_args(kind)[0], place.item(i)) for i, item in items)
+            return tuple(
+                _item(item, get_args(kind)[0], replace(place, path=f"{place.path}[{index}]"))
+                for index, item in enumerate(node.items)
+            )
         case _:
-            place.wrong(node, _type_name(kind))
+            place.wrong(node, kind)
             return None
 
 
 def _item(node: Node, kind: object, place: _Place) -> object:
     """An element of a list or of a map, which has no default to fall back to: null is wrong."""
     if isinstance(node, ScalarNode) and node.value is None:
-        place.wrong(node, _type_name(kind))
+        place.wrong(node, kind)
     return _value(node, kind, place)
 
 
 def _type_name(kind: object) -> str:
     """The name of a type in error texts."""
     if kind in _SCALARS:
-        return _SCALARS[kind][0]
+        return _SCALARS[kind]
     if get_origin(kind) is Mapping:
         return "map[string]bool"
     if get_origin(kind) is tuple:
@@ -283,73 +257,33 @@ def _name_of(node: Node) -> str:
 
 # --- scalars ----------------------------------------------------------------------------------
 
-
-_Reading = Callable[[ScalarValue], object]
-"""Gives None for a value of the wrong type."""
+_SCALARS: Final[Mapping[object, str]] = {
+    str: "string",
+    bool: "bool",
+    Int32: "int32",
+    UInt32: "uint32",
+    float: "float32",
+    Duration: "duration",
+    Duration | Int64: "duration",
+    Quantity: "quantity",
+}
+"""The types of scalars, with their names in error texts."""
 
 
 def _scalar(node: ScalarNode, kind: object, place: _Place) -> object:
     """The value of a scalar; None when it is wrong."""
-    type_name, read = _SCALARS[kind]
+    value = node.value
     try:
-        value = read(node.value)
+        if kind is Quantity and not isinstance(value, bool):
+            return parse_quantity(str(value))
+        if isinstance(value, str) and kind in (Duration, Duration | Int64):
+            return parse_duration(value)
+        return msgspec.convert(value, kind)
     except ValueTextError as error:
-        place.problem(f'field "{place.path}": {error} (line {node.line})')
-        return None
-    if value is None:
-        place.wrong(node, type_name)
-    return value
-
-
-def _only(type_: type) -> _Reading:
-    return lambda value: value if isinstance(value, type_) else None
-
-
-def _whole(low: int, high: int) -> Callable[[ScalarValue], int | None]:
-    """Whole numbers from low up to and without high."""
-
-    def read(value: ScalarValue) -> int | None:
-        if isinstance(value, bool) or not isinstance(value, int):
-            return None
-        return value if low <= value < high else None
-
-    return read
-
-
-def _float(value: ScalarValue) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:  # a whole number beyond all of them
-        return None
-
-
-def _duration(value: ScalarValue) -> Duration | None:
-    return parse_duration(value) if isinstance(value, str) else None
-
-
-def _duration_or_nanoseconds(value: ScalarValue) -> Duration | int | None:
-    return _duration(value) if isinstance(value, str) else _NANOSECONDS(value)
-
-
-def _quantity(value: ScalarValue) -> Quantity | None:
-    if isinstance(value, bool) or value is None:
-        return None
-    return parse_quantity(str(value))
-
-
-_NANOSECONDS: Final = _whole(-(2**63), 2**63)
-_SCALARS: Final[Mapping[object, tuple[str, _Reading]]] = {
-    str: ("string", _only(str)),
-    bool: ("bool", _only(bool)),
-    Int32: ("int32", _whole(-(2**31), 2**31)),
-    UInt32: ("uint32", _whole(0, 2**32)),
-    Float32: ("float32", _float),
-    Duration: ("duration", _duration),
-    Duration | int: ("duration", _duration_or_nanoseconds),
-    Quantity: ("quantity", _quantity),
-}
+        place.problems.append(f'field "{place.path}": {error} (line {node.line})')
+    except msgspec.ValidationError:
+        place.wrong(node, kind)
+    return None
 
 
 # --- unknown names -----------------------------------------------------------------

@@ -5,20 +5,23 @@ absent too, where upstream treats it so (not for the masquerade bits, the OOM sc
 NodePorts and the four conntrack fields with defaults: their zeros mean zero).
 """
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, family_of, parse_address
-from kubeproxy.config.errors import Level, Notice
-from kubeproxy.config.types import IPTables, KubeProxyConfiguration, LocalMode, Mode, put
+from kubeproxy.config.errors import Notice
+from kubeproxy.config.types import KubeProxyConfiguration, LocalMode, Strings, put
 from kubeproxy.config.values import with_port
 
 HEALTHZ_PORT: Final = 10256
 METRICS_PORT: Final = 10249
 
 ANY_IPV4: Final = "0.0.0.0"  # noqa: S104  # upstream's default
+LOOPBACK_IPV4: Final = "127.0.0.1"
 
 _ZERO_IS_ABSENT: Final = (
     "client_connection.content_type",
@@ -35,6 +38,29 @@ _ZERO_IS_ABSENT: Final = (
 )
 
 
+class KnownMode(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration has to know of a mode."""
+
+    name: str
+    """The value of `mode` in the configuration."""
+
+    gate: str = ""
+    """The feature gate without which it cannot be used."""
+
+    node_port_addresses: Strings = ()
+    """What an empty `nodePortAddresses` stands for; empty as well, it is every address."""
+
+    notices: Callable[[KubeProxyConfiguration], Iterable[Notice]] = lambda _config: ()
+    """What to log when it is used; `mode` is empty when it is used by default."""
+
+    problems: Callable[[KubeProxyConfiguration], Iterator[str]] = lambda _config: iter(())
+    """What is wrong with its section, when it is used."""
+
+
+Modes = Mapping[str, KnownMode]
+"""By name; the first one is the default."""
+
+
 def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
     """A configuration as decoded, with zeros replaced; the mode is left to the platform."""
     absent = KubeProxyConfiguration()
@@ -43,7 +69,10 @@ def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
         if not value(config):
             config = put(config, path, value(absent))
     bind_address = config.bind_address or ANY_IPV4
-    healthz, metrics = default_addresses(bind_address)
+    # An address that cannot be read counts as IPv6, as upstream.
+    address = parse_address(bind_address)
+    is_ipv4 = address is not None and family_of(address) is Family.IPV4
+    healthz, metrics = (ANY_IPV4, LOOPBACK_IPV4) if is_ipv4 else ("::", "::1")
     return replace(
         config,
         bind_address=bind_address,
@@ -52,49 +81,16 @@ def with_defaults(config: KubeProxyConfiguration) -> KubeProxyConfiguration:
     )
 
 
-def default_addresses(bind_address: str) -> tuple[str, str]:
-    """Where health and metrics are served; an unreadable address counts as IPv6, as upstream."""
-    address = parse_address(bind_address)
-    if address is not None and family_of(address) is Family.IPV4:
-        return ANY_IPV4, "127.0.0.1"
-    return "::", "::1"
-
-
 def with_platform_defaults(
-    config: KubeProxyConfiguration,
+    config: KubeProxyConfiguration, modes: Modes
 ) -> tuple[KubeProxyConfiguration, tuple[Notice, ...]]:
-    """The mode and what follows from it.
-
-    No mode means nftables here, which upstream has announced as its default for 1.40.
-    """
-    notices: list[Notice] = []
-    if not config.mode:
-        notices += _notices_of_default_mode(config)
-        config = replace(config, mode=Mode.NFTABLES.value)
-    if config.mode == Mode.NFTABLES.value and not config.node_port_addresses:
-        config = replace(config, node_port_addresses=("primary",))
-    if not config.detect_local_mode:
-        config = replace(config, detect_local_mode=LocalMode.CLUSTER_CIDR.value)
-    return config, tuple(notices)
-
-
-def _notices_of_default_mode(config: KubeProxyConfiguration) -> list[Notice]:
-    """That the mode is the default one, and which settings are for another one."""
-    notices = [
-        Notice(
-            Level.WARNING,
-            "No proxy mode is configured: using nftables, to which Kubernetes moves in 1.40."
-            " To stay with another mode, set 'mode' in the config file or --proxy-mode",
-            {"mode": Mode.NFTABLES.value},
-        )
-    ]
-    if config.iptables != IPTables():
-        notices.append(
-            Notice(
-                Level.WARNING,
-                "Settings of the iptables section have no effect in nftables mode:"
-                " set 'mode: iptables', or move them to the nftables section",
-                {"section": "iptables"},
-            )
-        )
-    return notices
+    """The mode and what follows from it; an unknown one is left to validation."""
+    name = config.mode or next(iter(modes))
+    mode = modes.get(name, KnownMode(name=name))
+    effective = replace(
+        config,
+        mode=name,
+        node_port_addresses=config.node_port_addresses or mode.node_port_addresses,
+        detect_local_mode=config.detect_local_mode or LocalMode.CLUSTER_CIDR.value,
+    )
+    return effective, tuple(mode.notices(config))

@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 import yaml
-from msgspec.structs import replace
 
 from kubeproxy.base.kubeyaml import plain_value
-from kubeproxy.config.types import API_VERSION, KIND, KubeProxyConfiguration, Mode
+from kubeproxy.config.types import API_VERSION, KIND, SECTIONS, KubeProxyConfiguration, put
 from kubeproxy.config.values import Duration, Quantity
 
 Document = dict[str, object]
@@ -38,13 +37,11 @@ def to_document(config: KubeProxyConfiguration) -> Document:
     Only the active mode's sync periods are in force, so only those are shown; the others are
     zero, which is their default again when the document is read.
     """
-    shown = config
-    for mode in Mode:
-        if mode.value != config.mode:
-            section = getattr(shown, mode.value)
-            idle = replace(section, sync_period=Duration(), min_sync_period=Duration())
-            shown = replace(shown, **{mode.value: idle})
-    return {"kind": KIND, "apiVersion": API_VERSION, **_fields(shown)}
+    for section in SECTIONS:
+        if section != config.mode:
+            config = put(config, f"{section}.sync_period", Duration())
+            config = put(config, f"{section}.min_sync_period", Duration())
+    return {"kind": KIND, "apiVersion": API_VERSION, **_fields(config)}
 
 
 def _fields(struct: msgspec.Struct) -> Document:

@@ -73,25 +73,10 @@ def invalid(path: str, value: object, detail: str) -> str:
     return f"{path}: Invalid value: {_shown(value)}: {detail}"
 
 
-def duplicate(path: str, value: str) -> str:
-    """A value that is listed twice."""
-    return f"{path}: Duplicate value: {_shown(value)}"
-
-
 def unsupported(path: str, value: str, supported: Sequence[str]) -> str:
     """A value that is none of the choices."""
     choices = ", ".join(map(gotext.quote, supported))
     return f"{path}: Unsupported value: {_shown(value)}: supported values: {choices}"
-
-
-def forbidden(path: str, detail: str) -> str:
-    """A field that must not be set."""
-    return f"{path}: Forbidden: {detail}"
-
-
-def required(path: str, detail: str) -> str:
-    """A field that must be set."""
-    return f"{path}: Required value: {detail}"
 
 
 def _shown(value: object) -> str:

@@ -1,38 +1,29 @@
 """The command line of the daemon: its flags, and the config fields that they stand for.
 
-Each entry is `name: kind default` or `name = field`, and its help. A flag that stands for a config
-field has the default of the field, and no effect beside `--config`, but for the logging flags.
-`-> name` is the flag that replaces a deprecated one.
+Each entry is `name: kind default` or `name = field`, and its help; a kind is one of `kinds`. A
+flag that stands for a config field has the default of the field, and no effect beside `--config`,
+but for the logging flags. `-> name` is the flag that replaces a deprecated one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.config.defaults import ANY_IPV4, default_addresses, with_defaults
+from kubeproxy.base import gotext
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.config import kinds
+from kubeproxy.config.defaults import ANY_IPV4, LOOPBACK_IPV4
 from kubeproxy.config.errors import ConfigError
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.gates import GATE_NAMES
-from kubeproxy.config.kinds import (
-    BOOL,
-    DURATION,
-    INT32,
-    IP,
-    IP_PORT,
-    KIND_OF_TYPE,
-    LEVEL,
-    STRING,
-    STRINGS,
-    VMODULE,
-    FlagKind,
-)
+from kubeproxy.config.kinds import KIND_OF_TYPE, STRING, FlagKind
 from kubeproxy.config.removed import REJECTED_FLAGS
-from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, put
+from kubeproxy.config.types import SECTIONS, KubeProxyConfiguration, put
 from kubeproxy.config.values import with_port
-from kubeproxy.config.version_flag import VERSION_KIND
 
 COMMAND: Final = "kube-proxy"
 
@@ -66,8 +57,8 @@ config-sync-period = config_sync_period
 
 [API server]
 kubeconfig = client_connection.kubeconfig
-    The file that says where the API server is and who we are. Without it and without --master, the
-    service account of the pod is used.
+    The file with the address of the API server and our credentials. Without it and without
+    --master, the service account of the pod is used.
 master: string
     The address of the API server; wins over the kubeconfig.
 kube-api-content-type = client_connection.content_type
@@ -96,11 +87,11 @@ show-hidden-metrics-for-version = show_hidden_metrics_for_version
 
 [Proxying]
 proxy-mode = mode
-    nftables (used when nothing is said), iptables or ipvs.
+    nftables (the default), iptables or ipvs.
 masquerade-all: bool false
     Masquerade all traffic to cluster IPs, which some network plugins need.
 detect-local-mode = detect_local_mode
-    How traffic of local pods is recognised: ClusterCIDR (used when nothing is said), NodeCIDR,
+    How traffic of local pods is recognised: ClusterCIDR (the default), NodeCIDR,
     BridgeInterface or InterfaceNamePrefix.
 cluster-cidr = cluster_cidr
     The addresses of the cluster's pods: one CIDR, or one of each family with a comma between. Used
@@ -161,7 +152,7 @@ conntrack-udp-timeout-stream = conntrack.udp_stream_timeout
 [Logging]
 v: level 0 = logging.verbosity
     The verbosity of the log.
-vmodule: vmodule
+vmodule: vmodule = logging.vmodule
     The verbosity of single source files, by patterns on their names without .py; in text format
     only.
 logging-format = logging.format
@@ -209,18 +200,6 @@ status-socket = status_socket
     The Unix socket on which root and our own user may ask this daemon; empty: none.
 """
 
-_KINDS: Final[Mapping[str, FlagKind]] = {
-    "bool": BOOL,
-    "duration": DURATION,
-    "int32": INT32,
-    "ip": IP,
-    "ipport": IP_PORT,
-    "level": LEVEL,
-    "string": STRING,
-    "strings": STRINGS,
-    "version": VERSION_KIND,
-    "vmodule": VMODULE,
-}
 _ENTRY: Final = re.compile(
     r"^\[(?P<group>.+)\]$"
     r"|^(?P<name>[\w-]+)(?:: (?P<kind>\w+)(?: (?P<default>[\w.:]+))?)?"
@@ -241,7 +220,7 @@ def _flags(table: str) -> Iterator[Flag]:
             continue
         name, field, instead = entry["name"], entry["field"] or "", entry["instead"]
         if entry["kind"]:
-            kind = _KINDS[entry["kind"]]
+            kind: FlagKind = getattr(kinds, entry["kind"].upper())
             default = kind.parse(entry["default"] or "")
         else:
             default = attrgetter(field)(defaults)
@@ -263,9 +242,6 @@ FLAGS: Final = (
     *(Flag(name, STRING, "", "", refused=why) for name, why in REJECTED_FLAGS.items()),
 )
 
-# Where a mode's own settings are; the flags of the iptables group serve nftables as well.
-_SECTION: Final = {Mode.IPVS.value: "ipvs", Mode.IPTABLES.value: "iptables"}
-
 
 def parse_flags(arguments: Sequence[str]) -> Parsed:
     """Read the daemon's command line, without the name of the program; raises UsageError."""
@@ -285,18 +261,15 @@ def usage_text() -> str:
 
 def config_from_flags(parsed: Parsed) -> KubeProxyConfiguration:
     """The configuration that the command line alone describes."""
-    config = _with_fields(with_defaults(KubeProxyConfiguration()), parsed)
+    config = _with_fields(KubeProxyConfiguration(), parsed)
     config = _with_sync_periods(config, parsed)
     if parsed.value("masquerade-all", bool):
-        section = "nftables" if _section(config) == "nftables" else "iptables"
-        config = put(config, f"{section}.masquerade_all", True)
-    healthz, metrics = default_addresses(ANY_IPV4)
+        config = put(config, f"{SECTIONS[config.section]}.masquerade_all", True)
     return replace(
         config,
         bind_address=config.bind_address or ANY_IPV4,
-        healthz_bind_address=_served_on("healthz", healthz, parsed),
-        metrics_bind_address=_served_on("metrics", metrics, parsed),
-        logging=_with_vmodule(config.logging, parsed),
+        healthz_bind_address=_served_on("healthz", ANY_IPV4, parsed),
+        metrics_bind_address=_served_on("metrics", LOOPBACK_IPV4, parsed),
     )
 
 
@@ -310,17 +283,15 @@ def _with_fields(
     return config
 
 
-def _section(config: KubeProxyConfiguration) -> str:
-    return _SECTION.get(config.mode, "nftables")
-
-
 def _with_sync_periods(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
-    """The periods of the active mode, from its flags even when they were not given."""
-    section = _section(config)
-    prefix = "ipvs" if section == "ipvs" else "iptables"
-    for field in ("sync-period", "min-sync-period"):
-        period = parsed.values[f"{prefix}-{field}"]
-        config = put(config, f"{section}.{field.replace('-', '_')}", period)
+    """The periods of the active mode, from its flags even when they were not given.
+
+    A mode without such flags has those of iptables.
+    """
+    for name in ("sync-period", "min-sync-period"):
+        shared = parsed.values[f"iptables-{name}"]
+        period = parsed.values.get(f"{config.section}-{name}", shared)
+        config = put(config, f"{config.section}.{name.replace('-', '_')}", period)
     return config
 
 
@@ -333,14 +304,9 @@ def _served_on(name: str, default: str, parsed: Parsed) -> str:
 
 
 def with_logging_flags(config: KubeProxyConfiguration, parsed: Parsed) -> KubeProxyConfiguration:
-    """The configuration of a file with the logging flags on top."""
-    config = _with_fields(config, parsed, "logging.")
-    return replace(config, logging=_with_vmodule(config.logging, parsed))
-
-
-def _with_vmodule(logging: Logging, parsed: Parsed) -> Logging:
-    """The logging section with the flag's patterns before those of the file."""
-    return replace(logging, vmodule=(*parsed.value("vmodule", tuple), *logging.vmodule))
+    """The configuration of a file with the logging flags on top, and patterns of both."""
+    patterns = (*parsed.value("vmodule", tuple), *config.logging.vmodule)
+    return put(_with_fields(config, parsed, "logging."), "logging.vmodule", patterns)
 
 
 def with_hostname_override(
@@ -354,3 +320,32 @@ def with_hostname_override(
     if not name:
         raise ConfigError("empty hostname-override is invalid")
     return replace(config, hostname_override=name)
+
+
+# --- --version --------------------------------------------------------------------------------
+# Support tools compare these texts, so they name the Kubernetes release whose behaviour we follow,
+# not our own version.
+
+
+def reported_version(value: str) -> str:
+    """The Kubernetes version that this process reports, given the value of the flag."""
+    return value if value.startswith("v") else KUBERNETES_VERSION
+
+
+def version_text(value: str, machine: str) -> str | None:
+    """What the flag asks to print before exiting; None when it does not."""
+    if value == "true":
+        return f"Kubernetes {KUBERNETES_VERSION}"
+    if value != "raw":
+        return None
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    fields = {
+        "Major": major,
+        "Minor": minor,
+        "GitVersion": KUBERNETES_VERSION,
+        "Compiler": sys.implementation.name,
+        "CompilerVersion": ".".join(map(str, sys.version_info[:3])),
+        "Platform": f"{sys.platform}/{machine}",
+        "Program": f"kubeproxy {VERSION}",
+    }
+    return f"version.Info{{{', '.join(f'{k}:{gotext.quote(v)}' for k, v in fields.items())}}}"

@@ -6,7 +6,7 @@ for the end of flags. The flags of kube-proxy and of its subcommands are tables 
 """
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -33,8 +33,6 @@ class Flag(msgspec.Struct, frozen=True):
     shorthand: str = ""
     field: str = ""
     """The config field that it stands for, as a path of attributes."""
-    hidden: bool = False
-    """Left out of the usage text."""
     deprecated: str = ""
     """What to use instead; a deprecated flag is hidden."""
     refused: str = ""
@@ -64,7 +62,6 @@ class Parsed(msgspec.Struct, frozen=True):
 
 def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     """Read a command line, without the name of the program."""
-    table = _FlagTable(flags)
     given: dict[str, object] = {}
     positionals: list[str] = []
     deprecations: list[str] = []
@@ -77,8 +74,8 @@ def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
         if len(argument) < 2 or not argument.startswith("-"):
             positionals.append(argument)
             continue
-        read = table.long if argument.startswith("--") else table.short
-        for flag, text in read(argument, waiting):
+        read = _long if argument.startswith("--") else _short
+        for flag, text in read(flags, argument, waiting):
             given[flag.name] = _read(flag, text, given.get(flag.name))
             if flag.deprecated:
                 deprecations.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
@@ -86,58 +83,47 @@ def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> Parsed:
     return Parsed(values, frozenset(given), tuple(positionals), tuple(deprecations))
 
 
-class _FlagTable:
-    """The flags by their names, and the reading of one argument with them."""
-
-    def __init__(self, flags: Iterable[Flag]) -> None:
-        self._by_name = {flag.name: flag for flag in flags}
-        self._by_shorthand = {flag.shorthand: flag for flag in flags if flag.shorthand}
-
-    def long(self, argument: str, waiting: list[str]) -> list[tuple[Flag, str]]:
-        """`--name`, `--name=value`, `--name value`."""
-        typed, equals, text = argument[2:].partition("=")
-        if not typed or typed.startswith("-"):
-            raise UsageError(f"bad flag syntax: {argument}")
-        flag = self._by_name.get(typed.replace("_", "-"))
-        if flag is None or flag.refused:
-            raise UsageError(self._unknown(typed, flag))
-        if equals:
-            return [(flag, text)]
-        if flag.kind.bare is not None:
-            return [(flag, flag.kind.bare)]
-        if not waiting:
-            raise UsageError(f"flag needs an argument: --{typed}")
-        return [(flag, waiting.pop())]
-
-    def short(self, argument: str, waiting: list[str]) -> list[tuple[Flag, str]]:
-        """`-v2`, `-v=2`, `-v 2`, and several bare ones together."""
-        found: list[tuple[Flag, str]] = []
-        letters = argument[1:]
-        while letters:
-            letter, rest = letters[0], letters[1:]
-            flag = self._by_shorthand.get(letter)
-            if flag is None:
-                raise UsageError(f"unknown shorthand flag: '{letter}' in -{letters}")
-            letters = ""
-            if rest.startswith("=") and len(rest) > 1:
-                found.append((flag, rest[1:]))
-            elif flag.kind.bare is not None:
-                found.append((flag, flag.kind.bare))
-                letters = rest
-            elif rest or waiting:
-                found.append((flag, rest or waiting.pop()))
-            else:
-                raise UsageError(f"flag needs an argument: '{letter}' in -{letter}")
-        return found
-
-    def _unknown(self, typed: str, flag: Flag | None) -> str:
-        """The error for an unknown flag: why it is, or what may have been meant."""
-        if flag is not None:
-            return f"unknown flag: --{typed}: {flag.refused}"
-        usable = (known.name for known in self._by_name.values() if not _is_hidden(known))
-        meant = closest(typed, usable)
+def _long(flags: Sequence[Flag], argument: str, waiting: list[str]) -> Iterator[tuple[Flag, str]]:
+    """`--name`, `--name=value`, `--name value`."""
+    typed, equals, text = argument[2:].partition("=")
+    if not typed or typed.startswith("-"):
+        raise UsageError(f"bad flag syntax: {argument}")
+    name = typed.replace("_", "-")
+    flag = next((flag for flag in flags if flag.name == name), None)
+    if flag is None:
+        meant = closest(typed, (known.name for known in flags if not _is_hidden(known)))
         hint = f" (did you mean --{meant}?)" if meant else ""
-        return f"unknown flag: --{typed}{hint}"
+        raise UsageError(f"unknown flag: --{typed}{hint}")
+    if flag.refused:
+        raise UsageError(f"unknown flag: --{typed}: {flag.refused}")
+    if equals:
+        yield flag, text
+    elif flag.kind.bare is not None:
+        yield flag, flag.kind.bare
+    elif waiting:
+        yield flag, waiting.pop()
+    else:
+        raise UsageError(f"flag needs an argument: --{typed}")
+
+
+def _short(flags: Sequence[Flag], argument: str, waiting: list[str]) -> Iterator[tuple[Flag, str]]:
+    """`-v2`, `-v=2`, `-v 2`, and several bare ones together."""
+    letters = argument[1:]
+    while letters:
+        letter, rest = letters[0], letters[1:]
+        flag = next((flag for flag in flags if flag.shorthand == letter), None)
+        if flag is None:
+            raise UsageError(f"unknown shorthand flag: '{letter}' in -{letters}")
+        letters = ""
+        if rest.startswith("=") and len(rest) > 1:
+            yield flag, rest[1:]
+        elif flag.kind.bare is not None:
+            yield flag, flag.kind.bare
+            letters = rest
+        elif rest or waiting:
+            yield flag, rest or waiting.pop()
+        else:
+            raise UsageError(f"flag needs an argument: '{letter}' in -{letter}")
 
 
 def _read(flag: Flag, text: str, before: object) -> object:
@@ -198,16 +184,11 @@ def _entry(flag: Flag, width: int) -> list[str]:
     if default not in _NOTHING:
         head += f" (default {default})"
     indent = " " * 10
-    lines = flag.help.splitlines()
-    return [
-        head,
-        *(
-            part
-            for line in lines
-            for part in textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=indent)
-        ),
-    ]
+    lines = [head]
+    for line in flag.help.splitlines():
+        lines += textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=indent)
+    return lines
 
 
 def _is_hidden(flag: Flag) -> bool:
-    return flag.hidden or bool(flag.deprecated or flag.refused)
+    return bool(flag.deprecated or flag.refused)

@@ -77,35 +77,30 @@ class Gates(msgspec.Struct, frozen=True):
 
 def resolve(given: Mapping[str, bool]) -> tuple[Gates, tuple[Notice, ...]]:
     """The state of all gates when these are set; raises ConfigError for what cannot be set."""
-    problems = [problem for name in sorted(given) if (problem := _problem(name, given[name]))]
+    problems: list[str] = []
+    notices: list[Notice] = []
+    for name, value in sorted(given.items()):
+        gate = GATES.get(name)
+        if gate is None:
+            if name not in _BULK:
+                meant = closest(name, GATE_NAMES)
+                hint = f" (did you mean {meant}?)" if meant else ""
+                problems.append(f"unrecognized feature gate: {name}{hint}")
+        elif gate.locked and gate.default != value:
+            wanted, locked = str(value).lower(), str(gate.default).lower()
+            problems.append(
+                f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}"
+            )
+        elif gate.stage in (GateStage.GA, GateStage.DEPRECATED):
+            stage = gate.stage.value
+            text = (
+                f"Warning: setting {stage} feature gate. It will be removed in a future release."
+            )
+            notices.append(Notice(Level.INFO, text, {"featureGate": name, "value": value}))
     if problems:
         raise ConfigError(joined(problems))
     bulk = {stage: given[name] for name, stage in _BULK.items() if name in given}
     on = {
         name for name, gate in GATES.items() if given.get(name, bulk.get(gate.stage, gate.default))
     }
-    notices = (_notice(name, given[name]) for name in sorted(given) if name in GATES)
-    return Gates(frozenset(on)), tuple(notice for notice in notices if notice)
-
-
-def _problem(name: str, value: bool) -> str:  # noqa: FBT001  # the value of the gate, as in the map
-    """Why a gate cannot be set like that; empty when it can."""
-    gate = GATES.get(name)
-    if gate is None and name not in _BULK:
-        meant = closest(name, GATE_NAMES)
-        return f"unrecognized feature gate: {name}" + (
-            f" (did you mean {meant}?)" if meant else ""
-        )
-    if gate is not None and gate.locked and gate.default != value:
-        wanted, locked = str(value).lower(), str(gate.default).lower()
-        return f"cannot set feature gate {name} to {wanted}, feature is locked to {locked}"
-    return ""
-
-
-def _notice(name: str, value: bool) -> Notice | None:  # noqa: FBT001  # as above
-    """The notice about setting a gate that will go away."""
-    stage = GATES[name].stage
-    if stage not in (GateStage.GA, GateStage.DEPRECATED):
-        return None
-    text = f"Warning: setting {stage.value} feature gate. It will be removed in a future release."
-    return Notice(Level.INFO, text, {"featureGate": name, "value": value})
+    return Gates(frozenset(on)), tuple(notices)

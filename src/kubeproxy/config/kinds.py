@@ -1,6 +1,8 @@
 """The kinds of values that flags take: how each is written, read, and shown again."""
 
 import csv
+import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -8,6 +10,7 @@ import msgspec
 
 from kubeproxy.base import gotext
 from kubeproxy.base.inet import parse_address
+from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.types import VModuleItem
 from kubeproxy.config.values import (
@@ -21,6 +24,8 @@ from kubeproxy.config.values import (
     parse_quantity,
     split_host_port,
 )
+
+_SEMANTIC: Final = re.compile(r"v(\d+\.\d+\.\d+)(?:[-+][0-9A-Za-z.+-]+)?", re.ASCII)
 
 
 def render(value: object) -> str:
@@ -113,14 +118,21 @@ def _render_vmodule(value: object) -> str:
     return ",".join(f"{item.file_pattern}={item.verbosity}" for item in items)
 
 
-def _joined(old: object, new: object) -> object:
-    """Two lists, one after the other."""
-    return (*old, *new) if isinstance(old, tuple) and isinstance(new, tuple) else new
-
-
-def _merged(old: object, new: object) -> object:
-    """Two maps; the newer entry counts."""
-    return {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+def _version(text: str) -> str:
+    """`true`, `false`, `raw`, or a version to report instead of the built-in one."""
+    if text == "raw":
+        return text
+    if not text.startswith("v"):
+        return render(parse_bool(text))
+    wanted, own = _SEMANTIC.fullmatch(text), _SEMANTIC.fullmatch(KUBERNETES_VERSION)
+    if wanted is None:
+        raise ValueTextError(f"could not parse {gotext.quote(text)} as version")
+    if own is None or wanted[1] != own[1]:
+        raise ValueTextError(
+            f"version {gotext.quote(text)} must match major/minor/patch of default version"
+            f" {gotext.quote(KUBERNETES_VERSION)}"
+        )
+    return text
 
 
 STRING: Final = FlagKind("string", str)
@@ -129,11 +141,12 @@ INT32: Final = FlagKind("int32", parse_int32)
 FLOAT32: Final = FlagKind("float32", parse_float32)
 DURATION: Final = FlagKind("duration", parse_duration)
 IP: Final = FlagKind("ip", _ip)
-IP_PORT: Final = FlagKind("ipport", _ip_port)
-STRINGS: Final = FlagKind("strings", _strings, extend=_joined)
-SWITCHES: Final = FlagKind("mapStringBool", _switches, extend=_merged)
+IPPORT: Final = FlagKind("ipport", _ip_port)
+STRINGS: Final = FlagKind("strings", _strings, extend=operator.add)
+SWITCHES: Final = FlagKind("mapStringBool", _switches, extend=operator.or_)
 LEVEL: Final = FlagKind("Level", parse_level)
-VMODULE: Final = FlagKind("pattern=N,...", _vmodule, extend=_joined, render=_render_vmodule)
+VMODULE: Final = FlagKind("pattern=N,...", _vmodule, extend=operator.add, render=_render_vmodule)
+VERSION: Final = FlagKind("version", _version, bare="true")
 QUANTITY: Final = FlagKind("quantity", parse_quantity)
 
 KIND_OF_TYPE: Final[Mapping[type, FlagKind]] = {

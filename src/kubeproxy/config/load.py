@@ -5,6 +5,7 @@ after it, in `validate`, because logging must be set up in between. This is wher
 and written; everything else here is a function of values.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from kubeproxy.base import klog
 from kubeproxy.base.errors import reason_of
 from kubeproxy.config.decode import decode
-from kubeproxy.config.defaults import with_defaults, with_platform_defaults
+from kubeproxy.config.defaults import Modes, with_defaults, with_platform_defaults
 from kubeproxy.config.document import to_yaml
 from kubeproxy.config.errors import ConfigError, Level, Notice
 from kubeproxy.config.flags import (
@@ -23,7 +24,7 @@ from kubeproxy.config.flags import (
 )
 from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, Gates, resolve
-from kubeproxy.config.types import KubeProxyConfiguration, Logging, Mode, Winkernel
+from kubeproxy.config.types import KubeProxyConfiguration, Logging, Winkernel, put
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -34,32 +35,31 @@ class Loaded(msgspec.Struct, frozen=True):
     notices: tuple[Notice, ...]
 
 
-def load(parsed: Parsed) -> Loaded:
+def load(parsed: Parsed, modes: Modes) -> Loaded:
     """The configuration of a command line; raises ConfigError, `failed complete: ...`."""
     path = parsed.value("config", str)
     try:
-        return complete(parsed, _read(path) if path else None)
+        return complete(parsed, _read(path) if path else None, modes)
     except ConfigError as error:
         raise ConfigError(f"failed complete: {error}") from error
 
 
-def complete(parsed: Parsed, text: str | None) -> Loaded:
+def complete(parsed: Parsed, text: str | None, modes: Modes) -> Loaded:
     """The effective configuration of a command line and the text of its config file, if any."""
     notices: list[Notice] = []
     if text is None:
         config = config_from_flags(parsed)
     else:
-        decoded = decode(text)
-        config = with_defaults(decoded.config)
-        notices += decoded.notices
-    config, of_platform = with_platform_defaults(config)
+        decoded, notices = decode(text)
+        config = with_defaults(decoded)
+    config, of_mode = with_platform_defaults(config, modes)
     config = with_hostname_override(config, parsed)
     gates, of_gates = resolve(config.feature_gates)
     if text is not None:
         logging, of_logging = _without_ungated_split(config.logging, gates)
         config = with_logging_flags(replace(config, logging=logging), parsed)
         notices += of_logging
-    return Loaded(config, gates, (*notices, *of_platform, *of_gates, *_about_contents(config)))
+    return Loaded(config, gates, (*notices, *of_mode, *of_gates, *_for_windows(config)))
 
 
 def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, list[Notice]]:
@@ -68,52 +68,25 @@ def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, lis
     Upstream never reads this field of the file, so that files exist which set it without the
     feature gate; refusing them would break what works.
     """
-    if gates.enabled(LOGGING_ALPHA_OPTIONS):
+    is_split = logging.options.text.split_stream or logging.options.json.split_stream
+    if gates.enabled(LOGGING_ALPHA_OPTIONS) or not is_split:
         return logging, []
-    options = logging.options
-    if not (options.text.split_stream or options.json.split_stream):
-        return logging, []
-    options = replace(
-        options,
-        text=replace(options.text, split_stream=False),
-        json=replace(options.json, split_stream=False),
-    )
-    notice = Notice(
-        Level.WARNING,
-        "splitStream has no effect without the feature gate LoggingAlphaOptions",
-        {"field": "logging.options"},
-    )
-    return replace(logging, options=options), [notice]
+    for name in ("text", "json"):
+        logging = put(logging, f"options.{name}.split_stream", False)
+    message = "splitStream has no effect without the feature gate LoggingAlphaOptions"
+    return logging, [Notice(Level.WARNING, message, {"field": "logging.options"})]
 
 
-def _about_contents(config: KubeProxyConfiguration) -> list[Notice]:
-    """Notices about settings that have no effect, or not for long."""
-    notices = []
-    if config.mode == Mode.IPVS.value:
-        notices.append(
-            Notice(
-                Level.ERROR,
-                "The ipvs proxy mode is deprecated: Kubernetes turns it off by default in 1.40"
-                " and removes it in 1.43. Use the nftables mode instead",
-            )
-        )
-    fields = [
-        name
-        for name, given in (
-            ("winkernel", config.winkernel != Winkernel()),
-            ("windowsRunAsService", config.windows_run_as_service),
-        )
-        if given
-    ]
+def _for_windows(config: KubeProxyConfiguration) -> Iterator[Notice]:
+    """A notice about settings that have no effect on this system."""
+    given = {
+        "winkernel": config.winkernel != Winkernel(),
+        "windowsRunAsService": config.windows_run_as_service,
+    }
+    fields = [name for name, is_given in given.items() if is_given]
     if fields:
-        notices.append(
-            Notice(
-                Level.WARNING,
-                "These config fields matter on Windows only and have no effect here",
-                {"fields": fields},
-            )
-        )
-    return notices
+        message = "These config fields matter on Windows only and have no effect here"
+        yield Notice(Level.WARNING, message, {"fields": fields})
 
 
 def node_name(config: KubeProxyConfiguration, hostname: str) -> str:

@@ -1,4 +1,4 @@
-"""What Kubernetes once had and removed: fields of the config file, flags, and a mode.
+"""What Kubernetes once had and removed: fields of the config file, and flags.
 
 Files outlive releases, so these are known by name. The releases are the first without them.
 """
@@ -6,33 +6,23 @@ Files outlive releases, so these are known by name. The releases are the first w
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """Since which release of Kubernetes something is gone, and what to do instead."""
-
-    release: str
-    instead: str
-
-
 _UDP: Final = (
     "set conntrack.udpTimeout and conntrack.udpStreamTimeout, or ipvs.udpTimeout in ipvs mode;"
     " this one was for userspace mode"
 )
 
-REMOVED_FIELDS: Final[Mapping[str, Removed]] = {
-    "conntrack.max": Removed("1.15", "set conntrack.maxPerCore and conntrack.min"),
+# With the release, and what to do instead.
+REMOVED_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "conntrack.max": ("1.15", "set conntrack.maxPerCore and conntrack.min"),
     # Still a field, but an unused one.
-    "portRange": Removed("1.26", "remove it: it was for userspace mode"),
-    "resourceContainer": Removed(
-        "1.16", "remove it: systemd or the container runtime puts the process into a cgroup"
+    "portRange": ("1.26", "remove it: it was for userspace mode"),
+    "resourceContainer": (
+        "1.16",
+        "remove it: systemd or the container runtime puts the process into a cgroup",
     ),
-    "udpIdleTimeout": Removed("1.26", _UDP),
-    "udpTimeoutMilliseconds": Removed("1.10", _UDP),
+    "udpIdleTimeout": ("1.26", _UDP),
+    "udpTimeoutMilliseconds": ("1.10", _UDP),
 }
-
-REMOVED_MODES: Final[Mapping[str, Removed]] = {"userspace": Removed("1.26", "use nftables")}
 
 _WINDOWS: Final = "this flag exists on Windows only, and this is Linux"
 _WINDOWS_FLAGS: Final = """

@@ -17,9 +17,9 @@ from kubeproxy.config.values import Duration, Quantity, of_seconds
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 
-Int32 = Annotated[int, "int32"]
-UInt32 = Annotated[int, "uint32"]
-Float32 = Annotated[float, "float32"]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+UInt32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Strings = tuple[str, ...]
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -30,14 +30,6 @@ def put(struct: T, path: str, value: object) -> T:
     name, _, rest = path.partition(".")
     inner = put(getattr(struct, name), rest, value) if rest else value
     return replace(struct, **{name: inner})
-
-
-class Mode(Enum):
-    """The dataplanes. A configuration holds the text, which may be none of these."""
-
-    NFTABLES = "nftables"
-    IPTABLES = "iptables"
-    IPVS = "ipvs"
 
 
 class LocalMode(Enum):
@@ -55,7 +47,7 @@ class ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: Float32 = 5.0
+    qps: float = 5.0
     burst: Int32 = 10
 
 
@@ -84,7 +76,7 @@ class Logging(msgspec.Struct, frozen=True, rename="camel"):
     """`logging`."""
 
     format: str = "text"
-    flush_frequency: Duration | int = of_seconds(5)
+    flush_frequency: Duration | Int64 = of_seconds(5)
     """A bare number in a file counts nanoseconds, and is written back as one."""
     verbosity: UInt32 = 0
     vmodule: tuple[VModuleItem, ...] = ()
@@ -173,6 +165,10 @@ class TrafficSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How many series each of them may have; zero is no limit."""
 
 
+# The sections of modes, each with the one that has its masquerade fields.
+SECTIONS: Final = {"iptables": "iptables", "ipvs": "iptables", "nftables": "nftables"}
+
+
 class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     """The whole of it; made without arguments, the configuration of an empty file."""
 
@@ -209,37 +205,33 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     """Ours: the Unix socket on which root and our own user may ask; none when it is empty."""
 
     @property
-    def _section(self) -> IPTables | IPVS | NFTables:
-        """The section of the active mode."""
-        if self.mode == Mode.IPVS.value:
-            return self.ipvs
-        return self.iptables if self.mode == Mode.IPTABLES.value else self.nftables
+    def section(self) -> str:
+        """The section of the active mode; a mode that has none uses nftables."""
+        return self.mode if self.mode in SECTIONS else "nftables"
 
     @property
     def sync_period(self) -> Duration:
         """The sync period of the active mode."""
-        return self._section.sync_period
+        period: Duration = getattr(self, self.section).sync_period
+        return period
 
     @property
     def min_sync_period(self) -> Duration:
         """The least time between two syncs in the active mode."""
-        return self._section.min_sync_period
-
-    @property
-    def _masquerading(self) -> IPTables | NFTables:
-        """The section with the active mode's masquerade fields."""
-        modes = (Mode.IPTABLES.value, Mode.IPVS.value)
-        return self.iptables if self.mode in modes else self.nftables
+        period: Duration = getattr(self, self.section).min_sync_period
+        return period
 
     @property
     def masquerade_bit(self) -> int:
         """The bit of the packet mark that asks for masquerading in the active mode."""
-        return self._masquerading.masquerade_bit
+        bit: int = getattr(self, SECTIONS[self.section]).masquerade_bit
+        return bit
 
     @property
     def masquerade_all(self) -> bool:
         """Whether all traffic to cluster IPs is masqueraded in the active mode."""
-        return self._masquerading.masquerade_all
+        is_on: bool = getattr(self, SECTIONS[self.section]).masquerade_all
+        return is_on
 
     @property
     def cluster_cidrs(self) -> Strings:

@@ -4,47 +4,28 @@ The paths are upstream's too. They name its internal types rather than the field
 but they are what operators find when they search.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeproxy.base import gotext
 from kubeproxy.base.inet import parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION
-from kubeproxy.config.errors import (
-    ConfigError,
-    ValueTextError,
-    duplicate,
-    forbidden,
-    invalid,
-    joined,
-    required,
-    unsupported,
-)
-from kubeproxy.config.gates import (
-    KUBE_PROXY_IPVS,
-    LOGGING_ALPHA_OPTIONS,
-    LOGGING_BETA_OPTIONS,
-    Gates,
-)
+from kubeproxy.config.defaults import Modes
+from kubeproxy.config.errors import ConfigError, ValueTextError, invalid, joined, unsupported
+from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, LOGGING_BETA_OPTIONS, Gates
 from kubeproxy.config.nodeports import KEYWORDS
-from kubeproxy.config.removed import REMOVED_MODES
 from kubeproxy.config.types import (
-    IPVS,
-    ClientConnection,
-    Conntrack,
-    FormatOptions,
+    KIND,
     KubeProxyConfiguration,
     LocalMode,
     Logging,
-    Mode,
     VModuleItem,
 )
 from kubeproxy.config.values import Duration, of_seconds, split_host_port
 
-BALANCES: Final = ("random", "round-robin", "source-hash")
-TRAFFIC_METRICS: Final = ("frontend", "service", "none")
-READERS: Final = ("local", "all", "none")
-_P: Final = "KubeProxyConfiguration"
-_MODES: Final = tuple(mode.value for mode in Mode)
+_BALANCES: Final = ("random", "round-robin", "source-hash")
+_TRAFFIC_METRICS: Final = ("frontend", "service", "none")
+_READERS: Final = ("local", "all", "none")
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
@@ -54,131 +35,110 @@ _LARGEST: Final = 2**31 - 1
 _FULL_SYNC_PERIOD: Final = of_seconds(3600)
 
 
-def validate(
-    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str] = _MODES
-) -> None:
+def validate(config: KubeProxyConfiguration, gates: Gates, modes: Modes) -> None:
     """Raise ConfigError, `failed validate: ...`, with everything that is wrong."""
-    problems = list(_problems(config, gates, modes))
+    problems = [f"{KIND}.{problem}" for problem in _problems(config, gates, modes)]
     if problems:
         raise ConfigError(f"failed validate: {joined(problems)}")
 
 
-def _problems(
-    config: KubeProxyConfiguration, gates: Gates, modes: Collection[str]
-) -> Iterator[str]:
+def _problems(config: KubeProxyConfiguration, gates: Gates, modes: Modes) -> Iterator[str]:
     """Everything that is wrong but for the logging section, which has its own check."""
-    iptables, nftables = "KubeProxyIPTablesConfiguration", "KubeProxyNFTablesConfiguration"
-    yield from _range(f"{iptables}.MasqueradeBit", config.iptables.masquerade_bit, 0, 31)
-    if config.mode == Mode.IPVS.value:
-        yield from _ipvs(config.ipvs)
-    if config.mode == Mode.NFTABLES.value:
-        yield from _range(f"{nftables}.MasqueradeBit", config.nftables.masquerade_bit, 0, 31)
-        yield from _choice(f"{nftables}.Balance", config.nftables.balance, BALANCES)
-    yield from _conntrack(config.conntrack)
-    yield from _range("KubeProxyLinuxConfiguration.OOMScoreAdj", config.oom_score_adj, -1000, 1000)
+    bit = config.iptables.masquerade_bit
+    yield from out_of_range("KubeProxyIPTablesConfiguration.MasqueradeBit", bit, 0, 31)
+    if config.mode in modes:
+        yield from modes[config.mode].problems(config)
+    yield from negative(
+        "KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration",
+        MaxPerCore=config.conntrack.max_per_core,
+        Min=config.conntrack.min,
+        TCPEstablishedTimeout=config.conntrack.tcp_established_timeout,
+        TCPCloseWaitTimeout=config.conntrack.tcp_close_wait_timeout,
+        UDPTimeout=config.conntrack.udp_timeout,
+        UDPStreamTimeout=config.conntrack.udp_stream_timeout,
+    )
+    score = config.oom_score_adj
+    yield from out_of_range("KubeProxyLinuxConfiguration.OOMScoreAdj", score, -1000, 1000)
     yield from _mode(config.mode, gates, modes)
-    yield from _client(config.client_connection)
+    client = config.client_connection
+    yield from negative("ClientConnection", Burst=client.burst)
+    if client.burst == 0 and client.qps > 0:
+        detail = "must be greater than 0 when qps is greater than 0"
+        yield invalid("ClientConnection.Burst", client.burst, detail)
     yield from _periods(config)
     yield from _addresses(config)
     yield from _node_port_addresses(config.node_port_addresses)
     yield from _hidden_metrics(config.show_hidden_metrics_for_version)
     yield from _detect_local(config)
     # What upstream does not have.
-    yield from _choice("Traffic.Metrics", config.traffic.metrics, TRAFFIC_METRICS)
-    yield from _not_negative("Traffic", SeriesLimit=config.traffic.series_limit)
-    yield from _range(f"{nftables}.AffinitySize", config.nftables.affinity_size, 1, _MOST_PINS)
-    yield from _choice("RulesPage", config.rules_page, READERS)
-    yield from _choice("StatusPage", config.status_page, READERS)
+    yield from _choice("Traffic.Metrics", config.traffic.metrics, _TRAFFIC_METRICS)
+    yield from negative("Traffic", SeriesLimit=config.traffic.series_limit)
+    path, nftables = "KubeProxyNFTablesConfiguration", config.nftables
+    yield from _choice(f"{path}.Balance", nftables.balance, _BALANCES)
+    yield from out_of_range(f"{path}.AffinitySize", nftables.affinity_size, 1, _MOST_PINS)
+    yield from _choice("RulesPage", config.rules_page, _READERS)
+    yield from _choice("StatusPage", config.status_page, _READERS)
     if config.status_socket and not config.status_socket.startswith("/"):
-        yield invalid(f"{_P}.StatusSocket", config.status_socket, "must be an absolute path")
+        yield invalid("StatusSocket", config.status_socket, "must be an absolute path")
 
 
-def _range(path: str, value: int, low: int, high: int) -> Iterator[str]:
+def out_of_range(path: str, value: int, low: int, high: int) -> Iterator[str]:
+    """The problem of a number that is too small or too large."""
     if not low <= value <= high:
-        yield invalid(f"{_P}.{path}", value, f"must be within the range [{low}, {high}]")
+        yield invalid(path, value, f"must be within the range [{low}, {high}]")
 
 
-def _choice(path: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
+def _choice(path: str, value: str, choices: Sequence[str]) -> Iterator[str]:
     if value not in choices:
-        yield unsupported(f"{_P}.{path}", value, choices)
+        yield unsupported(path, value, choices)
 
 
-def _not_negative(path: str, **values: int | Duration) -> Iterator[str]:
+def negative(path: str, **values: int | Duration) -> Iterator[str]:
+    """The problems of fields below the path that are less than zero."""
     for name, value in values.items():
         if (value.nanoseconds if isinstance(value, Duration) else value) < 0:
-            yield invalid(f"{_P}.{path}.{name}", value, _NOT_NEGATIVE)
+            yield invalid(f"{path}.{name}", value, _NOT_NEGATIVE)
 
 
-def _ipvs(ipvs: IPVS) -> Iterator[str]:
-    path = "KubeProxyIPVSConfiguration"
-    yield from _not_negative(
-        path,
-        TCPTimeout=ipvs.tcp_timeout,
-        TCPFinTimeout=ipvs.tcp_fin_timeout,
-        UDPTimeout=ipvs.udp_timeout,
-    )
-    for index, cidr in enumerate(ipvs.exclude_cidrs):
-        if parse_prefix(cidr) is None:
-            yield invalid(f"{_P}.{path}.ExcludeCidrs[{index}]", cidr, "must be a valid CIDR")
+def _mode(mode: str, gates: Gates, modes: Modes) -> Iterator[str]:
+    def is_available(name: str) -> bool:
+        return name in modes and (not modes[name].gate or gates.enabled(modes[name].gate))
 
-
-def _conntrack(conntrack: Conntrack) -> Iterator[str]:
-    return _not_negative(
-        "KubeProxyLinuxConfiguration.KubeProxyConntrackConfiguration",
-        MaxPerCore=conntrack.max_per_core,
-        Min=conntrack.min,
-        TCPEstablishedTimeout=conntrack.tcp_established_timeout,
-        TCPCloseWaitTimeout=conntrack.tcp_close_wait_timeout,
-        UDPTimeout=conntrack.udp_timeout,
-        UDPStreamTimeout=conntrack.udp_stream_timeout,
-    )
-
-
-def _mode(mode: str, gates: Gates, modes: Collection[str]) -> Iterator[str]:
-    known = set(modes)
-    if not gates.enabled(KUBE_PROXY_IPVS):
-        known.discard(Mode.IPVS.value)
-    if mode and mode not in known:
+    if mode and not is_available(mode):
+        known, default = ", ".join(sorted(filter(is_available, modes))), next(iter(modes))
         detail = (
-            f"must be {', '.join(sorted(known))} or blank"
-            " (blank means the best-available proxy [currently nftables])"
+            f"must be {known} or blank"
+            f" (blank means the best-available proxy [currently {default}])"
         )
-        if (removed := REMOVED_MODES.get(mode)) is not None:
-            detail += f"; Kubernetes removed it in {removed.release}: {removed.instead}"
-        yield invalid(f"{_P}.Mode.ProxyMode", mode, detail)
-
-
-def _client(client: ClientConnection) -> Iterator[str]:
-    yield from _not_negative("ClientConnection", Burst=client.burst)
-    if client.burst == 0 and client.qps > 0:
-        path = f"{_P}.ClientConnection.Burst"
-        yield invalid(path, client.burst, "must be greater than 0 when qps is greater than 0")
+        if mode == "userspace":
+            detail += f"; Kubernetes removed it in 1.26: use {default}"
+        yield invalid("Mode.ProxyMode", mode, detail)
 
 
 def _periods(config: KubeProxyConfiguration) -> Iterator[str]:
     zero = Duration()
     if config.config_sync_period <= zero:
-        yield invalid(f"{_P}.ConfigSyncPeriod", config.config_sync_period, _POSITIVE)
+        yield invalid("ConfigSyncPeriod", config.config_sync_period, _POSITIVE)
     period, least = config.sync_period, config.min_sync_period
     if period <= zero:
-        yield invalid(f"{_P}.SyncPeriod", period, _POSITIVE)
+        yield invalid("SyncPeriod", period, _POSITIVE)
     if least < zero:
-        yield invalid(f"{_P}.MinSyncPeriod", least, _NOT_NEGATIVE)
+        yield invalid("MinSyncPeriod", least, _NOT_NEGATIVE)
     if least > period:
-        detail = f"must be greater than or equal to {_P}.MinSyncPeriod"
-        yield invalid(f"{_P}.SyncPeriod", least, detail)
+        detail = f"must be greater than or equal to {KIND}.MinSyncPeriod"
+        yield invalid("SyncPeriod", least, detail)
     if least > _FULL_SYNC_PERIOD:
         detail = f"must be at most {_FULL_SYNC_PERIOD}, the period of full syncs"
-        yield invalid(f"{_P}.MinSyncPeriod", least, detail)
+        yield invalid("MinSyncPeriod", least, detail)
 
 
 def _addresses(config: KubeProxyConfiguration) -> Iterator[str]:
     if parse_address(config.bind_address) is None:
         detail = "not a valid textual representation of an IP address"
-        yield invalid(f"{_P}.BindAddress", config.bind_address, detail)
+        yield invalid("BindAddress", config.bind_address, detail)
     if config.healthz_bind_address:
-        yield from _host_port(f"{_P}.HealthzBindAddress", config.healthz_bind_address)
-    yield from _host_port(f"{_P}.MetricsBindAddress", config.metrics_bind_address)
+        yield from _host_port("HealthzBindAddress", config.healthz_bind_address)
+    yield from _host_port("MetricsBindAddress", config.metrics_bind_address)
 
 
 def _host_port(path: str, text: str) -> Iterator[str]:
@@ -195,10 +155,10 @@ def _host_port(path: str, text: str) -> Iterator[str]:
 
 def _node_port_addresses(addresses: tuple[str, ...]) -> Iterator[str]:
     for index, address in enumerate(addresses):
-        path = f"{_P}.NodePortAddresses[{index}]"
+        path = f"NodePortAddresses[{index}]"
         if address in KEYWORDS:
             if address in addresses[:index]:
-                yield duplicate(path, address)
+                yield f"{path}: Duplicate value: {gotext.quote(address)}"
         elif parse_prefix(address) is None:
             detail = "must be a valid CIDR or one of the keywords 'primary', 'localhost', 'all'"
             yield invalid(path, address, detail)
@@ -214,7 +174,7 @@ def _hidden_metrics(version: str) -> Iterator[str]:
             " only the previous minor version is allowed"
         )
         inner = invalid("showHiddenMetricsForVersion", version, detail)
-        path = f"{_P}.ShowHiddenMetricsForVersion"
+        path = "ShowHiddenMetricsForVersion"
         yield invalid(path, version, f"invalid showHiddenMetricsForVersion: {inner}")
 
 
@@ -228,7 +188,7 @@ _BLOCK: Final = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e
 
 
 def _detect_local(config: KubeProxyConfiguration) -> Iterator[str]:
-    path = f"{_P}.DetectLocalConfiguration"
+    path = "DetectLocalConfiguration"
     detect = config.detect_local
     match config.detect_local_mode:
         case LocalMode.BRIDGE_INTERFACE.value:
@@ -243,7 +203,7 @@ def _detect_local(config: KubeProxyConfiguration) -> Iterator[str]:
             pass
         case unknown:
             choices = (*(mode.value for mode in LocalMode), "")
-            yield unsupported(f"{_P}.DetectLocalMode", unknown, choices)
+            yield unsupported("DetectLocalMode", unknown, choices)
 
 
 def _cluster_cidrs(path: str, cidrs: tuple[str, ...]) -> Iterator[str]:
@@ -282,15 +242,22 @@ def _logging_problems(logging: Logging, gates: Gates) -> Iterator[str]:
     if logging.format not in ("text", "json"):
         yield invalid("logging.format", logging.format, "Unsupported log format")
     elif logging.format == "json" and not gates.enabled(LOGGING_BETA_OPTIONS):
-        detail = f"Log format json is disabled, see {LOGGING_BETA_OPTIONS} feature"
-        yield forbidden("logging.format", detail)
+        yield (
+            "logging.format: Forbidden: Log format json is disabled,"
+            f" see {LOGGING_BETA_OPTIONS} feature"
+        )
     yield from _verbosity("logging.verbosity", logging.verbosity)
     if logging.vmodule and logging.format != "text":
-        yield forbidden("logging.vmodule", "Only supported for text log format")
+        yield "logging.vmodule: Forbidden: Only supported for text log format"
     for index, item in enumerate(logging.vmodule):
         yield from _vmodule(f"logging.vmodule[{index}]", item)
     if not gates.enabled(LOGGING_ALPHA_OPTIONS):
-        yield from _alpha_options(logging.options)
+        detail = f"Forbidden: Feature {LOGGING_ALPHA_OPTIONS} is disabled"
+        for name, routing in (("text", logging.options.text), ("json", logging.options.json)):
+            if routing.split_stream:
+                yield f"logging.options.{name}.splitStream: {detail}"
+            if routing.info_buffer_size.value != 0:
+                yield f"logging.options.{name}.infoBufferSize: {detail}"
 
 
 def _verbosity(path: str, verbosity: int) -> Iterator[str]:
@@ -300,19 +267,8 @@ def _verbosity(path: str, verbosity: int) -> Iterator[str]:
 
 def _vmodule(path: str, item: VModuleItem) -> Iterator[str]:
     if not item.file_pattern:
-        yield required(path, "File pattern must not be empty")
+        yield f"{path}: Required value: File pattern must not be empty"
     if any(sign in item.file_pattern for sign in "=,"):
         detail = "File pattern must not contain equal sign or comma"
         yield invalid(path, item.file_pattern, detail)
     yield from _verbosity(path, item.verbosity)
-
-
-def _alpha_options(options: FormatOptions) -> Iterator[str]:
-    """What cannot be set while its feature is off."""
-    detail = f"Feature {LOGGING_ALPHA_OPTIONS} is disabled"
-    for name, routing in (("text", options.text), ("json", options.json)):
-        path = f"logging.options.{name}"
-        if routing.split_stream:
-            yield forbidden(f"{path}.splitStream", detail)
-        if routing.info_buffer_size.value != 0:
-            yield forbidden(f"{path}.infoBufferSize", detail)

@@ -89,7 +89,7 @@ _UNITS: Final = {
     "m": gotext.MINUTE,
     "h": gotext.HOUR,
 }
-_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+_PART: Final = re.compile(r"(?!\Z)([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _LONGEST: Final = 2**63
 _LONGEST_TEXT: Final = 400  # reading digits takes time with the square of their count
 
@@ -124,13 +124,10 @@ def parse_duration(text: str) -> Duration:
     if not unsigned or len(unsigned) > _LONGEST_TEXT:
         raise _invalid_duration(text)
     total = 0
-    position = 0
-    while position < len(unsigned):
-        part = _PART.match(unsigned, position)
-        if part is None or not (part[1] or part[2]):
+    for part in _PART.finditer(unsigned):
+        if not (part[1] or part[2]):
             raise _invalid_duration(text)
         total += _nanoseconds(part, text)
-        position = part.end()
     if total > _LONGEST or (total == _LONGEST and not text.startswith("-")):
         raise _invalid_duration(text)
     return Duration(-total if text.startswith("-") else total)
@@ -210,13 +207,11 @@ def split_host_port(text: str) -> tuple[str, str]:
         host, bracket, rest = text[1:].partition("]")
         if not bracket:
             raise ValueTextError(f"address {text}: missing ']' in address")
-        if not rest.startswith(":"):
-            raise ValueTextError(f"address {text}: missing port in address")
-        port = rest[1:]
+        colon, port = rest[:1], rest[1:]
     else:
         host, colon, port = text.rpartition(":")
-        if not colon:
-            raise ValueTextError(f"address {text}: missing port in address")
+    if colon != ":":
+        raise ValueTextError(f"address {text}: missing port in address")
     if ":" in (host if not text.startswith("[") else port):
         raise ValueTextError(f"address {text}: too many colons in address")
     if "[" in host or "]" in host:

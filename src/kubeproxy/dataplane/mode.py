@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from kubeproxy.base.inet import Family
+from kubeproxy.config.defaults import KnownMode
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
@@ -37,11 +38,8 @@ class Metric(msgspec.Struct, frozen=True):
     read: Callable[[tuple[Family, ...]], Iterable[tuple[tuple[str, ...], float]]] | None = None
 
 
-class Mode(msgspec.Struct, frozen=True, kw_only=True):
+class Mode(KnownMode, frozen=True, kw_only=True):
     """One mode. What it does not set is as in most modes."""
-
-    name: str
-    """The value of `mode` in the configuration."""
 
     quirks: Quirks
     """In which verdicts it differs from the policies."""

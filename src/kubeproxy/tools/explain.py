@@ -159,7 +159,7 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 
 
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
-    loaded = load(parsed)
+    loaded = load(parsed, MODES)
     validate(loaded.config, loaded.gates, MODES)
     snapshot = read_snapshot(parsed, loaded, _pod(asked.source))
     for remark in snapshot.remarks:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     mode = parsed.value("mode", str)
     if mode:  # before the defaults, which depend on it; a config file has none of the flags
         parsed = parse([*_OWN, *FLAGS], [*arguments, f"--proxy-mode={mode}"])
-    loaded = _in_mode(load(parsed), mode)
+    loaded = _in_mode(load(parsed, MODES), mode)
     validate(loaded.config, loaded.gates, MODES)
     render = load_mode(loaded.config.mode).render
     families = _families(parsed.value("family", str))
@@ -56,7 +56,7 @@ def _in_mode(loaded: Loaded, mode: str) -> Loaded:
     """The configuration as it would be in another mode."""
     if not mode:
         return loaded
-    config, _ = with_platform_defaults(replace(loaded.config, mode=mode))
+    config, _ = with_platform_defaults(replace(loaded.config, mode=mode), MODES)
     return replace(loaded, config=config)
 
 

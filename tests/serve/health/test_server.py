@@ -16,6 +16,7 @@ from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.engine.observer import LoopStarted, SyncRequested, SyncStarted
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
@@ -92,7 +93,7 @@ class Rig:
             self.port: int = free.getsockname()[1]
         periods = ("--iptables-min-sync-period=0s", "--iptables-sync-period=100ms")
         where = (f"--healthz-bind-address=127.0.0.1:{self.port}", "--status-socket=")
-        loaded = load(parse_flags([*periods, *where, *flags]))
+        loaded = load(parse_flags([*periods, *where, *flags]), MODES)
         self.setup = Setup(
             config=msgspec.structs.replace(loaded.config, metrics_bind_address="127.0.0.1:0"),
             gates=loaded.gates,

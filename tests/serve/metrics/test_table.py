@@ -13,6 +13,7 @@ from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS
 from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES
 from kubeproxy.serve.metrics.client import ClientMetrics
 from serve.metrics.table import rows
 from world import Mode
@@ -31,7 +32,7 @@ async def test_every_family_is_documented_and_the_other_way_round(
     mode: Mode, localhost: bool, tmp_path: Path
 ) -> None:
     gate = f"{NFTABLES_LOCALHOST_NODE_PORTS}={str(localhost).lower()}"
-    loaded = load(parse_flags([f"--proxy-mode={mode.value}", f"--feature-gates={gate}"]))
+    loaded = load(parse_flags([f"--proxy-mode={mode.value}", f"--feature-gates={gate}"]), MODES)
     setup = Setup(
         config=loaded.config,
         gates=loaded.gates,

@@ -4,7 +4,10 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from kubeproxy.base.inet import Family, parse_prefix
+from kubeproxy.config.errors import Level, Notice, invalid
+from kubeproxy.config.gates import KUBE_PROXY_IPVS
 from kubeproxy.config.types import KubeProxyConfiguration as Config
+from kubeproxy.config.validate import negative
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.ipvs.quirks import QUIRKS
@@ -16,6 +19,25 @@ from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
+
+_DEPRECATION = Notice(
+    Level.ERROR,
+    "The ipvs proxy mode is deprecated: Kubernetes turns it off by default in 1.40"
+    " and removes it in 1.43. Use the nftables mode instead",
+)
+
+
+def _problems(config: Config) -> Iterator[str]:
+    path, section = "KubeProxyIPVSConfiguration", config.ipvs
+    yield from negative(
+        path,
+        TCPTimeout=section.tcp_timeout,
+        TCPFinTimeout=section.tcp_fin_timeout,
+        UDPTimeout=section.udp_timeout,
+    )
+    for index, cidr in enumerate(section.exclude_cidrs):
+        if parse_prefix(cidr) is None:
+            yield invalid(f"{path}.ExcludeCidrs[{index}]", cidr, "must be a valid CIDR")
 
 
 def settings(config: Config) -> IpvsSettings:
@@ -96,6 +118,9 @@ def _clean_up(cleanup: Cleanup) -> None:
 
 MODE = Mode(
     name="ipvs",
+    gate=KUBE_PROXY_IPVS,
+    notices=lambda _config: (_DEPRECATION,),
+    problems=_problems,
     quirks=QUIRKS,
     open=_open,
     render=_render,

@@ -5,8 +5,11 @@ import os
 from collections.abc import Callable, Collection, Iterator
 
 from kubeproxy.base.inet import Family
+from kubeproxy.config.errors import Level, Notice
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
+from kubeproxy.config.types import IPTables
 from kubeproxy.config.types import KubeProxyConfiguration as Config
+from kubeproxy.config.validate import out_of_range
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
@@ -17,6 +20,30 @@ from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
+
+
+def _notices(config: Config) -> Iterator[Notice]:
+    """When no mode is set: that this one is used, and which settings are for another one."""
+    if config.mode:
+        return
+    yield Notice(
+        Level.WARNING,
+        "No proxy mode is configured: using nftables, to which Kubernetes moves in 1.40."
+        " To stay with another mode, set 'mode' in the config file or --proxy-mode",
+        {"mode": "nftables"},
+    )
+    if config.iptables != IPTables():
+        yield Notice(
+            Level.WARNING,
+            "Settings of the iptables section have no effect in nftables mode:"
+            " set 'mode: iptables', or move them to the nftables section",
+            {"section": "iptables"},
+        )
+
+
+def _problems(config: Config) -> Iterator[str]:
+    bit = config.nftables.masquerade_bit
+    return out_of_range("KubeProxyNFTablesConfiguration.MasqueradeBit", bit, 0, 31)
 
 
 def _settings(config: Config) -> NftablesSettings:
@@ -109,6 +136,9 @@ def _metrics(gates: Gates) -> tuple[Metric, ...]:
 
 MODE = Mode(
     name="nftables",
+    node_port_addresses=("primary",),
+    notices=_notices,
+    problems=_problems,
     quirks=QUIRKS,
     open=_open,
     render=_render,

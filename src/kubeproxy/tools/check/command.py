@@ -70,6 +70,6 @@ def _plans(parsed: Parsed, arguments: Sequence[str]) -> list[Plan]:
 
 
 def _loaded(parsed: Parsed) -> KubeProxyConfiguration:
-    loaded = load(parsed)
+    loaded = load(parsed, MODES)
     validate(loaded.config, loaded.gates, MODES)
     return loaded.config
