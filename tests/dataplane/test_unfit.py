@@ -54,7 +54,7 @@ class IptablesMode:
 
     def __init__(self) -> None:
         self.programs = FakeXtables()
-        self._plane = Iptables(Family.IPV4, IptablesSettings(), self.programs)
+        self._plane = Iptables(IptablesSettings(), self.programs)
         self._before = Table(Family.IPV4)
 
     def put(self, *entries: Entry, full: bool = False) -> SyncReport:

@@ -1,7 +1,7 @@
-"""Watches for changes of our chains by others, where the iptables programs write nftables rules.
+"""The chains of iptables where its programs write nftables rules: which exist, who changes them.
 
-The kernel sends a message for every such change. It sends none for the tables of the legacy
-programs: there only `watch_canaries` of iptables mode and full syncs find changes.
+The kernel sends a message for every change. It sends none for the tables of the legacy programs:
+there only `watch_canaries` of iptables mode and full syncs find changes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.xtables_chains import TABLES, is_own_chain
+from kubeproxy.dataplane.xtables_chains import TABLES, ChainName, is_own_chain
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, attributes_in
@@ -25,6 +25,19 @@ _CHAIN_WITHIN = re.compile(rb"KUBE-[A-Z0-9-]+(?=\0)")
 _CALM = 1.0
 # Of memory for messages. Measured are some 20: a rule makes a message when removed and when added.
 _ROOM_OF_A_BYTE = 40
+
+
+def nft_chains(family: Family) -> tuple[ChainName, ...]:
+    """All chains in the tables that `iptables-nft` uses, of kube-proxy and of others."""
+    with Nfnetlink() as netfilter:
+        chains = map(_chain_in, netfilter.dump(nft.NFT_MSG_GETCHAIN, _NFPROTO[family]))
+        return tuple(chain for chain in chains if chain.table in TABLES)
+
+
+def _chain_in(message: Message) -> ChainName:
+    found = attributes_in(message)
+    named = (found.get(kind, b"") for kind in (nft.NFTA_CHAIN_TABLE, nft.NFTA_CHAIN_NAME))
+    return ChainName(*(name.rstrip(b"\0").decode(errors="replace") for name in named))
 
 
 def concerns(message: Message, family: Family) -> bool:

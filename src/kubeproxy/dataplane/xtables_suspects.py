@@ -4,14 +4,13 @@ iptables names the last line of a table that the kernel refused, whatever is wro
 each kind of rule is tried alone, and what only refused rules use is to blame.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-_WORD = re.compile(r'"[^"]*"|\S+')
-_PLAIN = frozenset({"ACCEPT", "DROP", "RETURN"})
+from kubeproxy.dataplane.xtables_chains import values_of
+
+_PLAIN = frozenset({"ACCEPT", "DROP", "RETURN"})  # every kernel has them
 _MODULES = {
     **dict.fromkeys(("tcp", "udp"), "xt_tcpudp"),
     **dict.fromkeys(("DNAT", "SNAT"), "xt_nat"),
@@ -33,7 +32,7 @@ def suspects(text: str) -> tuple[Suspect, ...]:
     for table, (chains, rules) in _tables(text).items():
         heads = "".join(f":{chain} - [0:0]\n" for chain in chains)
         for rule in rules:
-            uses = _uses(rule, chains)
+            uses = frozenset(values_of(rule, {"-m", "-j"})) - _PLAIN - frozenset(chains)
             alone = f"*{table}\n{heads}{rule}\nCOMMIT\n"
             found.setdefault((table, uses), Suspect(uses, alone))
     return tuple(found.values())
@@ -63,10 +62,3 @@ def _tables(text: str) -> dict[str, tuple[list[str], list[str]]]:
         elif line.startswith("-"):
             rules.append(line)
     return tables
-
-
-def _uses(rule: str, chains: Sequence[str]) -> frozenset[str]:
-    """The matches and targets of a rule, but for those that every kernel has."""
-    words = _WORD.findall(rule)
-    named = (name for option, name in pairwise(words) if option in {"-m", "-j"})
-    return frozenset(name for name in named if name not in _PLAIN and name not in chains)

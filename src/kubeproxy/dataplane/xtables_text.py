@@ -1,5 +1,7 @@
 """Texts that iptables and ipvs mode have in common: of programs, rules and metrics."""
 
+import msgspec
+
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
 from kubeproxy.table.node import Node, PodCIDR
@@ -10,6 +12,28 @@ RESTORE_FAILURES = Metric(
     "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
     "Runs of iptables-restore that failed",
 )
+
+
+class BuiltInJump(msgspec.Struct, frozen=True):
+    """A rule in a built-in chain that leads to one of ours."""
+
+    table: str
+    chain: str
+    target: str
+    comment: str = ""
+    new_only: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The rule, as arguments of `iptables`."""
+        state = ("-m", "conntrack", "--ctstate", "NEW") if self.new_only else ()
+        comment = ("-m", "comment", "--comment", self.comment) if self.comment else ()
+        return (*state, *comment, "-j", self.target)
+
+    @property
+    def rule(self) -> str:
+        """The rule, as `iptables-save` lists it."""
+        return " ".join(f'"{word}"' if " " in word else word for word in self.words)
 
 
 def pod_match(node: Node) -> tuple[str, str]:

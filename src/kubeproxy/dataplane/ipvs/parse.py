@@ -1,12 +1,6 @@
-"""What `iptables-save`, `ipset save` and the kernel list -> what can be compared with the plan."""
-
-from collections.abc import Collection, Iterable
-
-import msgspec
+"""What `iptables-save` and the kernel list -> what can be compared with what is wanted."""
 
 from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, unpack
-from kubeproxy.dataplane.ipvs.names import Set, set_name
-from kubeproxy.dataplane.ipvs.rules import Jump, Tables
 from kubeproxy.linux.netlink.ipvs import RealKey, ServerKey
 
 _HEADING = 3  # lines of the kernel's list that name its columns
@@ -22,43 +16,6 @@ def listed_rules(saved: str) -> dict[str, tuple[str, ...]]:
             chain, _, rule = line[3:].partition(" ")
             found.setdefault(chain, []).append(rule)
     return {chain: tuple(rules) for chain, rules in found.items()}
-
-
-def are_rules_there(wanted: Tables, found: Tables) -> bool:
-    """Whether our chains are as they are wanted."""
-    return all(
-        found[table].get(chain) == rules
-        for table, chains in wanted.items()
-        for chain, rules in chains.items()
-    )
-
-
-def missing_jumps(jumps: Iterable[Jump], found: Tables) -> tuple[Jump, ...]:
-    """Those that stand nowhere in their chains."""
-    return tuple(jump for jump in jumps if jump.rule not in found[jump.table].get(jump.chain, ()))
-
-
-class FoundSet(msgspec.Struct, frozen=True):
-    """A set of the kernel: what it was made with, and its members."""
-
-    options: str
-    members: Collection[str] = ()
-
-
-def listed_sets(saved: str, family: Family) -> dict[Set, FoundSet]:
-    """Those of our sets of the family that exist."""
-    names = {set_name(set_, family): set_ for set_ in Set}
-    found: dict[Set, tuple[str, set[str]]] = {}
-    for line in saved.split("\n"):
-        verb, _, rest = line.partition(" ")
-        name, _, words = rest.partition(" ")
-        if name not in names:
-            continue
-        if verb == "create":
-            found[names[name]] = (words, set())
-        else:
-            found[names[name]][1].add(words.split(" ", 1)[0])
-    return {set_: FoundSet(options, members) for set_, (options, members) in found.items()}
 
 
 def listed_weights(listing: str, family: Family) -> dict[ServerKey, dict[RealKey, int]]:

@@ -1,4 +1,10 @@
-"""A virtual server, actual and desired -> the commands that make it the desired one."""
+"""A virtual server, actual and desired -> the commands that make it the desired one.
+
+Real servers of TCP that are not wanted any more end by themselves. Such a server has weight 0, so
+that it gets no new connections; it is checked repeatedly, and goes with its last connection,
+however long that takes. Which ones drain is known in memory only: after a restart, stale real
+servers are found in the kernel and start to drain again.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,6 +18,7 @@ from kubeproxy.linux.netlink.ipvs import (
     Command,
     DeleteReal,
     RealKey,
+    RealServer,
     ServerKey,
     SetReal,
     SetServer,
@@ -22,7 +29,7 @@ WEIGHT = 1
 DRAINING = 0
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundServer(msgspec.Struct, frozen=True):
     """A virtual server as the kernel has it, and the weights of its real servers."""
 
     virtual: VirtualServer
@@ -44,17 +51,17 @@ class Steps(msgspec.Struct, frozen=True):
         return bool(self.commands or self.leaving)
 
 
-def as_written(server: Server, draining: Iterable[RealKey]) -> Found:
+def as_written(server: Server, draining: Iterable[RealKey]) -> FoundServer:
     """A virtual server as it was written."""
     weights = dict.fromkeys(server.reals, WEIGHT)
     weights.update(dict.fromkeys(draining, DRAINING))
-    return Found(server.virtual, weights)
+    return FoundServer(server.virtual, weights)
 
 
 def steps(
     key: ServerKey,
     wanted: Server,
-    found: Found | None,
+    found: FoundServer | None,
     draining: frozenset[RealKey],
     *,
     resets: bool = False,
@@ -67,7 +74,7 @@ def steps(
     commands: list[Command] = []
     leaving: list[RealKey] = []
     if found is None:
-        found = Found(wanted.virtual)
+        found = FoundServer(wanted.virtual)
         commands.append(AddServer(key, wanted.virtual))
     elif found.virtual != wanted.virtual:
         commands.append(SetServer(key, wanted.virtual))
@@ -88,3 +95,12 @@ def steps(
             commands.append(SetReal(key, real, DRAINING))
         leaving.append(real)
     return Steps(tuple(commands), tuple(leaving), draining - kept)
+
+
+def drained(
+    key: ServerKey, leaving: Iterable[RealKey], found: Mapping[RealKey, RealServer]
+) -> tuple[list[DeleteReal], frozenset[RealKey]]:
+    """What deletes those without connections, and those that have some; others are gone."""
+    present = [real for real in leaving if real in found]
+    waiting = frozenset(real for real in present if found[real].active or found[real].inactive)
+    return [DeleteReal(key, real) for real in present if real not in waiting], waiting
