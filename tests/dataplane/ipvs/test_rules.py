@@ -5,8 +5,14 @@ import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
-from kubeproxy.dataplane.ipvs.parse import listed_rules
-from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, missing_jumps, restore_text, tables
+from kubeproxy.dataplane.ipvs.rules import (
+    JUMPS,
+    Tables,
+    listed_rules,
+    missing_jumps,
+    restore_text,
+    tables,
+)
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import Detector, Node, PodInterface
 from world import Mode, node

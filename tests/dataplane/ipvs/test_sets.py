@@ -63,8 +63,9 @@ def test_the_difference() -> None:
         IpSet.IPVS_IPS: {},
         IpSet.NODE_PORT_TCP: {"80": 1},
     }
-    assert sets.missing(found, wanted) == [(IpSet.CLUSTER_IP, "c"), (IpSet.NODE_PORT_TCP, "80")]
-    assert sets.excess(found, wanted) == [(IpSet.CLUSTER_IP, "a"), (IpSet.CLUSTER_IP, "z")]
+    missing, excess = sets.member_changes(found, wanted)
+    assert missing == ((IpSet.CLUSTER_IP, "c"), (IpSet.NODE_PORT_TCP, "80"))
+    assert excess == ((IpSet.CLUSTER_IP, "a"), (IpSet.CLUSTER_IP, "z"))
 
 
 def test_the_words() -> None:

@@ -15,14 +15,19 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import contains
 from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
-from kubeproxy.dataplane.ipvs import sets
+from kubeproxy.dataplane.ipvs import rules, sets
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
-from kubeproxy.dataplane.ipvs.parse import listed_rules, listed_weights
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, counts, setup_of
-from kubeproxy.dataplane.ipvs.rules import Tables, missing_jumps, restore_text, tables
 from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import DesiredState, StateChange, state_of, update_state
-from kubeproxy.dataplane.ipvs.steps import FoundServer, Steps, as_written, drained, steps
+from kubeproxy.dataplane.ipvs.steps import (
+    FoundServer,
+    Steps,
+    as_written,
+    drained,
+    listed_weights,
+    steps,
+)
 from kubeproxy.dataplane.ipvs.work import (
     Failures,
     Repair,
@@ -181,15 +186,15 @@ class IpvsDataplane:
             work = self._carry_on(state, change, wanted)
         failed = failed_service_ports(self._write(work), state)
         self._is_first = False
-        self._state, self._rules = state, restore_text(wanted)
+        self._state, self._rules = state, rules.restore_text(wanted)
         self._table = update.table
         self._unsure = frozenset(failed)
         return SyncReport(failed, work.size)
 
-    def _wanted_rules(self, state: DesiredState, node: Node) -> Tables:
-        return tables(node, self._settings.masquerade_bit, state.filled(), state.denials())
+    def _wanted_rules(self, state: DesiredState, node: Node) -> rules.Tables:
+        return rules.tables(node, self._settings.masquerade_bit, state.filled(), state.denials())
 
-    def _carry_on(self, state: DesiredState, change: StateChange, wanted: Tables) -> Work:
+    def _carry_on(self, state: DesiredState, change: StateChange, wanted: rules.Tables) -> Work:
         """The work that a change makes, and that of service ports which were refused."""
         servers: dict[ServerKey, Steps] = {}
         gone: list[ServerKey] = []
@@ -206,7 +211,7 @@ class IpvsDataplane:
             if server is not None:
                 servers[key] = self._steps(key, server, self._servers.find(key), resets=True)
         added = dict.fromkeys((*change.added, *(m for part in again for m in part.members)))
-        text = restore_text(wanted)
+        text = rules.restore_text(wanted)
         return Work(
             added=tuple(added),
             removed=change.removed,
@@ -221,14 +226,15 @@ class IpvsDataplane:
         """What was refused in the last sync; the first sync may not have set its weights."""
         return [state.parts[name] for name in self._unsure if name in state.parts]
 
-    def _repair(self, state: DesiredState, wanted: Tables, *, resets: bool) -> Repair:
+    def _repair(self, state: DesiredState, wanted: rules.Tables, *, resets: bool) -> Repair:
         """The work that makes the kernel, whatever it has, what is wanted."""
         names = [set_name(set_, self._family) for set_ in IpSet]
         with decoding("cannot read what ipset lists"):
             found_sets = sets.listed_sets(ipset.save(names), self._family)
         created = sets.creation(found_sets, self._family)
-        found = {table: listed_rules(self._programs.save(table)) for table in wanted}
-        jumps = missing_jumps(found)
+        added, removed = sets.member_changes(found_sets, state.members)
+        found = {table: rules.listed_rules(self._programs.save(table)) for table in wanted}
+        jumps = rules.missing_jumps(found)
         are_there = not jumps and all(
             wanted[each].items() <= found[each].items() for each in wanted
         )
@@ -250,9 +256,9 @@ class IpvsDataplane:
                 servers[key] = self._steps(key, server, virtual, resets=resets_this)
         work = Work(
             created_sets=created,
-            added=tuple(sets.missing(found_sets, state.members)),
-            removed=tuple(sets.excess(found_sets, state.members)),
-            rules="" if are_there else restore_text(wanted, jumps),
+            added=added,
+            removed=removed,
+            rules="" if are_there else rules.restore_text(wanted, jumps),
             servers={key: each for key, each in servers.items() if each},
             gone=self._deletable(found_servers.keys() - every.keys()),
             bound=tuple(address for address in addresses if address not in bound),

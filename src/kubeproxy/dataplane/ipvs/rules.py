@@ -196,6 +196,18 @@ def _denial(key: ServerKey) -> str:
     )
 
 
+def listed_rules(saved: str) -> dict[str, tuple[str, ...]]:
+    """The rules of each chain of the one table that was saved."""
+    found: dict[str, list[str]] = {}
+    for line in saved.split("\n"):
+        if line.startswith(":"):
+            found[line[1:].split(" ", 1)[0]] = []
+        elif line.startswith("-A "):
+            chain, _, rule = line[3:].partition(" ")
+            found.setdefault(chain, []).append(rule)
+    return {chain: tuple(rules) for chain, rules in found.items()}
+
+
 def missing_jumps(found: Tables) -> list[BuiltInJump]:
     """Those that stand nowhere in their chains."""
     return [jump for jump in JUMPS if jump.rule not in found[jump.table].get(jump.chain, ())]

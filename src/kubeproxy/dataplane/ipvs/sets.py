@@ -50,25 +50,22 @@ def creation(found: Mapping[IpSet, FoundSet], family: Family) -> str:
     return "".join(lines)
 
 
-def excess(found: Mapping[IpSet, FoundSet], wanted: Mapping[IpSet, Iterable[str]]) -> list[Member]:
-    """Members that should not be there."""
-    return [
-        (set_, member)
-        for set_, there in found.items()
-        for member in sorted(there.members.difference(wanted[set_]))
-    ]
-
-
-def missing(
+def member_changes(
     found: Mapping[IpSet, FoundSet], wanted: Mapping[IpSet, Iterable[str]]
-) -> list[Member]:
-    """Members that are missing."""
-    return [
+) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+    """Members that are missing, and those that should not be there."""
+    missing = (
         (set_, member)
         for set_, members in wanted.items()
         for member in members
         if set_ not in found or member not in found[set_].members
-    ]
+    )
+    excess = (
+        (set_, member)
+        for set_, there in found.items()
+        for member in sorted(there.members.difference(wanted[set_]))
+    )
+    return tuple(missing), tuple(excess)
 
 
 def member_lines(verb: str, members: Iterable[Member], family: Family) -> str:

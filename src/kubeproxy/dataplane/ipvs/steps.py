@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubeproxy.base.inet import Protocol
+from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, Protocol, unpack
 from kubeproxy.dataplane.ipvs.plan import Server
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
@@ -27,6 +27,7 @@ from kubeproxy.linux.netlink.ipvs import (
 
 WEIGHT = 1
 DRAINING = 0
+_HEADING = 3  # lines of the kernel's list that name its columns
 
 
 class FoundServer(msgspec.Struct, frozen=True):
@@ -104,3 +105,29 @@ def drained(
     present = [real for real in leaving if real in found]
     waiting = frozenset(real for real in present if found[real].active or found[real].inactive)
     return [DeleteReal(key, real) for real in present if real not in waiting], waiting
+
+
+def listed_weights(listing: str, family: Family) -> dict[ServerKey, dict[RealKey, int]]:
+    """The kernel's list of all virtual servers -> the weights of their real servers."""
+    found: dict[ServerKey, dict[RealKey, int]] = {}
+    places: dict[str, RealKey] = {}
+    is_ipv6 = family is Family.IPV6
+    weights: dict[RealKey, int] = {}
+    for line in listing.split("\n")[_HEADING:]:
+        words = line.split(maxsplit=4)
+        if not words or words[0] != "->":
+            weights = {}  # of a virtual server that is none of ours
+            if words and words[0] in PROTOCOL_BY_NAME and words[1].startswith("[") is is_ipv6:
+                place = _place(words[1])
+                weights = found[ServerKey(PROTOCOL_BY_NAME[words[0]], *place)] = {}
+            continue
+        if words[1] not in places:
+            places[words[1]] = _place(words[1])
+        weights[places[words[1]]] = int(words[3])
+    return found
+
+
+def _place(text: str) -> RealKey:
+    """An address in hexadecimal digits, that of IPv6 in brackets, and a port."""
+    address, _, port = text.rpartition(":")
+    return RealKey(unpack(bytes.fromhex(address.strip("[]").replace(":", ""))), int(port, 16))
