@@ -103,17 +103,13 @@ class Owned(NamedTuple):
 
 def own_by_mode(names: Iterable[str]) -> Owned:
     """Chains of kube-proxy, by mode. Where ipvs mode ran, those that both modes have are its."""
-    old, own, of_services = [], [], []
-    for name in names:
-        if name in _OF_USERSPACE_MODE:
-            old.append(name)
-        elif is_chain_of_a_service(name):
-            of_services.append(name)
-        else:
-            own.append(name)
+    found = tuple(names)
+    old = tuple(name for name in found if name in _OF_USERSPACE_MODE)
+    of_services = tuple(name for name in found if is_chain_of_a_service(name))
+    own = tuple(name for name in found if name not in {*old, *of_services})
     if _OF_IPVS.isdisjoint(own):
-        return Owned(tuple(old), (*own, *of_services), ())
-    return Owned(tuple(old), tuple(of_services), tuple(own))
+        return Owned(old, (*own, *of_services), ())
+    return Owned(old, of_services, own)
 
 
 class Chains(msgspec.Struct, frozen=True):

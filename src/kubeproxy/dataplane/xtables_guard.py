@@ -30,14 +30,12 @@ _ROOM_OF_A_BYTE = 40
 def nft_chains(family: Family) -> tuple[ChainName, ...]:
     """All chains in the tables that `iptables-nft` uses, of kube-proxy and of others."""
     with Nfnetlink() as netfilter:
-        chains = map(_chain_in, netfilter.dump(nft.NFT_MSG_GETCHAIN, _NFPROTO[family]))
-        return tuple(chain for chain in chains if chain.table in TABLES)
-
-
-def _chain_in(message: Message) -> ChainName:
-    found = attributes_in(message)
-    named = (found.get(kind, b"") for kind in (nft.NFTA_CHAIN_TABLE, nft.NFTA_CHAIN_NAME))
-    return ChainName(*(name.rstrip(b"\0").decode(errors="replace") for name in named))
+        listed = map(attributes_in, netfilter.dump(nft.NFT_MSG_GETCHAIN, _NFPROTO[family]))
+        return tuple(
+            ChainName(_TABLES[found[nft.NFTA_CHAIN_TABLE]], _name(found[nft.NFTA_CHAIN_NAME]))
+            for found in listed
+            if found.get(nft.NFTA_CHAIN_TABLE) in _TABLES
+        )
 
 
 def concerns(message: Message, family: Family) -> bool:
@@ -50,24 +48,21 @@ def concerns(message: Message, family: Family) -> bool:
     table = _TABLES.get(found.get(nft.NFTA_RULE_TABLE, b""))
     if message.payload[0] != _NFPROTO[family] or table is None:
         return False
-    if message.type == nft.NFT_MSG_DELCHAIN:
-        return _is_own(table, found[nft.NFTA_CHAIN_NAME].rstrip(b"\0"))
-    if message.type not in {nft.NFT_MSG_NEWRULE, nft.NFT_MSG_DELRULE}:
-        return False
-    chain = found[nft.NFTA_RULE_CHAIN].rstrip(b"\0")
-    is_gone = message.type == nft.NFT_MSG_DELRULE
-    return _is_own(table, chain) or (is_gone and _was_jump(table, chain, message))
+    match message.type:
+        case nft.NFT_MSG_DELCHAIN:
+            chains = [_name(found[nft.NFTA_CHAIN_NAME])]
+        case nft.NFT_MSG_NEWRULE | nft.NFT_MSG_DELRULE:
+            chains = [_name(found[nft.NFTA_RULE_CHAIN])]
+            is_built_in = chains[0].isupper() and chains[0].isalpha()
+            if message.type == nft.NFT_MSG_DELRULE and is_built_in:
+                chains += map(_name, _CHAIN_WITHIN.findall(message.payload))
+        case _:
+            return False
+    return any(is_own_chain(table, chain) for chain in chains)
 
 
-def _was_jump(table: str, chain: bytes, message: Message) -> bool:
-    """Whether a rule of a chain of the kernel's own led to a chain of ours."""
-    is_built_in = chain.isupper() and chain.isalpha()
-    leads_to = _CHAIN_WITHIN.findall(message.payload)
-    return is_built_in and any(_is_own(table, each) for each in leads_to)
-
-
-def _is_own(table: str, chain: bytes) -> bool:
-    return is_own_chain(table, chain.decode(errors="replace"))
+def _name(value: bytes) -> str:
+    return value.rstrip(b"\0").decode(errors="replace")
 
 
 def _generation() -> int:

@@ -13,6 +13,9 @@ RESTORE_FAILURES = Metric(
     "Runs of iptables-restore that failed",
 )
 
+RuleTables = dict[str, dict[str, list[str]]]
+"""Tables with their chains, and the rules of each in their order, as lines `-A CHAIN ...`."""
+
 
 class BuiltInJump(msgspec.Struct, frozen=True):
     """A rule in a built-in chain that leads to one of ours."""
@@ -44,3 +47,17 @@ def pod_match(node: Node) -> tuple[str, str]:
     if isinstance(detector, PodCIDR):
         return "-s", str(detector.prefix)
     return "-i", f"{detector.name}+" if detector.prefix else detector.name
+
+
+def tables_in(text: str) -> RuleTables:
+    """What `iptables-save` says, or what is meant for `iptables-restore`."""
+    tables: RuleTables = {}
+    chains: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        if line.startswith("-A "):
+            chains.setdefault(line.split(" ", 2)[1], []).append(line)
+        elif line.startswith(":"):
+            chains[line[1:].split(" ", 1)[0]] = []
+        elif line.startswith("*"):
+            chains = tables[line[1:]] = {}
+    return tables

@@ -7,12 +7,11 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
 from kubeproxy.dataplane.ipvs.rules import (
     JUMPS,
-    Tables,
-    listed_rules,
     missing_jumps,
     restore_text,
     tables,
 )
+from kubeproxy.dataplane.xtables_text import RuleTables, tables_in
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import Detector, Node, PodInterface
 from world import Mode, node
@@ -20,8 +19,17 @@ from world import Mode, node
 HERE = node(Mode.IPVS)
 
 
-def tables_with(*filled: IpSet, here: Node = HERE, denials: tuple[ServerKey, ...] = ()) -> Tables:
-    return tables(here, 14, filled, denials)
+def tables_with(
+    *filled: IpSet, here: Node = HERE, denials: tuple[ServerKey, ...] = ()
+) -> RuleTables:
+    """The rules without the chain in front."""
+    return {
+        table: {
+            chain: [rule.removeprefix(f"-A {chain} ") for rule in rules]
+            for chain, rules in chains.items()
+        }
+        for table, chains in tables(here, 14, filled, denials).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ def test_rules_that_look_into_empty_sets_all_the_same() -> None:
 
 
 def test_every_set_is_looked_into() -> None:
-    text = restore_text(tables_with(*IpSet))
+    text = restore_text(tables(HERE, 14, frozenset(IpSet), ()))
     assert all(f"--match-set {set_name(set_, Family.IPV4)} dst" in text for set_ in IpSet)
 
 
@@ -78,17 +86,16 @@ def test_what_is_masqueraded_on_the_way_to_cluster_ips(
 
 
 def test_the_mark_is_that_of_the_bit() -> None:
-    assert tables(HERE, 15, (), ())["nat"]["KUBE-MARK-MASQ"] == (
-        "-j MARK --set-xmark 0x8000/0x8000",
-    )
+    (rule,) = tables(HERE, 15, (), ())["nat"]["KUBE-MARK-MASQ"]
+    assert rule == "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x8000/0x8000"
 
 
 def test_addresses_that_this_node_may_not_use() -> None:
     keys = (ServerKey(Protocol.UDP, "203.0.113.7", 53), ServerKey(Protocol.TCP, "fd12::7", 80))
-    assert tables_with(denials=keys)["filter"]["KUBE-IPVS-OUT-FILTER"] == (
+    assert tables_with(denials=keys)["filter"]["KUBE-IPVS-OUT-FILTER"] == [
         "-s 203.0.113.7/32 -m ipvs --vproto 17 --vaddr 203.0.113.7 --vport 53 -j DROP",
         "-s fd12::7/128 -m ipvs --vproto 6 --vaddr fd12::7 --vport 80 -j DROP",
-    )
+    ]
 
 
 def test_sctp_node_ports_are_looked_up_with_the_address_and_quotes_are_escaped() -> None:
@@ -102,7 +109,7 @@ def test_sctp_node_ports_are_looked_up_with_the_address_and_quotes_are_escaped()
 
 
 def test_a_restore_has_every_chain_and_the_jumps_that_are_missing() -> None:
-    lines = restore_text(tables_with(), JUMPS[:1]).splitlines()
+    lines = restore_text(tables(HERE, 14, (), ()), JUMPS[:1]).splitlines()
     assert lines[0] == "*nat"
     assert lines[1] == ":KUBE-SERVICES - [0:0]"
     assert '-I OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES' in lines
@@ -122,11 +129,8 @@ COMMIT
 """
 
 
-def test_rules_are_listed_chain_by_chain_and_jumps_that_are_missing_are_found() -> None:
-    nat = listed_rules(SAVED)
-    assert {"PREROUTING", "KUBE-SERVICES"} == nat.keys()
-    assert nat["KUBE-SERVICES"] == ("-s 127.0.0.0/8 -j RETURN", "-j ACCEPT")
-    filter_ = {jump.chain: (jump.rule,) for jump in JUMPS if jump.table == "filter"}
-    missing = missing_jumps({"nat": nat, "filter": filter_})
-    assert JUMPS[1] not in missing
-    assert {JUMPS[0], JUMPS[2]} <= set(missing)
+def test_jumps_that_are_missing() -> None:
+    found = tables_in(SAVED)
+    found["filter"] = {}
+    missing = missing_jumps(found)
+    assert [jump for jump in JUMPS if jump != JUMPS[1]] == missing

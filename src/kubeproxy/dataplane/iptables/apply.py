@@ -15,7 +15,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.contract import Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.describe import describe_some, owners, rules_of
-from kubeproxy.dataplane.iptables.difference import changes, tables_in
+from kubeproxy.dataplane.iptables.difference import changes
 from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import (
@@ -30,7 +30,7 @@ from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rul
 from kubeproxy.dataplane.unfit import unfit
 from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.dataplane.xtables_sync import FitSync
-from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES, tables_in
 from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.linux.xtables import Xtables, XtablesFailed

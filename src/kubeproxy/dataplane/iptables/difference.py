@@ -13,6 +13,7 @@ from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.rules import chain_rules
 from kubeproxy.dataplane.iptables.setup import Options, setup_of
 from kubeproxy.dataplane.iptables.state import everything
+from kubeproxy.dataplane.xtables_text import RuleTables, tables_in
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 
@@ -22,29 +23,12 @@ _ANOTHER_KIND: Final = (
 )
 _TARGET: Final = re.compile(r" -[jg] (\S+)")
 
-Chains = dict[str, list[str]]
-"""Chains of a table, each with its rules as lines `-A CHAIN ...`."""
-
 LineChange = tuple[Change, str, str]
 """What becomes of a line, in which table, and the line."""
 
 
-def tables_in(text: str) -> dict[str, Chains]:
-    """What `iptables-save` says, or what is meant for `iptables-restore`."""
-    tables: dict[str, Chains] = {}
-    table: Chains = {}
-    for line in text.split("\n"):
-        if line.startswith("-A "):
-            table.setdefault(line.split(" ", 2)[1], []).append(line)
-        elif line.startswith(":"):
-            table[line[1:].split(" ", 1)[0]] = []
-        elif line.startswith("*"):
-            table = tables[line[1:]] = {}
-    return tables
-
-
 def changes(
-    wanted: Mapping[str, Chains], found: Mapping[str, Chains], unused: Collection[str]
+    wanted: RuleTables, found: RuleTables, unused: Collection[str]
 ) -> Iterator[LineChange]:
     """What would be added and removed; `unused` are chains of services that are gone."""
     for table, chains in wanted.items():
@@ -68,7 +52,7 @@ def _rules(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Change
         yield change, (before if change is Change.REMOVE else after)[place]
 
 
-def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterator[LineChange]:
+def _jumps(wanted: RuleTables, found: RuleTables) -> Iterator[LineChange]:
     """Jumps that stand nowhere in their chains, and chains that only they need."""
     for table, target in dict.fromkeys((jump.table, jump.target) for jump in JUMPS):
         if target not in found.get(table, {}) and target not in wanted[table]:

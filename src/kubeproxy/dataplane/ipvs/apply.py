@@ -39,20 +39,19 @@ from kubeproxy.dataplane.ipvs.work import (
 from kubeproxy.dataplane.unfit import unfit
 from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.dataplane.xtables_sync import FitSync
-from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES, RuleTables, tables_in
 from kubeproxy.linux import ipset, links
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.links import watch_device
 from kubeproxy.linux.netlink.ipvs import (
     Command,
-    DeleteReal,
     DeleteServer,
     RealKey,
     ServerKey,
     VirtualServer,
 )
 from kubeproxy.linux.netlink.route import AddressChange
-from kubeproxy.linux.netlink_socket import decoding
+from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
@@ -191,10 +190,10 @@ class IpvsDataplane:
         self._unsure = frozenset(failed)
         return SyncReport(failed, work.size)
 
-    def _wanted_rules(self, state: DesiredState, node: Node) -> rules.Tables:
+    def _wanted_rules(self, state: DesiredState, node: Node) -> RuleTables:
         return rules.tables(node, self._settings.masquerade_bit, state.filled(), state.denials())
 
-    def _carry_on(self, state: DesiredState, change: StateChange, wanted: rules.Tables) -> Work:
+    def _carry_on(self, state: DesiredState, change: StateChange, wanted: RuleTables) -> Work:
         """The work that a change makes, and that of service ports which were refused."""
         servers: dict[ServerKey, Steps] = {}
         gone: list[ServerKey] = []
@@ -226,17 +225,17 @@ class IpvsDataplane:
         """What was refused in the last sync; the first sync may not have set its weights."""
         return [state.parts[name] for name in self._unsure if name in state.parts]
 
-    def _repair(self, state: DesiredState, wanted: rules.Tables, *, resets: bool) -> Repair:
+    def _repair(self, state: DesiredState, wanted: RuleTables, *, resets: bool) -> Repair:
         """The work that makes the kernel, whatever it has, what is wanted."""
         names = [set_name(set_, self._family) for set_ in IpSet]
         with decoding("cannot read what ipset lists"):
             found_sets = sets.listed_sets(ipset.save(names), self._family)
         created = sets.creation(found_sets, self._family)
         added, removed = sets.member_changes(found_sets, state.members)
-        found = {table: rules.listed_rules(self._programs.save(table)) for table in wanted}
+        found = tables_in("".join(map(self._programs.save, wanted)))
         jumps = rules.missing_jumps(found)
         are_there = not jumps and all(
-            wanted[each].items() <= found[each].items() for each in wanted
+            chains.items() <= found[table].items() for table, chains in wanted.items()
         )
         bound = dict.fromkeys(links.device_addresses(DEVICE, self._family))
         addresses = state.members[IpSet.IPVS_IPS]
@@ -323,19 +322,20 @@ class IpvsDataplane:
                 return
 
     def _write_servers(self, servers: Mapping[ServerKey, Steps], failures: Failures) -> None:
-        self._run([command for each in servers.values() for command in each.commands], failures)
+        refused = self._run([command for each in servers.values() for command in each.commands])
         for key, each in servers.items():
             waiting = each.waiting
             if each.leaving:
                 leaving = (*waiting, *each.leaving)
                 commands, waiting = drained(key, leaving, self._servers.reals(key))
-                self._run(commands, failures)
+                refused |= self._run(commands)
             self._drain(key, waiting)
+        failures.update({command.key: str(error) for command, error in refused.items()})
 
-    def _run(self, commands: Sequence[Command], failures: Failures) -> None:
-        for command, error in self._servers.run(commands).items():
-            if not is_fine(command, error.errno):
-                failures[command.key] = str(error)
+    def _run(self, commands: Sequence[Command]) -> dict[Command, Refused]:
+        """Have commands carried out; those that failed, with the reason."""
+        refused = self._servers.run(commands)
+        return {each: error for each, error in refused.items() if not is_fine(each, error.errno)}
 
     def _drain(self, key: ServerKey, reals: frozenset[RealKey]) -> None:
         """These real servers of a virtual server wait for their last connections now."""
@@ -347,8 +347,7 @@ class IpvsDataplane:
     def _remove(self, work: Work) -> None:
         """Remove stale objects. The next full sync tries again what cannot be removed."""
         errors = list(links.change_addresses(DEVICE, (), work.unbound).values())
-        refused = self._servers.run([DeleteServer(key) for key in work.gone])
-        errors += [error for each, error in refused.items() if not is_fine(each, error.errno)]
+        errors += self._run([DeleteServer(key) for key in work.gone]).values()
         for key in work.gone:
             self._drain(key, _NONE)
         if work.removed:
@@ -360,12 +359,10 @@ class IpvsDataplane:
         """Remove draining real servers that have no connections left."""
         for key, reals in tuple(self._draining.items()):
             commands, waiting = drained(key, reals, self._servers.reals(key))
-            refused = self._servers.run(commands)
-            for command, error in refused.items():
-                if not is_fine(command, error.errno):
-                    klog.error("Real server cannot be removed, will try again", err=error)
-            still = {command.real for command in refused if isinstance(command, DeleteReal)}
-            self._drain(key, waiting | still)
+            refused = self._run(commands)
+            for error in refused.values():
+                klog.error("Real server cannot be removed, will try again", err=error)
+            self._drain(key, waiting | {each.real for each in commands if each in refused})
 
 
 def _addresses(members: Iterable[Member]) -> tuple[str, ...]:

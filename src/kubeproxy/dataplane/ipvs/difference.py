@@ -7,9 +7,10 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
 from kubeproxy.dataplane.ipvs.render import key_text, real_text, server_text
-from kubeproxy.dataplane.ipvs.rules import Tables, missing_jumps
+from kubeproxy.dataplane.ipvs.rules import missing_jumps
 from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.ipvs.work import Repair
+from kubeproxy.dataplane.xtables_text import RuleTables
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
@@ -63,15 +64,15 @@ def _of_command(command: Command, owner: str) -> Difference:
             assert_never(command)
 
 
-def _rule_differences(wanted: Tables, found: Tables) -> Iterator[Difference]:
+def _rule_differences(wanted: RuleTables, found: RuleTables) -> Iterator[Difference]:
     """What would be done to our chains, and to the jumps to them."""
     for table, chains in wanted.items():
         for chain, rules in chains.items():
-            there = found[table].get(chain, ())
+            there = found[table].get(chain, [])
             if chain not in found[table]:
                 yield Difference(Change.ADD, f"-t {table} -N {chain}")
             for change, place in ordered_changes(there, rules):
                 rule = (there if change is Change.REMOVE else rules)[place]
-                yield Difference(change, f"-t {table} -A {chain} {rule}")
+                yield Difference(change, f"-t {table} {rule}")
     for jump in missing_jumps(found):
         yield Difference(Change.ADD, f"-t {jump.table} -I {jump.chain} {jump.rule}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name, set_options
 from kubeproxy.dataplane.ipvs.plan import Part, Server, setup_of
-from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, tables
+from kubeproxy.dataplane.ipvs.rules import JUMPS, tables
 from kubeproxy.dataplane.ipvs.sets import member_lines
 from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.ipvs.state import DesiredState, state_of
@@ -38,10 +38,12 @@ def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
     state = state_of(table, setup_of(node, settings.scheduler))
     family = table.family
     wanted = tables(node, settings.masquerade_bit, state.filled(), state.denials())
+    inet = "inet" if family is Family.IPV4 else "inet6"
+    bound = sorted(state.members[IpSet.IPVS_IPS], key=pack)
     return "".join(
         (
             f"# ip addr show {DEVICE}\n",
-            *_address_lines(state, family),
+            *(f"{inet} {each}/{family.bits} scope global {DEVICE}\n" for each in bound),
             "# ipset save\n",
             *_set_lines(state, family),
             "# ipvsadm -S -n\n",
@@ -60,12 +62,6 @@ def describe_some(parts: Sequence[Part], family: Family) -> str:
         return ""
     lines = "".join(server_lines(servers))
     return f"# ipset save\n{member_lines('add', members, family)}# ipvsadm -S -n\n{lines}"
-
-
-def _address_lines(state: DesiredState, family: Family) -> Iterator[str]:
-    word = "inet" if family is Family.IPV4 else "inet6"
-    for address in sorted(state.members[IpSet.IPVS_IPS], key=pack):
-        yield f"{word} {address}/{family.bits} scope global {DEVICE}\n"
 
 
 def _set_lines(state: DesiredState, family: Family) -> Iterator[str]:
@@ -107,7 +103,7 @@ def _rank(place: ServerKey | RealKey) -> tuple[tuple[tuple[int, ...], ...], int]
     return tuple(_WORD.iter_unpack(pack(place.address))), place.port
 
 
-def _table_lines(table: str, chains: Chains) -> Iterator[str]:
+def _table_lines(table: str, chains: Mapping[str, list[str]]) -> Iterator[str]:
     """One table, with the kernel's own chains."""
     yield f"*{table}\n"
     yield from (f":{chain} ACCEPT [0:0]\n" for chain in _BUILT_IN[table])
@@ -116,5 +112,5 @@ def _table_lines(table: str, chains: Chains) -> Iterator[str]:
         jumps = [jump for jump in JUMPS if jump.table == table and jump.chain == chain]
         yield from (f"-A {chain} {jump.rule}\n" for jump in reversed(jumps))
     for chain in sorted(chains):
-        yield from (f"-A {chain} {rule}\n" for rule in chains[chain])
+        yield from (f"{rule}\n" for rule in chains[chain])
     yield "COMMIT\n"

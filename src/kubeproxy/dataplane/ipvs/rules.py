@@ -3,21 +3,15 @@
 `iptables-restore` reads that form too, so desired and actual rules can be compared as text.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
-from kubeproxy.dataplane.xtables_text import BuiltInJump, pod_match
+from kubeproxy.dataplane.xtables_text import BuiltInJump, RuleTables, pod_match
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.node import LOOPBACK, Node
 from kubeproxy.table.policy import Masquerading
-
-Chains = Mapping[str, tuple[str, ...]]
-"""The rules of each chain, in their order; without the `-A CHAIN` in front."""
-
-Tables = Mapping[str, Chains]
-"""Chains by the table that they are in."""
 
 _PORTALS = "kubernetes service portals"
 _FIREWALL = "kube-proxy firewall rules"
@@ -138,7 +132,7 @@ _DIRECTION = {
 
 def tables(
     node: Node, masquerade_bit: int, filled: Collection[IpSet], denials: Iterable[ServerKey]
-) -> Tables:
+) -> RuleTables:
     """The chains that are ours, with their rules.
 
     `filled` are the sets that have members, and `denials` the load balancers' addresses that this
@@ -152,19 +146,25 @@ def tables(
         "unreachable": "icmp-port-unreachable" if is_ipv4 else "icmp6-port-unreachable",
     }
 
-    def written(rules: Iterable[_Rule]) -> Iterable[str]:
-        for text, set_, always in rules:
-            if set_ is None:
-                yield text.format_map(words)
-            elif always or set_ in filled:
-                match = _match(set_, node.family, _DIRECTION[set_.type])
-                yield text.format_map({**words, "set": _comment(set_) + match, "match": match})
+    def written(rule: _Rule) -> str:
+        if rule.set is None:
+            return rule.text.format_map(words)
+        match = _match(rule.set, node.family, _DIRECTION[rule.set.type])
+        by_set = {"set": _comment(rule.set) + match, "match": match}
+        return rule.text.format_map(words | by_set)
 
     found = {
-        table: {chain: tuple(written(rules)) for chain, rules in chains.items()}
+        table: {
+            chain: [
+                f"-A {chain} {written(rule)}"
+                for rule in rules
+                if rule.set is None or rule.always or rule.set in filled
+            ]
+            for chain, rules in chains.items()
+        }
         for table, chains in _RULES.items()
     }
-    found["filter"][_OUT_FILTER] = tuple(map(_denial, denials))
+    found["filter"][_OUT_FILTER] = [f"-A {_OUT_FILTER} {_denial(key)}" for key in denials]
     return found
 
 
@@ -196,30 +196,22 @@ def _denial(key: ServerKey) -> str:
     )
 
 
-def listed_rules(saved: str) -> dict[str, tuple[str, ...]]:
-    """The rules of each chain of the one table that was saved."""
-    found: dict[str, list[str]] = {}
-    for line in saved.split("\n"):
-        if line.startswith(":"):
-            found[line[1:].split(" ", 1)[0]] = []
-        elif line.startswith("-A "):
-            chain, _, rule = line[3:].partition(" ")
-            found.setdefault(chain, []).append(rule)
-    return {chain: tuple(rules) for chain, rules in found.items()}
-
-
-def missing_jumps(found: Tables) -> list[BuiltInJump]:
+def missing_jumps(found: RuleTables) -> list[BuiltInJump]:
     """Those that stand nowhere in their chains."""
-    return [jump for jump in JUMPS if jump.rule not in found[jump.table].get(jump.chain, ())]
+    return [
+        jump
+        for jump in JUMPS
+        if f"-A {jump.chain} {jump.rule}" not in found[jump.table].get(jump.chain, ())
+    ]
 
 
-def restore_text(wanted: Tables, missing: Collection[BuiltInJump] = ()) -> str:
+def restore_text(wanted: RuleTables, missing: Collection[BuiltInJump] = ()) -> str:
     """The text for `iptables-restore --noflush`: our chains, and the jumps that are missing."""
     lines: list[str] = []
     for table, chains in wanted.items():
         lines.append(f"*{table}\n")
         lines += (f":{chain} - [0:0]\n" for chain in chains)
         lines += (f"-I {jump.chain} {jump.rule}\n" for jump in missing if jump.table == table)
-        lines += (f"-A {chain} {rule}\n" for chain, rules in chains.items() for rule in rules)
+        lines += (f"{rule}\n" for rules in chains.values() for rule in rules)
         lines.append("COMMIT\n")
     return "".join(lines)

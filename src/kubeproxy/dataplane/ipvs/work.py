@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from kubeproxy.dataplane.ipvs.plan import Member, PlanSetup, plan
-from kubeproxy.dataplane.ipvs.rules import Tables
 from kubeproxy.dataplane.ipvs.state import DesiredState
 from kubeproxy.dataplane.ipvs.steps import DRAINING, Steps, steps
+from kubeproxy.dataplane.xtables_text import RuleTables
 from kubeproxy.linux.netlink.ipvs import (
     Command,
     DeleteReal,
@@ -52,8 +52,8 @@ class Repair(NamedTuple):
 
     work: Work
     state: DesiredState
-    wanted_rules: Tables
-    found_rules: Tables
+    wanted_rules: RuleTables
+    found_rules: RuleTables
 
 
 def failed_service_ports(failures: Failures, state: DesiredState) -> dict[ServicePortName, str]:
