@@ -19,7 +19,7 @@ CHANGES = 20
 
 
 def start() -> Iptables:
-    return Iptables(Family.IPV4, IptablesSettings(), Xtables(Family.IPV4))
+    return Iptables(IptablesSettings(), Xtables(Family.IPV4))
 
 
 def idle(*_: object, **__: object) -> str:

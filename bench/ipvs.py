@@ -17,7 +17,7 @@ from bench.clusters import Size
 from bench.compiled import Compiled
 from bench.shares import KERNEL, PROGRAMS, measure
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux import ipset, ipvs, tools
 from kubeproxy.linux import netlink_socket as netlink
@@ -52,8 +52,8 @@ def stopwatches() -> Iterator[None]:
         yield
 
 
-def start() -> Ipvs:
-    return Ipvs(Family.IPV4, IpvsSettings(), ipvs.Ipvs(), Xtables(Family.IPV4))
+def start() -> IpvsDataplane:
+    return IpvsDataplane(IpvsSettings(), ipvs.Ipvs(), Xtables(Family.IPV4))
 
 
 if __name__ == "__main__":

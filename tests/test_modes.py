@@ -73,7 +73,10 @@ def test_every_exception_is_needed() -> None:
         ('"ipvs mode"', []),
         ("Mode.IPVS", ["IPVS"]),
         ("Mode.name", []),
-        ("from kubeproxy.dataplane.ipvs.apply import Ipvs", ["kubeproxy.dataplane.ipvs.apply"]),
+        (
+            "from kubeproxy.dataplane.ipvs.apply import IpvsDataplane",
+            ["kubeproxy.dataplane.ipvs.apply"],
+        ),
         ("from kubeproxy.dataplane import ipvs", ["ipvs"]),
         ("import kubeproxy.dataplane.ipvs", ["kubeproxy.dataplane.ipvs"]),
         ("from kubeproxy.linux import ipvs", []),

@@ -17,7 +17,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.dataplane.modes import MODES
 from kubeproxy.serve import routes
 from kubeproxy.serve.http.answer import Answer
@@ -34,8 +34,8 @@ FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
 class Counting(FakeDataplane):
     """A dataplane that counts, and remembers what it wrote."""
 
-    def connections(self) -> Reading:
-        return Reading(1, [(CART, [Count(FRONTEND, b"c", 5)])])
+    def connections(self) -> ConnectionCounts:
+        return ConnectionCounts(1, [(CART, [Count(FRONTEND, b"c", 5)])])
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
         return f"{table.family.value} {len(names)}"

@@ -11,7 +11,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
-from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.mode import settings
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings, Timeouts
 from kubeproxy.dataplane.modes import MODES
@@ -60,7 +60,7 @@ def test_a_family_without_programs_is_not_served(
     setup = setup_of(f"--manifests={tmp_path}")
     assert setup.families == (Family.IPV4,)
     with kernel.installed():
-        assert isinstance(setup.dataplane(Family.IPV4), Ipvs)
+        assert isinstance(setup.dataplane(Family.IPV4), IpvsDataplane)
     assert kernel.sysctls["net.ipv4.vs.conntrack"] == 1
 
 

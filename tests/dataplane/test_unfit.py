@@ -54,7 +54,7 @@ class IptablesMode:
 
     def __init__(self) -> None:
         self.programs = FakeXtables()
-        self._plane = Iptables(Family.IPV4, IptablesSettings(), self.programs)
+        self._plane = Iptables(IptablesSettings(), self.programs)
         self._before = Table(Family.IPV4)
 
     def put(self, *entries: Entry, full: bool = False) -> SyncReport:
@@ -144,7 +144,7 @@ def test_a_failure_that_is_no_services_fault_is_not_hidden(
 
     plane = kind()
     plane.put(A, full=True)
-    for name in ("nftables.change.step", "nftables.apply.reconcile", "ipvs.apply.tables"):
+    for name in ("nftables.change.step", "nftables.apply.reconcile", "ipvs.rules.tables"):
         monkeypatch.setattr(f"kubeproxy.dataplane.{name}", mistaken)
     monkeypatch.setattr("kubeproxy.dataplane.iptables.apply.restore_text", mistaken)
     with pytest.raises(error):

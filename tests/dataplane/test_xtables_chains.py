@@ -17,7 +17,6 @@ from dataplane.leftover_rules import (
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.ipvs.leftovers import own_servers, own_sets
 from kubeproxy.dataplane.xtables_chains import (
-    Kept,
     Removal,
     chain_removals,
     deletion,
@@ -158,7 +157,7 @@ def nat(*lines: str) -> str:
                 "-A MINE -j KUBE-MARK-MASQ",
                 "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000",
             ),
-            Removal("nat", kept=(Kept("KUBE-MARK-MASQ", ("-A MINE -j KUBE-MARK-MASQ",)),)),
+            Removal("nat", kept={"KUBE-MARK-MASQ": ("-A MINE -j KUBE-MARK-MASQ",)}),
             id="the-marking-chain-that-others-mark-through-stays",
         ),
         pytest.param(
@@ -170,15 +169,12 @@ def nat(*lines: str) -> str:
             ),
             Removal(
                 "nat",
-                kept=(
-                    Kept(
-                        "KUBE-MARK-MASQ",
-                        (
-                            "-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-MASQ",
-                            "-A PREROUTING -s 10.0.0.2/32 -j KUBE-MARK-MASQ",
-                        ),
-                    ),
-                ),
+                kept={
+                    "KUBE-MARK-MASQ": (
+                        "-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-MASQ",
+                        "-A PREROUTING -s 10.0.0.2/32 -j KUBE-MARK-MASQ",
+                    )
+                },
             ),
             id="also-from-a-built-in-chain-where-kube-proxy-has-no-such-rule",
         ),
@@ -192,13 +188,13 @@ def nat(*lines: str) -> str:
                 "nat",
                 f"*nat\n:KUBE-SERVICES - [0:0]\n:{SHOP} - [0:0]\nCOMMIT\n",
                 chains=(SHOP,),
-                kept=(Kept("KUBE-SERVICES", ("-A MINE -j KUBE-SERVICES",)),),
+                kept={"KUBE-SERVICES": ("-A MINE -j KUBE-SERVICES",)},
             ),
             id="a-chain-that-others-use-stays-without-rules",
         ),
         pytest.param(
             nat(":MINE - [0:0]\n:KUBE-SERVICES - [0:0]", "-A MINE -j KUBE-SERVICES"),
-            Removal("nat", kept=(Kept("KUBE-SERVICES", ("-A MINE -j KUBE-SERVICES",)),)),
+            Removal("nat", kept={"KUBE-SERVICES": ("-A MINE -j KUBE-SERVICES",)}),
             id="and-is-left-alone-the-second-time",
         ),
         pytest.param(
@@ -229,9 +225,7 @@ def nat(*lines: str) -> str:
                 "nat",
                 "*nat\n:KUBE-NODEPORTS - [0:0]\nCOMMIT\n",
                 chains=("KUBE-NODEPORTS",),
-                kept=(
-                    Kept("KUBE-MARK-DROP", ("-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-DROP",)),
-                ),
+                kept={"KUBE-MARK-DROP": ("-A PREROUTING -s 10.0.0.1/32 -j KUBE-MARK-DROP",)},
             ),
             id="and-one-that-others-drop-through",
         ),

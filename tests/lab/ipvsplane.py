@@ -9,10 +9,10 @@ import msgspec
 
 from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.dataplane.contract import Update
-from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.prepare import prepare
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
-from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Backend, Entry, Table
@@ -51,9 +51,9 @@ class Plane:
         self.settings = settings
         tuned = msgspec.structs.replace(settings, drain_period=DRAIN_PERIOD)
         with network.node.entered():
-            servers = VirtualServers()
+            servers = Ipvs()
             prepare(servers, tuned, _RELEASE)
-            self._dataplane = Ipvs(family, tuned, servers, Xtables(family))
+            self._dataplane = IpvsDataplane(tuned, servers, Xtables(family))
 
     def serve(self, endpoints: str, protocol: Protocol = Protocol.TCP) -> None:
         """Have the service have these endpoints."""

@@ -16,10 +16,10 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane import xtables_guard
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply
-from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.dataplane.xtables_guard import ChainGuard
-from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 from kubeproxy.linux.tools import Backend
@@ -186,7 +186,7 @@ async def test_a_large_restore_that_others_disturb_is_made_again(
         restore(text)
         namespace.run(["iptables", *words.split()])
 
-    dataplane = apply.Iptables(Family.IPV4, apply.IptablesSettings(), tables)
+    dataplane = apply.Iptables(apply.IptablesSettings(), tables)
     watching = asyncio.create_task(dataplane.watch(lambda: None))
     await until(lambda: dataplane._guard._watch is not None)
     update = Update(table("cluster-ip", Family.IPV4), kestrel(), NO_CHANGES, full=True)
@@ -231,7 +231,7 @@ async def test_changes_are_reported_in_ipvs_mode_too(namespace: Namespace) -> No
     reported = asyncio.Event()
     tables = Xtables(Family.IPV4)
     await asyncio.to_thread(tables.restore, TEXT)
-    dataplane = Ipvs(Family.IPV4, IpvsSettings(), VirtualServers(), tables)
+    dataplane = IpvsDataplane(IpvsSettings(), Ipvs(), tables)
     watching = asyncio.create_task(dataplane.watch(reported.set))
     await until(lambda: dataplane._guard._watch is not None)
     await asyncio.to_thread(tables.restore, TEXT)

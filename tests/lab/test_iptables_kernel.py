@@ -41,7 +41,7 @@ class Plane:
         self.program = PROGRAMS[list(Family).index(family)]
         self.table = Table(family)
         self._runner = asyncio.Runner()
-        self._dataplane = Iptables(family, IptablesSettings(), Xtables(family))
+        self._dataplane = Iptables(IptablesSettings(), Xtables(family))
         self._full = True
 
     def put(self, name: str) -> None:

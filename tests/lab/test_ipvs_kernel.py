@@ -11,7 +11,7 @@ import pytest
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.cleanup import clean_up
-from kubeproxy.dataplane.ipvs.parse import listed_weights
+from kubeproxy.dataplane.ipvs.steps import listed_weights
 from kubeproxy.linux import ipset
 from kubeproxy.linux.ipset import IpsetFailed
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing

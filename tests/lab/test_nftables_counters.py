@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.counts import Count, Target
+from kubeproxy.dataplane.contract import Count, Target
 from kubeproxy.dataplane.nftables import counters, inspect
 from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError

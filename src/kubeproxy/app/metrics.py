@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.dataplane.contract import Dataplane
-from kubeproxy.dataplane.counts import Counts
+from kubeproxy.dataplane.contract import Counts, Dataplane
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
 from kubeproxy.serve.metrics.planes import figure_families, kernel_families

@@ -26,8 +26,7 @@ class NotAllRemoved(KernelError):
 
 def clean_up() -> tuple[str, ...]:
     """Remove the leftovers of every mode; what there was."""
-    cleanup = _begin()
-    _remove(cleanup, all_modes())
+    cleanup = _remove(all_modes())
     for why, what in cleanup.kept:
         klog.info(why, **what)
     if cleanup.failed:
@@ -48,12 +47,9 @@ def remove_other_modes(mode: Mode) -> tuple[str, ...]:
         if other.name != mode.name and not (other.uses_iptables and mode.uses_iptables)
     ]
     try:
-        cleanup = _begin()
+        failed = _remove(others).failed
     except KernelError as error:
         failed = [str(error)]
-    else:
-        _remove(cleanup, others)
-        failed = cleanup.failed
     for reason in failed:
         klog.error(
             "Rules of another mode remain, and may send packets to endpoints that no longer exist:"
@@ -63,15 +59,13 @@ def remove_other_modes(mode: Mode) -> tuple[str, ...]:
     return tuple(failed)
 
 
-def _begin() -> Cleanup:
-    return Cleanup(
+def _remove(modes: Iterable[Mode]) -> Cleanup:
+    cleanup = Cleanup(
         has_nf_tables=_has_nf_tables(), report=lambda what: klog.info("Removed", what=what)
     )
-
-
-def _remove(cleanup: Cleanup, modes: Iterable[Mode]) -> None:
     for mode in modes:
         mode.clean_up(cleanup)
+    return cleanup
 
 
 def _has_nf_tables() -> bool:

@@ -1,12 +1,15 @@
-"""What the sync loop asks of a dataplane, and what it returns."""
+"""What the sync loop asks of a dataplane, and what it returns; and what only some can do.
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
+Whether one can, `isinstance` says: `Counting`, `Counts` and `Shows` are protocols of their own.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from kubeproxy.table.diff import Changes
-from kubeproxy.table.entries import Entry, ServicePortName, Table
+from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName, Table
 from kubeproxy.table.node import Node
 
 
@@ -70,4 +73,54 @@ class Counting(Protocol):
 
     def figures(self) -> Mapping[str, int]:
         """The values of metrics now, by their names."""
+        ...
+
+
+Target = Frontend | Backend
+
+
+class Count(NamedTuple):
+    """One of the kernel's counters, and what it counts connections of.
+
+    `counter` identifies it: another one has started at zero. `value` is None when it could not be
+    read this time, because it was added or removed meanwhile.
+    """
+
+    target: Target
+    counter: Hashable
+    value: int | None
+
+
+class ConnectionCounts(NamedTuple):
+    """The counters of all service ports that are programmed, service port by service port.
+
+    When `epoch` differs from before, every counter has started at zero since.
+    """
+
+    epoch: int
+    counts: Iterable[tuple[ServicePortName, Sequence[Count]]]
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """A dataplane that counts connections."""
+
+    def connections(self) -> ConnectionCounts | None:
+        """Read the counters; call it in a thread, because it may take long.
+
+        None while it is not known what is programmed. `KernelError` when they cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A dataplane that can show what it wrote last."""
+
+    def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
+        """What was written for these service ports, in the syntax of the kernel's own tools.
+
+        "" when that is nothing, or unknown because a sync is running. `table` is the one that was
+        applied last.
+        """
         ...

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from kubeproxy.base import klog
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Node
 from kubeproxy.table.rows import entry_rows
 
 
@@ -29,10 +27,11 @@ class DryRun:
             removed=len(changes.removed),
         )
         if klog.enabled(2):
-            for entry in changes.added:
-                self._log("Would add", entry, update.node)
-            for _, entry in changes.changed:
-                self._log("Would change", entry, update.node)
+            would = [("Would add", entry) for entry in changes.added]
+            would += [("Would change", entry) for _, entry in changes.changed]
+            for message, entry in would:
+                rows = map(" ".join, entry_rows(entry, update.node, self._mode.quirks))
+                klog.info(message, v=2, servicePort=str(entry.name), rows=list(rows))
             for entry in changes.removed:
                 klog.info("Would remove", v=2, servicePort=str(entry.name))
         return SyncReport()
@@ -43,7 +42,3 @@ class DryRun:
 
     async def close(self) -> None:
         """Nothing is held open."""
-
-    def _log(self, message: str, entry: Entry, node: Node) -> None:
-        rows = [" ".join(row) for row in entry_rows(entry, node, self._mode.quirks)]
-        klog.info(message, v=2, servicePort=str(entry.name), rows=rows)

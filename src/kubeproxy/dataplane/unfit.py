@@ -4,9 +4,8 @@ The model has validated all values, so none are expected, and nothing is checked
 writing fails, each entry is tried alone to find those at fault.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 
-from kubeproxy.dataplane.contract import Update
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 
 
@@ -37,28 +36,3 @@ def without(table: Table, names: Container[ServicePortName]) -> Table:
             left.put(entry)
     left.health_checks = table.health_checks
     return left
-
-
-class LeftOut:
-    """Service ports that are left out until a full sync, or until they change."""
-
-    def __init__(self) -> None:
-        self._entries: dict[ServicePortName, tuple[Entry, str]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._entries)
-
-    def still(self, update: Update) -> dict[ServicePortName, str]:
-        """Those that are not tried again in this update, with the reasons."""
-        if update.full:
-            return {}
-        now = update.table.entries
-        return {
-            name: reason
-            for name, (entry, reason) in self._entries.items()
-            if now.get(name) == entry
-        }
-
-    def remember(self, table: Table, failed: Mapping[ServicePortName, str]) -> None:
-        """Remember what an update has left out."""
-        self._entries = {name: (table.entries[name], why) for name, why in failed.items()}

@@ -6,7 +6,7 @@ count as the kubelet's, unless they have no rules and other chains of kube-proxy
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,31 +46,25 @@ _RULE = re.compile(r"(?:\[\d+:\d+\] )?-A (?P<chain>\S+) (?P<rest>.*)")
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 
 
-class Chain(NamedTuple):
+class ChainName(NamedTuple):
     """A chain of iptables, and the table that it is in."""
 
     table: str
     name: str
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A chain of kube-proxy that must stay, because these rules of others jump to it."""
-
-    chain: str
-    rules: tuple[str, ...]
-
-
 class Removal(msgspec.Struct, frozen=True):
     """How to remove what is kube-proxy's in one table.
 
     `text` takes it out of force: for `iptables-restore --noflush`, "" when there is nothing to
-    do. The chains can then be deleted. `kubelets` are the kubelet's chains.
+    do. The chains can then be deleted. Those that stay are in `kept`, with the rules of others
+    that jump to them; `kubelets` are the kubelet's chains.
     """
 
     table: str
     text: str = ""
     chains: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    kept: Mapping[str, tuple[str, ...]] = {}
     kubelets: tuple[str, ...] = ()
 
 
@@ -109,17 +103,13 @@ class Owned(NamedTuple):
 
 def own_by_mode(names: Iterable[str]) -> Owned:
     """Chains of kube-proxy, by mode. Where ipvs mode ran, those that both modes have are its."""
-    old, own, of_services = [], [], []
-    for name in names:
-        if name in _OF_USERSPACE_MODE:
-            old.append(name)
-        elif is_chain_of_a_service(name):
-            of_services.append(name)
-        else:
-            own.append(name)
+    found = tuple(names)
+    old = tuple(name for name in found if name in _OF_USERSPACE_MODE)
+    of_services = tuple(name for name in found if is_chain_of_a_service(name))
+    own = tuple(name for name in found if name not in {*old, *of_services})
     if _OF_IPVS.isdisjoint(own):
-        return Owned(tuple(old), (*own, *of_services), ())
-    return Owned(tuple(old), tuple(of_services), tuple(own))
+        return Owned(old, (*own, *of_services), ())
+    return Owned(old, of_services, own)
 
 
 class Chains(msgspec.Struct, frozen=True):
@@ -160,7 +150,11 @@ def chain_removals(saved: str) -> tuple[Removal, ...]:
     A chain that others' rules lead to stays, without rules. KUBE-MARK-MASQ then keeps its rule:
     the CNI plugin portmap can be configured to mark through it.
     """
-    return tuple(map(_removal, _tables(saved)))
+    tables = _tables(saved)
+    if any(table.own for table in tables):
+        for table in tables:
+            _take_over(table)
+    return tuple(map(_removal, tables))
 
 
 def deletion(table: str, chains: Iterable[str]) -> str:
@@ -185,7 +179,7 @@ def _removal(table: _Table) -> Removal:
         table=table.name,
         text=_restore_text(table.name, lines) if lines else "",
         chains=tuple(chain for chain in table.own if chain not in used),
-        kept=tuple(Kept(chain, tuple(used[chain])) for chain in table.own if chain in used),
+        kept={chain: tuple(used[chain]) for chain in table.own if chain in used},
         kubelets=tuple(table.kubelets),
     )
 
@@ -199,22 +193,16 @@ def _tables(saved: str) -> list[_Table]:
             if table.name in TABLES:
                 found.append(table)
         elif line.startswith(":"):
-            _add_chain(table, *line[1:].split()[:2])
+            chain, policy = line[1:].split()[:2]
+            if policy != "-":
+                table.built_in.add(chain)
+            elif is_own_chain(table.name, chain):
+                table.own.append(chain)
+            elif is_kubelets_chain(table.name, chain):
+                table.kubelets.append(chain)
         elif match := _RULE.fullmatch(line):
             table.rules.setdefault(match["chain"], []).append(match["rest"])
-    if any(table.own for table in found):
-        for table in found:
-            _take_over(table)
     return found
-
-
-def _add_chain(table: _Table, chain: str, policy: str) -> None:
-    if policy != "-":
-        table.built_in.add(chain)
-    elif is_own_chain(table.name, chain):
-        table.own.append(chain)
-    elif is_kubelets_chain(table.name, chain):
-        table.kubelets.append(chain)
 
 
 def _take_over(table: _Table) -> None:
@@ -235,7 +223,7 @@ def _foreign_view(table: _Table) -> tuple[list[tuple[str, str]], dict[str, list[
         if chain in own:
             continue
         for rest in rules:
-            targets = _targets(rest)
+            targets = set(values_of(rest, {"-j", "-g"}))
             if chain in table.built_in and targets & entries:
                 jumps.append((chain, rest))
                 continue
@@ -244,7 +232,6 @@ def _foreign_view(table: _Table) -> tuple[list[tuple[str, str]], dict[str, list[
     return jumps, used
 
 
-def _targets(rule: str) -> set[str]:
-    """Where a rule may lead; a comment that looks like it is one quoted word."""
-    words = _WORD.findall(rule)
-    return {target for option, target in pairwise(words) if option in {"-j", "-g"}}
+def values_of(rule: str, options: Container[str]) -> Iterator[str]:
+    """The values of some options of a rule; a comment that looks like one is one quoted word."""
+    return (value for option, value in pairwise(_WORD.findall(rule)) if option in options)

@@ -1,5 +1,7 @@
 """Tries rules with `iptables-restore`, and finds out what the kernel lacks for them."""
 
+from functools import partial
+
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.preflight import Finding, lacking, ok
@@ -13,29 +15,24 @@ def has_programs(family: Family) -> bool:
 
 
 def restored(topic: str, family: Family, text: str) -> Finding:
-    """Restore rules; the finding names what the kernel lacks for them."""
+    """Restore rules; the finding names what the kernel lacks, where each rule alone shows it."""
     what = f"{family.value} rules"
     programs = Xtables(family)
     try:
         programs.restore(text)
     except KernelError as error:
-        return _refused(topic, what, programs, text, error)
+        uses = blamed(suspects(text), partial(_works, programs))
+        another = "or choose nftables"
+        if not uses:
+            return lacking(topic, what, str(error), f"see what the program says, {another}")
+        return lacking(
+            topic,
+            what,
+            f"the kernel or the program lacks {', '.join(uses)}",
+            f"modprobe {modules(uses)} (a kernel may be built without), {another}",
+        )
     rules = text.count("\n-A ") + text.count("\n-I ")
     return ok(topic, what, f"{rules} rules written")
-
-
-def _refused(topic: str, what: str, programs: Xtables, text: str, error: KernelError) -> Finding:
-    """Name the missing matches and targets, where trying each rule alone shows them."""
-    uses = blamed({suspect: _works(programs, suspect.text) for suspect in suspects(text)})
-    another = "or choose nftables"
-    if not uses:
-        return lacking(topic, what, str(error), f"see what the program says, {another}")
-    return lacking(
-        topic,
-        what,
-        f"the kernel or the program lacks {', '.join(uses)}",
-        f"modprobe {modules(uses)} (a kernel may be built without), {another}",
-    )
 
 
 def _works(programs: Xtables, text: str) -> bool:

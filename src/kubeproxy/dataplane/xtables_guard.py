@@ -1,7 +1,7 @@
-"""Watches for changes of our chains by others, where the iptables programs write nftables rules.
+"""The chains of iptables where its programs write nftables rules: which exist, who changes them.
 
-The kernel sends a message for every such change. It sends none for the tables of the legacy
-programs: there only `watch_canaries` of iptables mode and full syncs find changes.
+The kernel sends a message for every change. It sends none for the tables of the legacy programs:
+there only `watch_canaries` of iptables mode and full syncs find changes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.xtables_chains import TABLES, is_own_chain
+from kubeproxy.dataplane.xtables_chains import TABLES, ChainName, is_own_chain
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, attributes_in
@@ -27,6 +27,17 @@ _CALM = 1.0
 _ROOM_OF_A_BYTE = 40
 
 
+def nft_chains(family: Family) -> tuple[ChainName, ...]:
+    """All chains in the tables that `iptables-nft` uses, of kube-proxy and of others."""
+    with Nfnetlink() as netfilter:
+        listed = map(attributes_in, netfilter.dump(nft.NFT_MSG_GETCHAIN, _NFPROTO[family]))
+        return tuple(
+            ChainName(_TABLES[found[nft.NFTA_CHAIN_TABLE]], _name(found[nft.NFTA_CHAIN_NAME]))
+            for found in listed
+            if found.get(nft.NFTA_CHAIN_TABLE) in _TABLES
+        )
+
+
 def concerns(message: Message, family: Family) -> bool:
     """Whether a message says that our chains of the family, or the jumps to them, changed.
 
@@ -37,24 +48,21 @@ def concerns(message: Message, family: Family) -> bool:
     table = _TABLES.get(found.get(nft.NFTA_RULE_TABLE, b""))
     if message.payload[0] != _NFPROTO[family] or table is None:
         return False
-    if message.type == nft.NFT_MSG_DELCHAIN:
-        return _is_own(table, found[nft.NFTA_CHAIN_NAME].rstrip(b"\0"))
-    if message.type not in {nft.NFT_MSG_NEWRULE, nft.NFT_MSG_DELRULE}:
-        return False
-    chain = found[nft.NFTA_RULE_CHAIN].rstrip(b"\0")
-    is_gone = message.type == nft.NFT_MSG_DELRULE
-    return _is_own(table, chain) or (is_gone and _was_jump(table, chain, message))
+    match message.type:
+        case nft.NFT_MSG_DELCHAIN:
+            chains = [_name(found[nft.NFTA_CHAIN_NAME])]
+        case nft.NFT_MSG_NEWRULE | nft.NFT_MSG_DELRULE:
+            chains = [_name(found[nft.NFTA_RULE_CHAIN])]
+            is_built_in = chains[0].isupper() and chains[0].isalpha()
+            if message.type == nft.NFT_MSG_DELRULE and is_built_in:
+                chains += map(_name, _CHAIN_WITHIN.findall(message.payload))
+        case _:
+            return False
+    return any(is_own_chain(table, chain) for chain in chains)
 
 
-def _was_jump(table: str, chain: bytes, message: Message) -> bool:
-    """Whether a rule of a chain of the kernel's own led to a chain of ours."""
-    is_built_in = chain.isupper() and chain.isalpha()
-    leads_to = _CHAIN_WITHIN.findall(message.payload)
-    return is_built_in and any(_is_own(table, each) for each in leads_to)
-
-
-def _is_own(table: str, chain: bytes) -> bool:
-    return is_own_chain(table, chain.decode(errors="replace"))
+def _name(value: bytes) -> str:
+    return value.rstrip(b"\0").decode(errors="replace")
 
 
 def _generation() -> int:

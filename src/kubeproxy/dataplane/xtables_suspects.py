@@ -4,14 +4,11 @@ iptables names the last line of a table that the kernel refused, whatever is wro
 each kind of rule is tried alone, and what only refused rules use is to blame.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
+from kubeproxy.dataplane.xtables_chains import values_of
 
-_WORD = re.compile(r'"[^"]*"|\S+')
-_PLAIN = frozenset({"ACCEPT", "DROP", "RETURN"})
+_PLAIN = frozenset({"ACCEPT", "DROP", "RETURN"})  # every kernel has them
 _MODULES = {
     **dict.fromkeys(("tcp", "udp"), "xt_tcpudp"),
     **dict.fromkeys(("DNAT", "SNAT"), "xt_nat"),
@@ -20,29 +17,24 @@ _MODULES = {
 }
 
 
-class Suspect(msgspec.Struct, frozen=True):
-    """A text for `iptables-restore` with one rule, and the matches and targets that it uses."""
+def suspects(text: str) -> dict[str, frozenset[str]]:
+    """One rule of each kind of a text: the text of it alone, with the chains that it may name.
 
-    uses: frozenset[str]
-    text: str
-
-
-def suspects(text: str) -> tuple[Suspect, ...]:
-    """One rule of each kind of a text, each with the chains that it may name."""
-    found: dict[tuple[str, frozenset[str]], Suspect] = {}
+    The values are the matches and targets that it uses.
+    """
+    found: dict[tuple[str, frozenset[str]], str] = {}
     for table, (chains, rules) in _tables(text).items():
         heads = "".join(f":{chain} - [0:0]\n" for chain in chains)
         for rule in rules:
-            uses = _uses(rule, chains)
-            alone = f"*{table}\n{heads}{rule}\nCOMMIT\n"
-            found.setdefault((table, uses), Suspect(uses, alone))
-    return tuple(found.values())
+            uses = frozenset(values_of(rule, {"-m", "-j"})) - _PLAIN - frozenset(chains)
+            found.setdefault((table, uses), f"*{table}\n{heads}{rule}\nCOMMIT\n")
+    return {alone: uses for (_, uses), alone in found.items()}
 
 
-def blamed(tried: Mapping[Suspect, bool]) -> tuple[str, ...]:
-    """What was used only by rules that were refused; empty when that says nothing."""
-    fine = {use for suspect, worked in tried.items() if worked for use in suspect.uses}
-    return tuple(sorted({use for suspect in tried for use in suspect.uses if use not in fine}))
+def blamed(tried: Mapping[str, frozenset[str]], works: Callable[[str], bool]) -> tuple[str, ...]:
+    """What is used only by rules that do not work alone; empty when that says nothing."""
+    fine = {use for alone, uses in tried.items() if works(alone) for use in uses}
+    return tuple(sorted({use for uses in tried.values() for use in uses} - fine))
 
 
 def modules(uses: Iterable[str]) -> str:
@@ -63,10 +55,3 @@ def _tables(text: str) -> dict[str, tuple[list[str], list[str]]]:
         elif line.startswith("-"):
             rules.append(line)
     return tables
-
-
-def _uses(rule: str, chains: Sequence[str]) -> frozenset[str]:
-    """The matches and targets of a rule, but for those that every kernel has."""
-    words = _WORD.findall(rule)
-    named = (name for option, name in pairwise(words) if option in {"-m", "-j"})
-    return frozenset(name for name in named if name not in _PLAIN and name not in chains)

@@ -1,5 +1,7 @@
 """Texts that iptables and ipvs mode have in common: of programs, rules and metrics."""
 
+import msgspec
+
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
 from kubeproxy.table.node import Node, PodCIDR
@@ -11,6 +13,31 @@ RESTORE_FAILURES = Metric(
     "Runs of iptables-restore that failed",
 )
 
+RuleTables = dict[str, dict[str, list[str]]]
+"""Tables with their chains, and the rules of each in their order, as lines `-A CHAIN ...`."""
+
+
+class BuiltInJump(msgspec.Struct, frozen=True):
+    """A rule in a built-in chain that leads to one of ours."""
+
+    table: str
+    chain: str
+    target: str
+    comment: str = ""
+    new_only: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The rule, as arguments of `iptables`."""
+        state = ("-m", "conntrack", "--ctstate", "NEW") if self.new_only else ()
+        comment = ("-m", "comment", "--comment", self.comment) if self.comment else ()
+        return (*state, *comment, "-j", self.target)
+
+    @property
+    def rule(self) -> str:
+        """The rule, as `iptables-save` lists it."""
+        return " ".join(f'"{word}"' if " " in word else word for word in self.words)
+
 
 def pod_match(node: Node) -> tuple[str, str]:
     """The option that matches packets of pods, and its value; empty when there is none."""
@@ -20,3 +47,17 @@ def pod_match(node: Node) -> tuple[str, str]:
     if isinstance(detector, PodCIDR):
         return "-s", str(detector.prefix)
     return "-i", f"{detector.name}+" if detector.prefix else detector.name
+
+
+def tables_in(text: str) -> RuleTables:
+    """What `iptables-save` says, or what is meant for `iptables-restore`."""
+    tables: RuleTables = {}
+    chains: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        if line.startswith("-A "):
+            chains.setdefault(line.split(" ", 2)[1], []).append(line)
+        elif line.startswith(":"):
+            chains[line[1:].split(" ", 1)[0]] = []
+        elif line.startswith("*"):
+            chains = tables[line[1:]] = {}
+    return tables

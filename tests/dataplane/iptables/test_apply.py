@@ -62,9 +62,7 @@ class Plane:
         self.programs = FakeXtables()
         self.node = node or kestrel()
         self.table = Table(self.node.family)
-        self.dataplane = Iptables(
-            self.node.family, IptablesSettings(monitor_period=0.001), self.programs
-        )
+        self.dataplane = Iptables(IptablesSettings(monitor_period=0.001), self.programs)
 
     async def put(self, name: str, *, full: bool = False) -> str:
         changes = diff(self.table, table(name, self.node.family))

@@ -1,6 +1,6 @@
 from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.iptables.describe import describe_some
-from kubeproxy.dataplane.iptables.setup import Setup
+from kubeproxy.dataplane.iptables.setup import RuleSetup
 from kubeproxy.table.entries import ServicePortName
 from world import endpoint_slice, everywhere, service, table_of
 
@@ -13,7 +13,7 @@ TABLE = table_of(
 
 
 def test_the_rules_of_one_service_port() -> None:
-    text = describe_some(TABLE, [CART], Setup())
+    text = describe_some(TABLE, [CART], RuleSetup())
     assert text.startswith("*nat\n-A KUBE-SERVICES")
     assert text.endswith("COMMIT\n")
     assert text.count("shop/cart:http cluster IP") == 1
@@ -25,11 +25,11 @@ def test_the_rules_of_one_service_port() -> None:
 
 def test_one_without_endpoints_is_refused_in_the_filter_table() -> None:
     books = CART._replace(service="books")
-    text = describe_some(TABLE, [books], Setup())
+    text = describe_some(TABLE, [books], RuleSetup())
     assert text.startswith("*filter\n-A KUBE-SERVICES")
     assert "shop/books:http has no endpoints" in text
     assert "*nat" not in text
 
 
 def test_one_that_is_gone() -> None:
-    assert describe_some(TABLE, [CART._replace(service="gone")], Setup()) == ""
+    assert describe_some(TABLE, [CART._replace(service="gone")], RuleSetup()) == ""

@@ -1,4 +1,4 @@
-"""What somebody did to the rules, as lines with the service that suffers."""
+"""What another program did to the rules, as lines with the service that suffers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,34 +8,12 @@ import pytest
 
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.difference import Change
-from kubeproxy.dataplane.iptables import drift as drift_module
-from kubeproxy.dataplane.iptables.drift import drift
-from kubeproxy.linux.xtables import Xtables
+from kubeproxy.dataplane.difference import Change, Difference
+from kubeproxy.dataplane.iptables.difference import drift
+from kubeproxy.dataplane.iptables.setup import Options
 from kubeproxy.table.entries import Table
 
 GOLDEN = Path(__file__).with_name("golden")
-
-
-class Saved(Xtables):
-    """The programs of a kernel with these rules."""
-
-    def __init__(self, family: Family, lines: Iterable[str]) -> None:
-        super().__init__(family)
-        self.tables: dict[str, list[str]] = {}
-        name = ""
-        for line in lines:
-            name = line[1:] if line.startswith("*") else name
-            self.tables.setdefault(name, []).append(line)
-
-    def save(self, table: str) -> str:
-        return "\n".join(self.tables[table]) + "\n"
-
-
-@pytest.fixture(autouse=True)
-def _kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drift_module, "read_packets", lambda _: {})
-    monkeypatch.setattr(drift_module, "read_sysctl", lambda _: 0)
 
 
 def saved(name: str, family: Family = Family.IPV4) -> list[str]:
@@ -43,9 +21,18 @@ def saved(name: str, family: Family = Family.IPV4) -> list[str]:
     return (GOLDEN / f"{name}.{family.value}.saved").read_text().splitlines()
 
 
-def told(lines: Iterable[str], wanted: Table) -> list[str]:
-    family = wanted.family
-    found = drift(Saved(family, lines), wanted, kestrel(family), 14)
+def drift_of(lines: Iterable[str], wanted: Table) -> list[Difference]:
+    """What differs in a kernel with these rules."""
+    tables: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        name = line[1:] if line.startswith("*") else name
+        tables[name] = f"{tables.get(name, '')}{line}\n"
+    return drift(tables, wanted, kestrel(wanted.family), Options())
+
+
+def shown(lines: Iterable[str], wanted: Table) -> list[str]:
+    found = drift_of(lines, wanted)
     signs = {Change.ADD: "+", Change.REMOVE: "-"}
     return [
         f"{signs[each.change]} {each.object}"
@@ -57,10 +44,10 @@ def told(lines: Iterable[str], wanted: Table) -> list[str]:
 @pytest.mark.parametrize("family", Family)
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_what_the_kernel_lists_is_what_was_written(name: str, family: Family) -> None:
-    assert told(saved(name, family), table(name, family)) == []
+    assert shown(saved(name, family), table(name, family)) == []
 
 
-# --- what somebody did ------------------------------------------------------------------------
+# --- what another program did ------------------------------------------------------------------
 
 CART, CLOSED = "mall/cart:tcp-80", "mall/closed:tcp-80"
 SVC, SEP = "KUBE-SVC-NP3THCYCAERPCCLW", "KUBE-SEP-RGDBQLDM2PA2E6GU"
@@ -170,14 +157,14 @@ class Edit(msgspec.Struct, frozen=True):
         ),
     ],
 )
-def test_what_somebody_did_is_told(edit: Edit, expected: list[str]) -> None:
-    assert told(edit.applied(saved("cluster-ip")), table("cluster-ip", Family.IPV4)) == expected
+def test_what_somebody_did_is_shown(edit: Edit, expected: list[str]) -> None:
+    assert shown(edit.applied(saved("cluster-ip")), table("cluster-ip", Family.IPV4)) == expected
 
 
-def test_rules_of_others_are_nobodys_business() -> None:
+def test_rules_of_others_are_ignored() -> None:
     lines = saved("cluster-ip")
     edit = Edit(come=((JUMP, "-A POSTROUTING -j MASQUERADE"), (LED, "-A THEIRS -j DROP")))
-    assert told(edit.applied(lines), table("cluster-ip", Family.IPV4)) == []
+    assert shown(edit.applied(lines), table("cluster-ip", Family.IPV4)) == []
 
 
 def test_a_chain_that_only_a_jump_needs() -> None:
@@ -185,7 +172,7 @@ def test_a_chain_that_only_a_jump_needs() -> None:
     lines = saved("nothing", Family.IPV6)
     jumps = [line for line in lines if line.endswith(" -j KUBE-FIREWALL")]
     edit = Edit(gone=(":KUBE-FIREWALL -", *jumps))
-    assert told(edit.applied(lines), table("nothing", Family.IPV6)) == [
+    assert shown(edit.applied(lines), table("nothing", Family.IPV6)) == [
         "+ -t filter -N KUBE-FIREWALL",
         "+ -t filter -I INPUT -j KUBE-FIREWALL",
         "+ -t filter -I OUTPUT -j KUBE-FIREWALL",
@@ -193,7 +180,7 @@ def test_a_chain_that_only_a_jump_needs() -> None:
 
 
 def test_an_empty_kernel() -> None:
-    found = told(["*filter", "*nat"], table("cluster-ip", Family.IPV4))
+    found = shown(["*filter", "*nat"], table("cluster-ip", Family.IPV4))
     assert f"+ -t nat {LEADS} | {CART}" in found
     assert "+ -t filter -N KUBE-PROXY-FIREWALL" in found
     assert all(line.startswith("+ ") for line in found)
@@ -202,8 +189,7 @@ def test_an_empty_kernel() -> None:
 def test_a_kernel_without_any_of_the_chains_has_been_asked_in_the_wrong_way_perhaps() -> None:
     """People run the command on the node, and the proxy in a container with other programs."""
     empty = ["*filter", ":INPUT ACCEPT [0:0]", "COMMIT", "*nat", ":INPUT ACCEPT [0:0]", "COMMIT"]
-    family, wanted = Family.IPV4, table("cluster-ip", Family.IPV4)
-    first, *others = drift(Saved(family, empty), wanted, kestrel(family), 14)
+    first, *others = drift_of(empty, table("cluster-ip", Family.IPV4))
     assert first.object.startswith("-t filter -N KUBE-")
     assert "another kind of iptables" in first.reason
     assert {each.reason for each in others} == {""}

@@ -8,7 +8,7 @@ import pytest
 from dataplane.iptables.clusters import CLUSTERS, kestrel, table
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.describe import describe
-from kubeproxy.dataplane.iptables.render import JUMPS, Stale, Written, restore_text
+from kubeproxy.dataplane.iptables.render import JUMPS, Written, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -66,9 +66,9 @@ def test_without_localhost_node_ports_the_kubelets_chain_is_left_alone() -> None
     assert "KUBE-FIREWALL" not in restore_text(node, Options(), Written((), {}))
 
 
-def test_stale_chains_are_emptied_and_those_of_nobody_else_deleted() -> None:
-    stale = Stale(delete={"KUBE-SVC-B", "KUBE-SEP-A"}, empty={"KUBE-SVC-C"})
-    lines = restore_text(kestrel(), Options(), Written((), {}, stale)).splitlines()
+def test_stale_chains_are_emptied_and_deleted_where_others_do_not_use_them() -> None:
+    written = Written((), {}, deleted={"KUBE-SVC-B", "KUBE-SEP-A"}, emptied={"KUBE-SVC-C"})
+    lines = restore_text(kestrel(), Options(), written).splitlines()
     heads = [line for line in lines if line.startswith((":KUBE-SVC-", ":KUBE-SEP-"))]
     assert heads == [":KUBE-SEP-A - [0:0]", ":KUBE-SVC-B - [0:0]", ":KUBE-SVC-C - [0:0]"]
     deleted = [n for n, line in enumerate(lines) if line.startswith("-X ")]

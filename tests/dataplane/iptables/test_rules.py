@@ -6,7 +6,7 @@ import pytest
 from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.iptables.names import endpoint_chain, seed, service_chains
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, is_firewalled, top_rules
-from kubeproxy.dataplane.iptables.setup import Setup
+from kubeproxy.dataplane.iptables.setup import RuleSetup
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName
 from kubeproxy.table.policy import Policy
 from world import prefix
@@ -20,7 +20,7 @@ ONE = Backend("10.64.3.11", 8080, local=True)
 SEP = endpoint_chain(seed(NAME), "10.64.3.11:8080")
 ENTRY = Entry(NAME, (CLUSTER_IP,), cluster=(ONE,), has_endpoints=True)
 POD = "-s 10.64.0.0/14"
-SETUP = Setup(POD, f"! {POD}")
+SETUP = RuleSetup(POD, f"! {POD}")
 MATCH = "-m tcp -p tcp -d 10.112.0.21 --dport 80"
 COMMENT = '-m comment --comment "shop/cart:http cluster IP"'
 
@@ -34,11 +34,11 @@ COMMENT = '-m comment --comment "shop/cart:http cluster IP"'
             f"{COMMENT} {MATCH} -j KUBE-MARK-MASQ",
             id="masquerade-all",
         ),
-        pytest.param(Setup(), "", id="nobody-without-a-detector"),
+        pytest.param(RuleSetup(), "", id="nobody-without-a-detector"),
     ],
 )
 def test_whose_address_is_rewritten_on_the_way_to_a_cluster_ip(
-    setup: Setup, expected: str
+    setup: RuleSetup, expected: str
 ) -> None:
     rules = chain_rules(ENTRY, setup)[CHAINS.cluster].splitlines()
     masquerade = [rule for rule in rules if "KUBE-MARK-MASQ" in rule]
@@ -49,7 +49,7 @@ def test_whose_address_is_rewritten_on_the_way_to_a_cluster_ip(
 def test_every_endpoint_has_the_same_chance(count: int) -> None:
     backends = tuple(Backend(f"10.64.3.{10 + n}", 8080) for n in range(count))
     entry = msgspec.structs.replace(ENTRY, cluster=backends)
-    lines = chain_rules(entry, Setup(), brief=True)[CHAINS.cluster].splitlines()
+    lines = chain_rules(entry, RuleSetup(), brief=True)[CHAINS.cluster].splitlines()
     left = 1.0
     for line in lines[:-1]:
         chance = float(line.split("--probability ")[1].split()[0])
@@ -68,7 +68,7 @@ def test_chances_have_ten_digits() -> None:
 
 def test_large_clusters_have_no_comments_on_endpoints() -> None:
     sticky = msgspec.structs.replace(ENTRY, affinity_seconds=600)
-    assert chain_rules(sticky, Setup(), brief=True) == {
+    assert chain_rules(sticky, RuleSetup(), brief=True) == {
         CHAINS.cluster: (
             f"-A {CHAINS.cluster} -m recent --name {SEP} --rcheck --seconds 600 --reap -j {SEP}\n"
             f"-A {CHAINS.cluster} -j {SEP}\n"
@@ -109,7 +109,7 @@ def test_what_the_node_sends_to_itself_is_counted_first() -> None:
     entry = msgspec.structs.replace(ENTRY, frontends=(NODE_PORT,))
     head = '-A KUBE-NODEPORTS -m comment --comment "shop/cart:http" -m tcp -p tcp'
     counter = "-m nfacct --nfacct-name localhost_nps_accepted_pkts"
-    assert top_rules(entry, Setup(counts_localhost=True)).nat == (
+    assert top_rules(entry, RuleSetup(counts_localhost=True)).nat == (
         f"{head} -d 127.0.0.0/8 --dport 31080 {counter} -j {CHAINS.external}\n"
         f"{head} --dport 31080 -j {CHAINS.external}\n"
     )
@@ -120,7 +120,7 @@ def test_pods_take_no_short_way_without_a_detector() -> None:
         ENTRY, external=Policy.EXTERNAL_LOCAL, externally_accessible=True, local=(ONE,)
     )
     assert "pod traffic" in chain_rules(entry, SETUP)[CHAINS.external]
-    assert "pod traffic" not in chain_rules(entry, Setup())[CHAINS.external]
+    assert "pod traffic" not in chain_rules(entry, RuleSetup())[CHAINS.external]
 
 
 @pytest.mark.parametrize(

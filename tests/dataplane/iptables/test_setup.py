@@ -8,7 +8,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import (
     COUNTERS,
     Options,
-    Setup,
+    RuleSetup,
     node_port_destinations,
     serves_localhost,
     setup_of,
@@ -22,7 +22,7 @@ LOCAL = "-m addrtype --dst-type LOCAL"
 @pytest.mark.parametrize(
     ("detector", "from_pod", "masqueraded"),
     [
-        pytest.param(None, "", None, id="pods-cannot-be-told-from-others"),
+        pytest.param(None, "", None, id="pods-cannot-be-recognised"),
         pytest.param(
             PodCIDR(prefix("10.64.0.0/14")), "-s 10.64.0.0/14", "! -s 10.64.0.0/14", id="by-range"
         ),
@@ -30,13 +30,13 @@ LOCAL = "-m addrtype --dst-type LOCAL"
         pytest.param(PodInterface("veth", prefix=True), "-i veth+", "! -i veth+", id="by-prefix"),
     ],
 )
-def test_pods_are_told_from_others(
+def test_pods_are_recognised(
     detector: Detector | None, from_pod: str, masqueraded: str | None
 ) -> None:
     node = msgspec.structs.replace(kestrel(), detector=detector)
-    assert setup_of(node, Options()) == Setup(from_pod, masqueraded)
+    assert setup_of(node, Options()) == RuleSetup(from_pod, masqueraded)
     node = msgspec.structs.replace(node, masquerade_all=True)
-    assert setup_of(node, Options()) == Setup(from_pod, "")
+    assert setup_of(node, Options()) == RuleSetup(from_pod, "")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import msgspec
 from fakes.ipvs import FakeKernel
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.ipvs.apply import Ipvs
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
@@ -27,7 +27,7 @@ class Plane:
         self.kernel = kernel
         self.node = here or node(Mode.IPVS)
         self.table = Table(self.node.family)
-        self.ipvs = Ipvs(self.node.family, settings, kernel.servers, kernel.tables)
+        self.ipvs = IpvsDataplane(settings, kernel.servers, kernel.tables)
 
     def put(self, wanted: Table, *, full: bool = False) -> SyncReport:
         """Have the kernel be as the table wants it."""

@@ -1,4 +1,4 @@
-"""What somebody did to sets, servers, addresses and rules, in the words of the field's tools."""
+"""What another program did to sets, servers, addresses and rules, as the tools list it."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,8 @@ from dataplane.ipvs.plane import QUICK, Plane, fresh
 from fakes.ipvs import FakeKernel
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.difference import Change
-from kubeproxy.dataplane.ipvs import drift as drift_module
-from kubeproxy.dataplane.ipvs.apply import Ipvs
-from kubeproxy.dataplane.ipvs.drift import drift
+from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
+from kubeproxy.dataplane.ipvs.difference import differences
 from kubeproxy.linux.netlink.ipvs import AddReal, AddServer, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
@@ -25,20 +24,17 @@ STRANGER = ServerKey(Protocol.TCP, "192.0.2.1", 80)
 HERE = node(Mode.IPVS)
 
 
-@pytest.fixture(autouse=True)
-def _device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drift_module, "device_index", lambda _: 7)
-
-
-def told(kernel: FakeKernel, wanted: Table, here: Node = HERE) -> list[str]:
+def shown(
+    kernel: FakeKernel, wanted: Table, here: Node = HERE, *, has_device: bool = True
+) -> list[str]:
     """The differences as `sign object | service port | reason`; nothing is written."""
     written = kernel.sets.restored, kernel.tables.restored, kernel.servers.asked
     before = [len(each) for each in written]
-    plane = Ipvs(wanted.family, QUICK, kernel.servers, kernel.tables)
+    plane = IpvsDataplane(QUICK, kernel.servers, kernel.tables)
     signs = {Change.ADD: "+", Change.REMOVE: "-", Change.REPLACE: "!"}
     with kernel.installed():
         made = kernel.device.made
-        found = drift(plane, kernel.tables, wanted, here)
+        found = list(differences(plane.survey(wanted, here), wanted.family, has_device=has_device))
         assert kernel.device.made == made
     assert [len(each) for each in written] == before
     return [
@@ -58,17 +54,17 @@ def cart(endpoints: str = "L1 R1") -> Table:
 def test_a_kernel_that_is_as_it_should_be(name: str, family: Family) -> None:
     wanted = table(name, family)
     here = node(Mode.IPVS, family)
-    assert told(fresh(wanted, here), wanted, here) == []
+    assert shown(fresh(wanted, here), wanted, here) == []
 
 
-def test_who_only_waits_for_the_last_connections_is_no_difference() -> None:
+def test_a_real_server_that_waits_for_its_last_connections_is_no_difference() -> None:
     kernel = FakeKernel()
     plane = Plane(kernel)
     plane.put(cart(), full=True)
     kernel.servers.busy.add((CART, L1))
     plane.put(cart("R1"))
     assert kernel.servers.weights[CART][L1] == 0
-    assert told(kernel, cart("R1")) == []
+    assert shown(kernel, cart("R1")) == []
 
 
 def server_gone(kernel: FakeKernel) -> None:
@@ -187,27 +183,26 @@ def jump_gone(kernel: FakeKernel) -> None:
     ],
     ids=lambda value: value.__name__.replace("_", "-") if callable(value) else "",
 )
-def test_what_somebody_did_is_told(
+def test_what_somebody_did_is_shown(
     spoil: Callable[[FakeKernel], None], expected: list[str]
 ) -> None:
     kernel = fresh(cart(), HERE)
     spoil(kernel)
-    assert told(kernel, cart()) == expected
+    assert shown(kernel, cart()) == expected
 
 
 def test_a_real_server_of_udp_goes_at_once() -> None:
     wanted = table("cluster-ip", Family.IPV4)
     kernel = fresh(wanted, HERE)
     kernel.servers.run([AddReal(DNS, RealKey("192.0.2.9", 53))])
-    assert told(kernel, wanted) == [
+    assert shown(kernel, wanted) == [
         "- real server -u 10.112.0.22:53 -r 192.0.2.9:53 -m -w 1 | mall/dns:udp-53"
     ]
 
 
-def test_the_device_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drift_module, "device_index", lambda _: 0)
+def test_the_device_is_gone() -> None:
     kernel = fresh(cart(), HERE)
     kernel.device.kept.clear()
-    found = told(kernel, cart())
+    found = shown(kernel, cart(), has_device=False)
     assert found[0] == "+ device kube-ipvs0"
     assert f"+ address {CLUSTER_IP}/32 dev kube-ipvs0 | {OWNER}" in found

@@ -6,10 +6,11 @@ import pytest
 
 from dataplane.ipvs import example
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.ipvs.plan import Server
-from kubeproxy.dataplane.ipvs.render import describe, server_lines
+from kubeproxy.dataplane.ipvs.plan import PlanSetup, Server, plan
+from kubeproxy.dataplane.ipvs.render import describe, describe_some, server_lines
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.linux.netlink.ipvs import PERSISTENT, SOURCE_PORT, ServerKey, VirtualServer
+from world import endpoint_slice, everywhere, table_of
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -55,3 +56,19 @@ def test_flags_of_servers() -> None:
 
 def test_rules() -> None:
     assert golden("IPv4.tables") == described(Family.IPV4)["iptables-save"]
+
+
+@pytest.mark.parametrize(
+    "node_ports", [(), ("198.51.100.10",)], ids=["without-node-ports", "with-node-ports"]
+)
+def test_what_a_service_port_has_in_the_kernel(node_ports: tuple[str, ...]) -> None:
+    (entry,) = table_of(everywhere(), endpoint_slice("L1 R1")).entries.values()
+    part = plan(entry, PlanSetup(node_port_addresses=node_ports))
+    text = describe_some([part], Family.IPV4)
+    assert "-A -t 10.112.0.21:80 -s rr\n-a -t 10.112.0.21:80 -r 10.64.3.11:8080 -m -w 1\n" in text
+    assert "add KUBE-CLUSTER-IP 10.112.0.21,tcp:80\n" in text
+    assert ("-A -t 198.51.100.10:31080 -s rr\n" in text) == bool(node_ports)
+
+
+def test_no_service_port_has_nothing() -> None:
+    assert describe_some([], Family.IPV4) == ""

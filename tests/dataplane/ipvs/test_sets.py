@@ -1,12 +1,12 @@
-"""What `ipset` says, and what it is told."""
+"""What `ipset` lists, and what it is given."""
 
 import pytest
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs import sets
-from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
-from kubeproxy.dataplane.ipvs.parse import FoundSet, listed_sets
+from kubeproxy.dataplane.ipvs.names import IpSet, set_name, set_options
+from kubeproxy.dataplane.ipvs.sets import FoundSet, listed_sets
 
 SAVED = """\
 create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536 bucketsize 12
@@ -22,9 +22,9 @@ create KUBE-NODE-PORT-TCP bitmap:port range 0-65535
 
 def test_what_is_there_of_a_family() -> None:
     found = listed_sets(SAVED, Family.IPV4)
-    assert {Set.CLUSTER_IP, Set.NODE_PORT_TCP} == found.keys()
-    assert {"10.112.0.21,tcp:80", "10.112.0.22,tcp:80"} == found[Set.CLUSTER_IP].members
-    assert FoundSet("bitmap:port range 0-65535", set()) == found[Set.NODE_PORT_TCP]
+    assert {IpSet.CLUSTER_IP, IpSet.NODE_PORT_TCP} == found.keys()
+    assert {"10.112.0.21,tcp:80", "10.112.0.22,tcp:80"} == found[IpSet.CLUSTER_IP].members
+    assert FoundSet("bitmap:port range 0-65535", set()) == found[IpSet.NODE_PORT_TCP]
 
 
 def test_sets_that_are_missing_are_made() -> None:
@@ -42,7 +42,7 @@ def test_sets_that_are_missing_are_made() -> None:
     ],
 )
 def test_a_set_of_others_is_refused_by_name(options: str) -> None:
-    found = {Set.CLUSTER_IP: FoundSet(options)}
+    found = {IpSet.CLUSTER_IP: FoundSet(options)}
     with pytest.raises(KernelError, match="`ipset destroy KUBE-CLUSTER-IP`"):
         sets.creation(found, Family.IPV4)
 
@@ -51,19 +51,24 @@ def test_a_set_of_others_is_refused_by_name(options: str) -> None:
 def test_what_is_made_is_recognised(family: Family) -> None:
     saved = "".join(
         f"create {set_name(set_, family)} {set_options(set_, family)} initval 0x1\n"
-        for set_ in Set
+        for set_ in IpSet
     )
     assert sets.creation(listed_sets(saved, family), family) == ""
 
 
 def test_the_difference() -> None:
-    found = {Set.CLUSTER_IP: FoundSet("", {"a", "b", "z"}), Set.IPVS_IPS: FoundSet("")}
-    wanted = {Set.CLUSTER_IP: {"b": 2, "c": 1}, Set.IPVS_IPS: {}, Set.NODE_PORT_TCP: {"80": 1}}
-    assert sets.missing(found, wanted) == [(Set.CLUSTER_IP, "c"), (Set.NODE_PORT_TCP, "80")]
-    assert sets.excess(found, wanted) == [(Set.CLUSTER_IP, "a"), (Set.CLUSTER_IP, "z")]
+    found = {IpSet.CLUSTER_IP: FoundSet("", {"a", "b", "z"}), IpSet.IPVS_IPS: FoundSet("")}
+    wanted = {
+        IpSet.CLUSTER_IP: {"b": 2, "c": 1},
+        IpSet.IPVS_IPS: {},
+        IpSet.NODE_PORT_TCP: {"80": 1},
+    }
+    missing, excess = sets.member_changes(found, wanted)
+    assert missing == ((IpSet.CLUSTER_IP, "c"), (IpSet.NODE_PORT_TCP, "80"))
+    assert excess == ((IpSet.CLUSTER_IP, "a"), (IpSet.CLUSTER_IP, "z"))
 
 
 def test_the_words() -> None:
-    member = ((Set.NODE_PORT_TCP, "31080"),)
-    assert sets.additions(member, Family.IPV6) == "add KUBE-6-NODE-PORT-TCP 31080\n"
-    assert sets.removals(member, Family.IPV4) == "del KUBE-NODE-PORT-TCP 31080\n"
+    member = ((IpSet.NODE_PORT_TCP, "31080"),)
+    assert sets.member_lines("add", member, Family.IPV6) == "add KUBE-6-NODE-PORT-TCP 31080\n"
+    assert sets.member_lines("del", member, Family.IPV4) == "del KUBE-NODE-PORT-TCP 31080\n"

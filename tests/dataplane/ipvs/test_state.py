@@ -3,9 +3,9 @@
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.ipvs.names import Set
-from kubeproxy.dataplane.ipvs.plan import Part, Server, Setup
-from kubeproxy.dataplane.ipvs.state import Difference, ServerChange, State, update_state
+from kubeproxy.dataplane.ipvs.names import IpSet
+from kubeproxy.dataplane.ipvs.plan import Part, PlanSetup, Server
+from kubeproxy.dataplane.ipvs.state import DesiredState, ServerChange, StateChange, update_state
 from kubeproxy.linux.netlink.ipvs import RealKey, ServerKey, VirtualServer
 from kubeproxy.table.diff import NO_CHANGES, Changes, patch
 from kubeproxy.table.entries import HealthCheck, ServiceName, ServicePortName, Table
@@ -14,7 +14,7 @@ from world import endpoint_slice, everywhere, table_of
 A, B = (ServicePortName("shop", name, "http", Protocol.TCP) for name in "ab")
 KEY = ServerKey(Protocol.TCP, "198.51.100.10", 31080)
 ONE, TWO = (Server(VirtualServer(), (RealKey(f"10.64.3.1{n}", 8080),)) for n in (1, 2))
-ADDRESS = (Set.IPVS_IPS, "10.112.0.21")
+ADDRESS = (IpSet.IPVS_IPS, "10.112.0.21")
 
 
 def served(server: Server) -> Part:
@@ -22,60 +22,60 @@ def served(server: Server) -> Part:
 
 
 def test_what_two_want_goes_with_the_second() -> None:
-    state = State(Setup())
+    state = DesiredState(PlanSetup())
     part = Part(members=(ADDRESS,), denials=(KEY,))
-    assert Difference(added=(ADDRESS,)) == state.replace({A: part})
-    assert Difference() == state.replace({B: part})
-    assert Difference() == state.replace({A: None})
+    assert StateChange(added=(ADDRESS,)) == state.replace({A: part})
+    assert StateChange() == state.replace({B: part})
+    assert StateChange() == state.replace({A: None})
     assert state.denials() == (KEY,)
-    assert state.filled() == {Set.IPVS_IPS}
-    assert Difference(removed=(ADDRESS,)) == state.replace({B: None})
+    assert state.filled() == {IpSet.IPVS_IPS}
+    assert StateChange(removed=(ADDRESS,)) == state.replace({B: None})
     assert state.denials() == ()
     assert state.filled() == frozenset()
 
 
 @pytest.mark.parametrize("order", [(A, B), (B, A)], ids=["giver-first", "taker-first"])
 def test_a_server_that_passes_to_another(order: tuple[ServicePortName, ...]) -> None:
-    state = State(Setup())
+    state = DesiredState(PlanSetup())
     state.replace({A: served(ONE)})
     wanted = {A: None, B: served(TWO)}
     difference = state.replace({name: wanted[name] for name in order})
-    assert Difference((ServerChange(KEY, ONE, TWO),)) == difference
+    assert StateChange((ServerChange(KEY, ONE, TWO),)) == difference
     assert state.server(KEY) == TWO
 
 
 def test_who_has_the_address_wins_over_who_has_the_node_port() -> None:
-    state = State(Setup())
+    state = DesiredState(PlanSetup())
     state.replace({A: Part(node_ports={KEY: ONE})})
-    assert Difference((ServerChange(KEY, ONE, TWO),)) == state.replace({B: served(TWO)})
-    assert Difference() == state.replace({A: Part(node_ports={KEY: TWO})})
+    assert StateChange((ServerChange(KEY, ONE, TWO),)) == state.replace({B: served(TWO)})
+    assert StateChange() == state.replace({A: Part(node_ports={KEY: TWO})})
     assert state.servers() == {KEY: TWO}
-    assert Difference() == state.replace({B: None})
-    assert Difference((ServerChange(KEY, TWO, None),)) == state.replace({A: None})
+    assert StateChange() == state.replace({B: None})
+    assert StateChange((ServerChange(KEY, TWO, None),)) == state.replace({A: None})
 
 
 def test_another_setup_concerns_external_addresses_only() -> None:
     table = table_of(everywhere(), endpoint_slice("L1"))
-    state = State(Setup())
-    update_state(state, table, Changes(added=tuple(table.entries.values())), Setup())
-    own = Setup(node_port_addresses=("198.51.100.10",), own=frozenset({"198.18.0.5"}))
+    state = DesiredState(PlanSetup())
+    update_state(state, table, Changes(added=tuple(table.entries.values())), PlanSetup())
+    own = PlanSetup(node_port_addresses=("198.51.100.10",), own=frozenset({"198.18.0.5"}))
     difference = update_state(state, table, NO_CHANGES, own)
     assert [change.key for change in difference.servers] == [KEY]
-    assert difference.removed == ((Set.IPVS_IPS, "198.18.0.5"),)
+    assert difference.removed == ((IpSet.IPVS_IPS, "198.18.0.5"),)
     assert state.setup == own
-    assert Difference() == update_state(state, table, NO_CHANGES, own)
+    assert StateChange() == update_state(state, table, NO_CHANGES, own)
 
 
 def test_a_health_check_comes_and_goes_by_itself() -> None:
     table = table_of(everywhere(), endpoint_slice("L1"))
-    state = State(Setup())
-    setup = Setup(node_port_addresses=("198.51.100.10",))
+    state = DesiredState(PlanSetup())
+    setup = PlanSetup(node_port_addresses=("198.51.100.10",))
     update_state(state, table, Changes(added=tuple(table.entries.values())), setup)
-    name, member = ServiceName("shop", "cart"), (Set.HEALTH_CHECK_NODE_PORT, "32080")
+    name, member = ServiceName("shop", "cart"), (IpSet.HEALTH_CHECK_NODE_PORT, "32080")
     for check, expected in (
-        (HealthCheck(32080, 1), Difference(added=(member,))),
-        (HealthCheck(32080, 2), Difference()),
-        (None, Difference(removed=(member,))),
+        (HealthCheck(32080, 1), StateChange(added=(member,))),
+        (HealthCheck(32080, 2), StateChange()),
+        (None, StateChange(removed=(member,))),
     ):
         changes = Changes(health_checks={name: check})
         patch(table, changes)
@@ -83,6 +83,6 @@ def test_a_health_check_comes_and_goes_by_itself() -> None:
 
 
 def test_nothing_is_wanted_by_nobody() -> None:
-    state = State(Setup())
-    assert Difference() == state.replace({A: None})
-    assert Difference() == update_state(state, Table(Family.IPV4), NO_CHANGES, Setup())
+    state = DesiredState(PlanSetup())
+    assert StateChange() == state.replace({A: None})
+    assert StateChange() == update_state(state, Table(Family.IPV4), NO_CHANGES, PlanSetup())

@@ -14,7 +14,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.source import Gap
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
@@ -42,8 +42,8 @@ class Counter(FakeDataplane):
         super().__init__()
         self.counted: dict[ServicePortName, int] = {}
 
-    def connections(self) -> Reading:
-        return Reading(
+    def connections(self) -> ConnectionCounts:
+        return ConnectionCounts(
             1,
             [(name, self._counts(name, self.counted.get(name, 0))) for name in self.entries],
         )

@@ -1,7 +1,7 @@
 """The families, as a scrape shows them."""
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.traffic.metrics import families
 from kubeproxy.serve.traffic.series import Detail, SeriesLimits
@@ -13,9 +13,9 @@ FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
 
 
 class Kernel:
-    def connections(self) -> Reading:
+    def connections(self) -> ConnectionCounts:
         counts = [Count(FRONTEND, b"f", 5), Count(Backend("10.64.3.11", 8080), b"e", 4)]
-        return Reading(1, [(CART, counts)])
+        return ConnectionCounts(1, [(CART, counts)])
 
 
 async def scraped(limits: SeriesLimits, *, endpoints: bool) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubeproxy.dataplane.counts import Count, Target
+from kubeproxy.dataplane.contract import Count, Target
 from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, accumulate, per_second
 from kubeproxy.table.entries import Backend, Frontend, FrontendKind
 

@@ -7,7 +7,7 @@ import pytest
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.counts import Count, Counts, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Count, Counts
 from kubeproxy.serve.traffic import traffic as module
 from kubeproxy.serve.traffic.totals import PortRates
 from kubeproxy.serve.traffic.traffic import ATTENTION, FRESH, Traffic, gently
@@ -27,13 +27,13 @@ class Kernel:
         self.error: KernelError | None = None
         self.is_busy = False
 
-    def connections(self) -> Reading | None:
+    def connections(self) -> ConnectionCounts | None:
         self.readings += 1
         if self.error is not None:
             raise self.error
         if self.is_busy:
             return None
-        return Reading(self.epoch, [(CART, [Count(FRONTEND, b"c", self.value)])])
+        return ConnectionCounts(self.epoch, [(CART, [Count(FRONTEND, b"c", self.value)])])
 
 
 class Clock:

@@ -7,42 +7,35 @@ Each table is replaced as a whole or not at all, so a sync that fails leaves the
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
-from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
-from kubeproxy.dataplane.iptables.culprits import owners, write_alone
-from kubeproxy.dataplane.iptables.difference import changes, tables_in
+from kubeproxy.dataplane.iptables.describe import describe_some, owners, rules_of
+from kubeproxy.dataplane.iptables.difference import changes
 from kubeproxy.dataplane.iptables.metrics import PARTIAL_RESTORE_FAILURES
-from kubeproxy.dataplane.iptables.parse import Found, found_chains
 from kubeproxy.dataplane.iptables.render import JUMPS, NO_SERVICES, restore_text
 from kubeproxy.dataplane.iptables.setup import (
     BE_LIBERAL,
     COUNTERS,
     ROUTE_LOCALNET,
     Options,
-    Setup,
     serves_localhost,
     setup_of,
 )
 from kubeproxy.dataplane.iptables.state import Kept, difference, everything, rules_in
-from kubeproxy.dataplane.mistakes import log_bug
-from kubeproxy.dataplane.unfit import LeftOut, unfit, without
+from kubeproxy.dataplane.unfit import unfit
 from kubeproxy.dataplane.xtables_guard import ChainGuard
-from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.dataplane.xtables_sync import FitSync
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES, tables_in
 from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
-
-_TABLES = ("filter", "nat")
-_CULPRITS = 20
 
 
 class IptablesSettings(msgspec.Struct, frozen=True):
@@ -55,8 +48,7 @@ class IptablesSettings(msgspec.Struct, frozen=True):
 class Iptables:
     """One family of iptables mode."""
 
-    def __init__(self, family: Family, settings: IptablesSettings, programs: Xtables) -> None:
-        self._family = family
+    def __init__(self, settings: IptablesSettings, programs: Xtables) -> None:
         self._settings = settings
         self._programs = programs
         self._guard = ChainGuard(programs)
@@ -65,11 +57,12 @@ class Iptables:
         self._top_level = ""
         self._routes_localnet = False
         self._partial_failures = 0
-        self._left_out = LeftOut()
+        self._fit_sync = FitSync(self._attempt, self._at_fault)
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says; the programs take their time, in a thread."""
-        return await asyncio.to_thread(self._sync, update)
+        knows_kernel = self._kept is not None
+        return await asyncio.to_thread(self._fit_sync.run, update, knows_kernel=knows_kernel)
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -83,43 +76,19 @@ class Iptables:
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:
         """The rules of these service ports, as `iptables-restore` was given them."""
-        from kubeproxy.dataplane.iptables.describe import (  # noqa: PLC0415  # when asked for
-            describe_some,
-        )
-
         kept = self._kept
         return "" if kept is None else describe_some(table, names, kept.setup)
 
-    def _sync(self, update: Update) -> SyncReport:
-        """Write, and leave out those whose rules cannot be written, or are refused."""
-        failed = self._left_out.still(update)
-        for _ in range(_CULPRITS):
-            knows_all = self._kept is None
-            table = without(update.table, failed) if failed else update.table
-            try:
-                report = self._attempt(msgspec.structs.replace(update, table=table))
-            except XtablesFailed as error:
-                names = owners(error.lines, table, self._setup(update))
-                found = dict.fromkeys(names, str(error))
-                if not found:
-                    raise
-            except KernelError:
-                raise
-            except Exception:
-                write = partial(write_alone, table, self._setup(update))
-                found = unfit(table.entries.values(), write)
-                if not found:
-                    if knows_all:
-                        raise
-                    log_bug(self._family)
-            else:
-                self._left_out.remember(update.table, failed)
-                return msgspec.structs.replace(report, failed=failed)
-            failed = {**failed, **found}
-        raise XtablesFailed(f"the rules of more than {_CULPRITS} service ports are refused")
-
-    def _setup(self, update: Update) -> Setup:
-        return setup_of(update.node, self._options or Options(self._settings.masquerade_bit))
+    def _at_fault(self, update: Update, error: Exception) -> dict[ServicePortName, str]:
+        """The service ports whose rules are refused, or cannot be written, with the reason."""
+        table = update.table
+        options = self._options or Options(self._settings.masquerade_bit)
+        setup = setup_of(update.node, options)
+        if isinstance(error, XtablesFailed):
+            return dict.fromkeys(owners(error.lines, table, setup), str(error))
+        if isinstance(error, KernelError):
+            return {}
+        return unfit(table.entries.values(), lambda entry: rules_of([entry], table, setup))
 
     def _attempt(self, update: Update) -> SyncReport:
         kept, self._kept = self._kept, None  # not known any more, should anything fail
@@ -129,7 +98,7 @@ class Iptables:
         setup = setup_of(update.node, options)
         everything_new = kept is None or kept.setup != setup
         if kept is None or everything_new:
-            kept, written = everything(update.table, setup, self._found())
+            kept, written = everything(update.table, setup, self._saved())
         else:
             written = difference(kept, update.table, update.changes)
         top_level = restore_text(update.node, options, NO_SERVICES)
@@ -137,7 +106,7 @@ class Iptables:
         # Addresses come and go with every pod: most of these changes do not affect the rules.
         if written.is_news or top_level != self._top_level:
             text = restore_text(update.node, options, written)
-            self._write(text, written.stale.delete, partial=not everything_new)
+            self._write(text, written.deleted, partial=not everything_new)
             report = _report(text, kept.chain_rules - rules_in(written.chains))
         self._kept, self._options, self._top_level = kept, options, top_level
         self._route_localnet(update.node)
@@ -163,14 +132,15 @@ class Iptables:
             klog.info("nfacct counter unavailable", v=2, counter=counter, err=reason)
         return frozenset(COUNTERS) - failed.keys()
 
-    def _found(self) -> Found:
+    def _saved(self) -> str:
+        """The nat table, for the chains in it that are not used any more."""
         try:
-            return found_chains(self._programs.save("nat"))
+            return self._programs.save("nat")
         except KernelError as error:
             klog.error(
                 "Could not list stale chains, they remain until the next full sync", err=error
             )
-            return Found()
+            return ""
 
     def _write(self, text: str, deleted: Collection[str], *, partial: bool) -> None:
         """Have the rules restored; the text deletes these chains at its end."""
@@ -187,7 +157,7 @@ class Iptables:
         wanted = tables_in(text)
         for chain in deleted:
             del wanted["nat"][chain]
-        found = tables_in("".join(map(self._programs.save, _TABLES)))
+        found = tables_in("".join(map(self._programs.save, wanted)))
         return any(True for _ in changes(wanted, found, ()))
 
     def _route_localnet(self, node: Node) -> None:

@@ -6,7 +6,7 @@ and a cluster that has grown large has rules of both kinds, with comments and wi
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 Canonical = tuple[str, ...]
@@ -47,8 +47,7 @@ def _options(words: list[str]) -> Iterator[str]:
         negated = ""
         if words[name] == "!":
             negated, name, values = "! ", start + 1, words[start + 2 : at]
-        rewrite = _REWRITE.get(words[name], _as_it_is)
-        yield negated + rewrite(words[name], " ".join(values))
+        yield negated + _rewritten(words[name], " ".join(values))
         start = at
 
 
@@ -58,42 +57,20 @@ def _begins(words: list[str], at: int) -> bool:
     return word == "!" or (word.startswith("-") and words[at - 1] != "!")
 
 
-def _as_it_is(name: str, value: str) -> str:
+def _rewritten(name: str, value: str) -> str:
+    """An option in the one form of it."""
+    if name == "--or-mark":
+        name, value = "--set-xmark", f"{value}/{value}"
+    elif name == "--xor-mark":
+        name, value = "--set-xmark", f"{value}/0x0"
+    match name:
+        case "-s" | "-d":
+            value = value.removesuffix("/32").removesuffix("/128")
+        case "--probability":
+            value = str(round(float(value) * _CHANCES))
+        case "--ctstate":
+            value = ",".join(sorted(value.split(",")))
+        case "--mark" | "--set-xmark":
+            mark, _, mask = value.partition("/")
+            value = f"{int(mark, 16):#x}/{int(mask, 16) if mask else _ALL_BITS:#x}"
     return f"{name} {value}" if value else name
-
-
-def _address(name: str, value: str) -> str:
-    return f"{name} {value.removesuffix('/32').removesuffix('/128')}"
-
-
-def _probability(name: str, value: str) -> str:
-    return f"{name} {round(float(value) * _CHANCES)}"
-
-
-def _list(name: str, value: str) -> str:
-    return f"{name} {','.join(sorted(value.split(',')))}"
-
-
-def _mark(name: str, value: str) -> str:
-    mark, _, mask = value.partition("/")
-    return f"{name} {int(mark, 16):#x}/{int(mask, 16) if mask else _ALL_BITS:#x}"
-
-
-def _or_mark(_: str, value: str) -> str:
-    return _mark("--set-xmark", f"{value}/{value}")
-
-
-def _xor_mark(_: str, value: str) -> str:
-    return _mark("--set-xmark", f"{value}/0x0")
-
-
-_REWRITE: Final[Mapping[str, Callable[[str, str], str]]] = {
-    "-s": _address,
-    "-d": _address,
-    "--probability": _probability,
-    "--ctstate": _list,
-    "--mark": _mark,
-    "--set-xmark": _mark,
-    "--or-mark": _or_mark,
-    "--xor-mark": _xor_mark,
-}

@@ -2,7 +2,6 @@
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.iptables.parse import Found
 from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, setup_of
 from kubeproxy.dataplane.iptables.state import everything
@@ -28,22 +27,15 @@ def trial(masquerade_bit: int, machine: Machine) -> list[Finding]:
 
 def _text(family: Family, options: Options) -> str:
     node = sample_node(family)
-    _, services = everything(sample_table(family), setup_of(node, options), Found())
+    _, services = everything(sample_table(family), setup_of(node, options))
     text = restore_text(node, options, services)
-    for table in dict.fromkeys(jump.table for jump in JUMPS):
-        targets = dict.fromkeys(jump.target for jump in JUMPS if jump.table == table)
-        heads = "".join(f":{target} - [0:0]\n" for target in targets if target not in text)
-        rules = "".join(
-            f"-I {jump.chain} {' '.join(map(_quoted, jump.words))}\n"
-            for jump in JUMPS
-            if jump.table == table
-        )
+    for table in ("filter", "nat"):
+        jumps = [jump for jump in JUMPS if jump.table == table]
+        missing = dict.fromkeys(jump.target for jump in jumps if jump.target not in text)
+        heads = "".join(f":{target} - [0:0]\n" for target in missing)
+        rules = "".join(f"-I {jump.chain} {jump.rule}\n" for jump in jumps)
         text += f"*{table}\n{heads}{rules}COMMIT\n"
     return text
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"' if " " in word else word
 
 
 def _counters() -> frozenset[str]:

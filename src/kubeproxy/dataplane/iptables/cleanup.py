@@ -1,7 +1,5 @@
 """Removes the chains of kube-proxy, those of ipvs mode too, and the nfacct counters."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubeproxy.base import klog
@@ -16,7 +14,7 @@ from kubeproxy.dataplane.xtables_chains import (
     is_kubelets_chain,
     is_own_chain,
 )
-from kubeproxy.dataplane.xtables_nft import nft_chains
+from kubeproxy.dataplane.xtables_guard import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.nfacct import delete_counters
@@ -30,48 +28,37 @@ _NEEDS = {
     Backend.NFT: "CAP_NET_ADMIN",
 }
 
-_Kubelets = Mapping[str, list[str]]
-"""For each program the kubelet's chains."""
-
 
 def clean_up(cleanup: Cleanup) -> None:
     """Remove the chains of both kinds of iptables, then the counters that rules count with."""
-    kubelets = defaultdict[str, list[str]](list)
     for family in Family:
-        with cleanup.step():
-            _remove_own(cleanup, family, Backend.LEGACY, kubelets)
-        if cleanup.has_nf_tables:
-            with cleanup.step():
-                _remove_own(cleanup, family, Backend.NFT, kubelets)
-    for program, chains in kubelets.items():
-        cleanup.keep(
-            "Chains stay: they are the kubelet's. Where no kubelet runs, they go at a reboot",
-            program=program,
-            chains=", ".join(sorted(chains)),
-        )
+        for backend in Backend:
+            if backend is Backend.LEGACY or cleanup.has_nf_tables:
+                with cleanup.step():
+                    _remove_own(cleanup, family, backend)
     if cleanup.removed or _NFACCT_MODULE.exists():
         with cleanup.step():
             for name in delete_counters(COUNTERS):
                 cleanup.note(f"nfacct counter {name}")
 
 
-def _remove_own(cleanup: Cleanup, family: Family, backend: Backend, kubelets: _Kubelets) -> None:
+def _remove_own(cleanup: Cleanup, family: Family, backend: Backend) -> None:
     """Remove the chains of kube-proxy; no program is run where there are none."""
     program = f"{PROGRAM[family]}-{backend.value}"
-    chains = tuple((nft_chains if backend is Backend.NFT else legacy_chains)(family))
+    chains = (nft_chains if backend is Backend.NFT else legacy_chains)(family)
+    kubelets = [f"{table} {name}" for table, name in chains if is_kubelets_chain(table, name)]
+    removals: tuple[Removal, ...] = ()
     if any(is_own_chain(*chain) for chain in chains):
-        for removal in chain_removals(_saved(family, backend)):
-            _keep(kubelets, program, removal.table, removal.kubelets)
-            _remove_chains(cleanup, family, backend, removal)
-    else:
-        for table, name in chains:
-            if is_kubelets_chain(table, name):
-                _keep(kubelets, program, table, [name])
-
-
-def _keep(kubelets: _Kubelets, program: str, table: str, names: Iterable[str]) -> None:
-    for name in names:
-        kubelets[program].append(f"{table} {name}")
+        removals = chain_removals(_saved(family, backend))
+        kubelets = [f"{each.table} {name}" for each in removals for name in each.kubelets]
+    if kubelets:
+        cleanup.keep(
+            "Chains stay: they are the kubelet's. Where no kubelet runs, they go at a reboot",
+            program=program,
+            chains=", ".join(sorted(kubelets)),
+        )
+    for removal in removals:
+        _remove_chains(cleanup, family, backend, removal)
 
 
 def _saved(family: Family, backend: Backend) -> str:
@@ -92,13 +79,13 @@ def _saved(family: Family, backend: Backend) -> str:
 def _remove_chains(cleanup: Cleanup, family: Family, backend: Backend, removal: Removal) -> None:
     program = f"{PROGRAM[family]}-{backend.value}"
     restore = find_iptables(f"{PROGRAM[family]}-restore", backend) or program
-    for kept in removal.kept:
+    for chain, rules in removal.kept.items():
         klog.warning(
             "Chain stays, because rules of others jump to it",
             program=program,
             table=removal.table,
-            chain=kept.chain,
-            rules="; ".join(kept.rules[:_SHOWN]),
+            chain=chain,
+            rules="; ".join(rules[:_SHOWN]),
         )
     with cleanup.step():
         if removal.text:

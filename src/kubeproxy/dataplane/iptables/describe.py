@@ -1,33 +1,15 @@
-"""A family as text: what a full sync of a node with nothing in its kernel would do."""
+"""Rules as text: of all services on an empty kernel, of some, and of those at fault."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kubeproxy.dataplane.iptables.parse import Found
 from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.rules import chain_rules
-from kubeproxy.dataplane.iptables.setup import Options, Setup, setup_of
+from kubeproxy.dataplane.iptables.setup import Options, RuleSetup, setup_of
 from kubeproxy.dataplane.iptables.state import everything, is_large, top_rules_of
 from kubeproxy.dataplane.xtables_text import PROGRAM
-from kubeproxy.table.entries import ServicePortName, Table
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
-
-
-def describe_some(table: Table, names: Iterable[ServicePortName], setup: Setup) -> str:
-    """The rules of some service ports, table by table, as a full sync writes them."""
-    filters, nats, chains = [], [], dict[str, str]()
-    brief = is_large(table)
-    for name in names:
-        entry = table.entries.get(name)
-        if entry is not None:
-            top = top_rules_of(entry, table, setup)
-            filters.append(top.filter)
-            nats.append(top.nat)
-            chains.update(chain_rules(entry, setup, brief=brief))
-    nats += [f":{chain} - [0:0]\n" for chain in chains]
-    nats += chains.values()
-    shown = (("filter", "".join(filters)), ("nat", "".join(nats)))
-    return "".join(f"*{kind}\n{rules}COMMIT\n" for kind, rules in shown if rules)
 
 
 def describe(table: Table, node: Node, options: Options) -> str:
@@ -36,6 +18,41 @@ def describe(table: Table, node: Node, options: Options) -> str:
     jumps = (
         f"# {program} -t {jump.table} -I {jump.chain} {shlex.join(jump.words)}\n" for jump in JUMPS
     )
-    _, written = everything(table, setup_of(node, options), Found())
+    _, written = everything(table, setup_of(node, options))
     text = restore_text(node, options, written)
     return f"{''.join(jumps)}# {program}-restore --noflush --counters\n{text}"
+
+
+def describe_some(table: Table, names: Iterable[ServicePortName], setup: RuleSetup) -> str:
+    """The rules of some service ports, table by table, as a full sync writes them."""
+    entries = [table.entries[name] for name in names if name in table.entries]
+    rules = rules_of(entries, table, setup, brief=is_large(table))
+    return "".join(f"*{kind}\n{lines}COMMIT\n" for kind, lines in rules.items() if lines)
+
+
+def owners(lines: Iterable[str], table: Table, setup: RuleSetup) -> list[ServicePortName]:
+    """The service ports that have one of these lines in a restore."""
+    wanted = frozenset(lines)
+    brief = is_large(table)
+    return [
+        name
+        for name, entry in table.entries.items()
+        if not wanted.isdisjoint(
+            "".join(rules_of([entry], table, setup, brief=brief).values()).splitlines()
+        )
+    ]
+
+
+def rules_of(
+    entries: Sequence[Entry], table: Table, setup: RuleSetup, *, brief: bool = False
+) -> dict[str, str]:
+    """All that a restore has of some entries: rules, and the lines that name their chains."""
+    tops = [top_rules_of(entry, table, setup) for entry in entries]
+    chains: dict[str, str] = {}
+    for entry in entries:
+        chains |= chain_rules(entry, setup, brief=brief)
+    heads = (f":{chain} - [0:0]\n" for chain in chains)
+    return {
+        "filter": "".join(top.filter for top in tops),
+        "nat": "".join((*(top.nat for top in tops), *heads, *chains.values())),
+    }

@@ -2,41 +2,33 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
 from kubeproxy.dataplane.iptables.canonical import canonical
-from kubeproxy.dataplane.iptables.render import JUMPS
-from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules
-from kubeproxy.dataplane.iptables.setup import Setup
-from kubeproxy.table.entries import Entry, ServicePortName
+from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
+from kubeproxy.dataplane.iptables.rules import chain_rules
+from kubeproxy.dataplane.iptables.setup import Options, setup_of
+from kubeproxy.dataplane.iptables.state import everything
+from kubeproxy.dataplane.xtables_text import RuleTables, tables_in
+from kubeproxy.table.entries import Table
+from kubeproxy.table.node import Node
 
+_ANOTHER_KIND: Final = (
+    "none of the proxy's chains is there: it may use another kind of iptables than this command,"
+    " legacy or nft"
+)
 _TARGET: Final = re.compile(r" -[jg] (\S+)")
-
-Chains = dict[str, list[str]]
-"""Chains of a table, each with its rules as lines `-A CHAIN ...`."""
 
 LineChange = tuple[Change, str, str]
 """What becomes of a line, in which table, and the line."""
 
 
-def tables_in(text: str) -> dict[str, Chains]:
-    """What `iptables-save` says, or what is meant for `iptables-restore`."""
-    tables: dict[str, Chains] = {}
-    table: Chains = {}
-    for line in text.split("\n"):
-        if line.startswith("-A "):
-            table.setdefault(line.split(" ", 2)[1], []).append(line)
-        elif line.startswith(":"):
-            table[line[1:].split(" ", 1)[0]] = []
-        elif line.startswith("*"):
-            table = tables[line[1:]] = {}
-    return tables
-
-
 def changes(
-    wanted: Mapping[str, Chains], found: Mapping[str, Chains], unused: Collection[str]
+    wanted: RuleTables, found: RuleTables, unused: Collection[str]
 ) -> Iterator[LineChange]:
     """What would be added and removed; `unused` are chains of services that are gone."""
     for table, chains in wanted.items():
@@ -60,7 +52,7 @@ def _rules(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Change
         yield change, (before if change is Change.REMOVE else after)[place]
 
 
-def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterator[LineChange]:
+def _jumps(wanted: RuleTables, found: RuleTables) -> Iterator[LineChange]:
     """Jumps that stand nowhere in their chains, and chains that only they need."""
     for table, target in dict.fromkeys((jump.table, jump.target) for jump in JUMPS):
         if target not in found.get(table, {}) and target not in wanted[table]:
@@ -72,25 +64,28 @@ def _jumps(wanted: Mapping[str, Chains], found: Mapping[str, Chains]) -> Iterato
             yield Change.ADD, jump.table, f"-I {jump.chain} {rule}"
 
 
-def owners_of(
-    entries: Iterable[Entry], setup: Setup, tops: Mapping[ServicePortName, TopRules]
-) -> dict[str, str]:
-    """The service ports by their chains, and by the lines that they have in other chains."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        name = str(entry.name)
-        top = tops[entry.name]
-        found |= dict.fromkeys(chain_rules(entry, setup), name)
-        found |= dict.fromkeys((top.filter + top.nat).splitlines(), name)
-    return found
+def drift(
+    saved: Mapping[str, str], table: Table, node: Node, options: Options
+) -> list[Difference]:
+    """What a full sync would change; `saved` are the tables of the kernel, as text.
 
-
-def differences(changes: Iterable[LineChange], owners: Mapping[str, str]) -> list[Difference]:
-    """Lines for people, each with the service port that it is about as far as that is known."""
-    return [
-        Difference(change, f"-t {table} {line}", _owner(line, owners))
-        for change, table, line in changes
+    Each line has the service port that it is about, as far as that is known.
+    """
+    setup = setup_of(node, options)
+    kept, written = everything(table, setup, saved["nat"])
+    wanted = tables_in(restore_text(node, options, written))
+    found = tables_in("".join(saved.values()))
+    owners: dict[str, str] = {}  # by chains, and by lines in other chains
+    for name, top in kept.tops.items():
+        owners |= dict.fromkeys(chain_rules(table.entries[name], setup), str(name))
+        owners |= dict.fromkeys((top.filter + top.nat).splitlines(), str(name))
+    listed = [
+        Difference(change, f"-t {kind} {line}", _owner(line, owners))
+        for change, kind, line in changes(wanted, found, written.deleted)
     ]
+    if listed and not any(wanted[kind].keys() & found.get(kind, {}).keys() for kind in wanted):
+        listed[0] = replace(listed[0], reason=_ANOTHER_KIND)
+    return listed
 
 
 def _owner(line: str, owners: Mapping[str, str]) -> str:

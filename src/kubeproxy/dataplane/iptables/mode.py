@@ -9,9 +9,10 @@ from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.iptables.metrics import METRICS
-from kubeproxy.dataplane.iptables.quirks import QUIRKS
 from kubeproxy.dataplane.iptables.setup import (
+    BE_LIBERAL,
     COUNTERS,
+    QUIRKS,
     ROUTE_LOCALNET,
     Options,
     serves_localhost,
@@ -30,7 +31,7 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.linux.xtables import Xtables
 
     settings = IptablesSettings(config.masquerade_bit, config.sync_period.seconds)
-    return lambda family: Iptables(family, settings, Xtables(family))
+    return lambda family: Iptables(settings, Xtables(family))
 
 
 def _render(config: Config, table: Table, node: Node) -> str:
@@ -48,10 +49,17 @@ def _render(config: Config, table: Table, node: Node) -> str:
 def _drift(
     config: Config, table: Table, node: Node, _failed: Collection[ServicePortName]
 ) -> list[Difference]:
-    from kubeproxy.dataplane.iptables.drift import drift
+    """Counters that exist are those that rules use: the daemon has created them if it could."""
+    from kubeproxy.dataplane.iptables.difference import drift
+    from kubeproxy.linux.nfacct import read_packets
+    from kubeproxy.linux.sysctl import read_sysctl
     from kubeproxy.linux.xtables import Xtables
 
-    return drift(Xtables(table.family), table, node, config.masquerade_bit)
+    programs = Xtables(table.family)
+    saved = {name: programs.save(name) for name in ("filter", "nat")}
+    counters = frozenset(read_packets(COUNTERS))
+    options = Options(config.masquerade_bit, not read_sysctl(BE_LIBERAL), counters)
+    return drift(saved, table, node, options)
 
 
 def _sysctls(_config: Config, nodes: Mapping[Family, Node], _release: str) -> Sysctls:

@@ -16,6 +16,7 @@ from kubeproxy.dataplane.iptables.setup import (
     node_port_destinations,
     serves_localhost,
 )
+from kubeproxy.dataplane.xtables_text import BuiltInJump
 from kubeproxy.table.node import Node
 
 _FILTER_CHAINS = (
@@ -27,65 +28,40 @@ _FILTER_CHAINS = (
 )
 _NAT_CHAINS = (names.SERVICES, names.NODE_PORTS, names.POSTROUTING, names.MARK_MASQ)
 
-NO_STALE: frozenset[str] = frozenset()
-
-
-class Jump(msgspec.Struct, frozen=True):
-    """A rule in a built-in chain that leads to one of ours."""
-
-    table: str
-    chain: str
-    target: str
-    comment: str = ""
-    new_only: bool = False
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The rule, as arguments of `iptables`."""
-        state = ("-m", "conntrack", "--ctstate", "NEW") if self.new_only else ()
-        comment = ("-m", "comment", "--comment", self.comment) if self.comment else ()
-        return (*state, *comment, "-j", self.target)
-
-
 _EXTERNAL = "kubernetes externally-visible service portals"
 _PORTALS = "kubernetes service portals"
 _BALANCER = "kubernetes load balancer firewall"
 
 # Each is inserted in front of those before it: a packet meets the last one first.
 JUMPS = (
-    Jump("filter", "INPUT", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
-    Jump("filter", "FORWARD", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
-    Jump("filter", "INPUT", names.NODE_PORTS, "kubernetes health check service ports"),
-    Jump("filter", "FORWARD", names.SERVICES, _PORTALS, new_only=True),
-    Jump("filter", "OUTPUT", names.SERVICES, _PORTALS, new_only=True),
-    Jump("filter", "FORWARD", names.FORWARD, "kubernetes forwarding rules"),
-    Jump("filter", "INPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    Jump("filter", "OUTPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    Jump("filter", "FORWARD", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    Jump("nat", "OUTPUT", names.SERVICES, _PORTALS),
-    Jump("nat", "PREROUTING", names.SERVICES, _PORTALS),
-    Jump("nat", "POSTROUTING", names.POSTROUTING, "kubernetes postrouting rules"),
-    Jump("filter", "INPUT", names.FIREWALL),
-    Jump("filter", "OUTPUT", names.FIREWALL),
+    BuiltInJump("filter", "INPUT", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
+    BuiltInJump("filter", "FORWARD", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
+    BuiltInJump("filter", "INPUT", names.NODE_PORTS, "kubernetes health check service ports"),
+    BuiltInJump("filter", "FORWARD", names.SERVICES, _PORTALS, new_only=True),
+    BuiltInJump("filter", "OUTPUT", names.SERVICES, _PORTALS, new_only=True),
+    BuiltInJump("filter", "FORWARD", names.FORWARD, "kubernetes forwarding rules"),
+    BuiltInJump("filter", "INPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    BuiltInJump("filter", "OUTPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    BuiltInJump("filter", "FORWARD", names.PROXY_FIREWALL, _BALANCER, new_only=True),
+    BuiltInJump("nat", "OUTPUT", names.SERVICES, _PORTALS),
+    BuiltInJump("nat", "PREROUTING", names.SERVICES, _PORTALS),
+    BuiltInJump("nat", "POSTROUTING", names.POSTROUTING, "kubernetes postrouting rules"),
+    BuiltInJump("filter", "INPUT", names.FIREWALL),
+    BuiltInJump("filter", "OUTPUT", names.FIREWALL),
 )
-
-
-class Stale(msgspec.Struct, frozen=True):
-    """Chains that are no longer used: to be deleted, or only emptied."""
-
-    delete: Collection[str] = NO_STALE
-    empty: Collection[str] = NO_STALE
 
 
 class Written(msgspec.Struct, frozen=True):
     """The services' part of a sync: rules of all of them, chains of those that changed.
 
+    Of the chains that are no longer used, some are deleted, and others can only be emptied.
     `is_news` says that the kernel does not have all of it yet.
     """
 
     tops: Iterable[TopRules]
     chains: Mapping[str, str]
-    stale: Stale = Stale()
+    deleted: Collection[str] = ()
+    emptied: Collection[str] = ()
     is_news: bool = True
 
 
@@ -105,11 +81,11 @@ def restore_text(node: Node, options: Options, written: Written) -> str:
             "COMMIT\n*nat\n",
             *_chain_lines(_NAT_CHAINS),
             *_chain_lines(written.chains),
-            *_chain_lines(sorted({*written.stale.delete, *written.stale.empty})),
+            *_chain_lines(sorted({*written.deleted, *written.emptied})),
             *_masquerade_rules(options.mark),
             *(top.nat for top in tops),
             *written.chains.values(),
-            *(f"-X {chain}\n" for chain in sorted(written.stale.delete)),
+            *(f"-X {chain}\n" for chain in sorted(written.deleted)),
             *_node_port_rules(node),
             "COMMIT\n",
         )

@@ -22,7 +22,7 @@ from kubeproxy.dataplane.iptables.names import (
     seed,
     service_chains,
 )
-from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, Setup
+from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, RuleSetup
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import LOOPBACK
 from kubeproxy.table.policy import Refusal, Scope
@@ -53,7 +53,7 @@ class TopRules(msgspec.Struct, frozen=True):
     nat: str = ""
 
 
-def top_rules(entry: Entry, setup: Setup, health_check_port: int = 0) -> TopRules:
+def top_rules(entry: Entry, setup: RuleSetup, health_check_port: int = 0) -> TopRules:
     """The rules that lead to the entry's chains, or refuse packets without an endpoint."""
     filters: list[str] = []
     nats: list[str] = []
@@ -73,7 +73,7 @@ def top_rules(entry: Entry, setup: Setup, health_check_port: int = 0) -> TopRule
     return TopRules("".join(filters), "".join(nats))
 
 
-def chain_rules(entry: Entry, setup: Setup, *, brief: bool = False) -> dict[str, str]:
+def chain_rules(entry: Entry, setup: RuleSetup, *, brief: bool = False) -> dict[str, str]:
     """The chains of the entry, each with its rules. `brief` leaves comments of endpoints out."""
     chains = service_chains(entry.name)
     found: dict[str, str] = {}
@@ -135,7 +135,7 @@ def _address_rules(
 
 
 def _node_port_rules(
-    entry: Entry, port: int, setup: Setup, filters: list[str], nats: list[str]
+    entry: Entry, port: int, setup: RuleSetup, filters: list[str], nats: list[str]
 ) -> None:
     protocol = _protocol(entry)
     if entry.serves(FrontendKind.NODE_PORT):
@@ -163,7 +163,7 @@ def _refusal(entry: Entry, scope: Scope, packets: str) -> str:
     return f"{_comment(f'{entry.name} has {lack}')} {packets} -j {refusal.name}"
 
 
-def _external_chain(entry: Entry, chains: ServiceChains, setup: Setup) -> str:
+def _external_chain(entry: Entry, chains: ServiceChains, setup: RuleSetup) -> str:
     """What each class of source gets from external addresses; clients outside come last."""
     what = f"traffic for {entry.name} external destinations"
     policy = entry.external
@@ -196,7 +196,7 @@ def _firewall_chain(entry: Entry, chains: ServiceChains) -> str:
     return _lines(f"-A {chains.firewall}", rules)
 
 
-def _cluster_ip_masquerade(entry: Entry, chain: str, setup: Setup) -> str:
+def _cluster_ip_masquerade(entry: Entry, chain: str, setup: RuleSetup) -> str:
     """The rules that masquerade packets to cluster IPs; "" when there are none."""
     if setup.masqueraded is None:
         return ""

@@ -3,10 +3,19 @@
 import msgspec
 
 from kubeproxy.base.inet import Family, contains
-from kubeproxy.dataplane.iptables.quirks import QUIRKS
 from kubeproxy.dataplane.xtables_text import pod_match
 from kubeproxy.table.node import LOOPBACK, Node
 from kubeproxy.table.policy import Masquerading
+from kubeproxy.table.quirks import Loopback, Quirks
+
+QUIRKS = Quirks(
+    hairpin_by_address=True,
+    loopback_node_ports=Loopback.KERNEL,
+    refuses_on_all_addresses=True,
+    checks_output=False,
+    firewalls_idle=False,
+)
+"""What iptables mode does otherwise than the policies say."""
 
 INVALID_COUNTER = "ct_state_invalid_dropped_pkts"
 LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
@@ -35,7 +44,7 @@ class Options(msgspec.Struct, frozen=True):
         return f"{1 << self.masquerade_bit:#010x}"
 
 
-class Setup(msgspec.Struct, frozen=True):
+class RuleSetup(msgspec.Struct, frozen=True):
     """What the rules of every service depend on.
 
     `from_pod` is a match, "" when pods cannot be recognised. `masqueraded` is the match of
@@ -47,7 +56,7 @@ class Setup(msgspec.Struct, frozen=True):
     counts_localhost: bool = False
 
 
-def setup_of(node: Node, options: Options) -> Setup:
+def setup_of(node: Node, options: Options) -> RuleSetup:
     """What the rules of services depend on, on this node."""
     option, value = pod_match(node)
     masqueraded = {
@@ -55,7 +64,7 @@ def setup_of(node: Node, options: Options) -> Setup:
         Masquerading.ALWAYS: "",
         Masquerading.UNLESS_POD: f"! {option} {value}",
     }
-    return Setup(
+    return RuleSetup(
         from_pod=f"{option} {value}" if option else "",
         masqueraded=masqueraded[node.masquerading],
         counts_localhost=serves_localhost(node) and LOCALHOST_COUNTER in options.counters,

@@ -4,17 +4,21 @@ Top-level rules of a service port are rendered once and kept until it changes. I
 kept: only their names are needed later, and they follow from the entry.
 """
 
+import re
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from kubeproxy.dataplane.iptables.parse import Found
-from kubeproxy.dataplane.iptables.render import Stale, Written
+from kubeproxy.dataplane.iptables.names import is_service_chain
+from kubeproxy.dataplane.iptables.render import Written
 from kubeproxy.dataplane.iptables.rules import TopRules, chain_rules, top_rules
-from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER, Setup
+from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER, RuleSetup
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, ServicePortName, Table
+
+_CHAIN = re.compile(r"^:(\S+) ", re.MULTILINE)
+_FOREIGN_JUMP = re.compile(r"^-A (?!KUBE-).* -[jg] (KUBE-\S+)$", re.MULTILINE)
 
 
 class Kept(msgspec.Struct):
@@ -23,7 +27,7 @@ class Kept(msgspec.Struct):
     `chain_rules` is how many rules there are in the chains of all of them.
     """
 
-    setup: Setup
+    setup: RuleSetup
     tops: dict[ServicePortName, TopRules] = {}
     order: list[ServicePortName] = []
     chain_rules: int = 0
@@ -49,8 +53,11 @@ def is_large(table: Table) -> bool:
     return sum(entry.endpoints for entry in table.entries.values()) > LARGE_CLUSTER
 
 
-def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]:
-    """Write all; of the chains in the kernel, those that are not used are stale."""
+def everything(table: Table, setup: RuleSetup, saved: str = "") -> tuple[Kept, Written]:
+    """Write all. `saved` is the nat table now: chains of services that are not used go.
+
+    One that rules of others lead to cannot be deleted, only emptied.
+    """
     kept = Kept(setup, order=sorted(table.entries))
     brief = is_large(table)
     chains: dict[str, str] = {}
@@ -59,9 +66,9 @@ def everything(table: Table, setup: Setup, found: Found) -> tuple[Kept, Written]
         kept.tops[name] = top_rules_of(entry, table, setup)
         chains.update(chain_rules(entry, setup, brief=brief))
     kept.chain_rules = rules_in(chains)
-    unused = found.chains - chains.keys()
-    stale = Stale(delete=unused - found.held, empty=unused & found.held)
-    return kept, Written(kept.ordered(), chains, stale)
+    unused = set(filter(is_service_chain, _CHAIN.findall(saved))) - chains.keys()
+    held = unused.intersection(_FOREIGN_JUMP.findall(saved))
+    return kept, Written(kept.ordered(), chains, deleted=unused - held, emptied=held)
 
 
 def difference(kept: Kept, table: Table, changes: Changes) -> Written:
@@ -96,7 +103,7 @@ def difference(kept: Kept, table: Table, changes: Changes) -> Written:
         kept.put(name, top)
     kept.chain_rules += rules_in(chains)
     is_news = bool(news or chains or before or changes.removed)
-    return Written(kept.ordered(), chains, Stale(delete=before - chains.keys()), is_news)
+    return Written(kept.ordered(), chains, before - chains.keys(), is_news=is_news)
 
 
 def rules_in(chains: Mapping[str, str]) -> int:
@@ -104,6 +111,6 @@ def rules_in(chains: Mapping[str, str]) -> int:
     return sum(rules.count("\n") for rules in chains.values())
 
 
-def top_rules_of(entry: Entry, table: Table, setup: Setup) -> TopRules:
+def top_rules_of(entry: Entry, table: Table, setup: RuleSetup) -> TopRules:
     """The top-level rules of an entry, that of its health check included."""
     return top_rules(entry, setup, table.health_check_port(entry.name))

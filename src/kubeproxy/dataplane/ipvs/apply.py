@@ -10,81 +10,72 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
-
-import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
-from kubeproxy.base.inet import Family, contains
-from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.counts import Reading
-from kubeproxy.dataplane.ipvs import sets
-from kubeproxy.dataplane.ipvs.counts import counts
-from kubeproxy.dataplane.ipvs.drain import Drain, look
-from kubeproxy.dataplane.ipvs.names import Set, set_name
-from kubeproxy.dataplane.ipvs.parse import (
-    are_rules_there,
-    listed_rules,
-    listed_sets,
-    listed_weights,
-    missing_jumps,
-)
-from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, setup_of
-from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables, facts_of, restore_text, tables
+from kubeproxy.base.inet import contains
+from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
+from kubeproxy.dataplane.ipvs import rules, sets
+from kubeproxy.dataplane.ipvs.names import IpSet, set_name
+from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, counts, setup_of
 from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
-from kubeproxy.dataplane.ipvs.state import Difference, State, state_of, update_state
-from kubeproxy.dataplane.ipvs.steps import Found, Steps, as_written, steps
-from kubeproxy.dataplane.ipvs.work import Failures, Work, is_fine, write_alone
-from kubeproxy.dataplane.mistakes import log_bug
-from kubeproxy.dataplane.unfit import LeftOut, unfit, without
+from kubeproxy.dataplane.ipvs.state import DesiredState, StateChange, state_of, update_state
+from kubeproxy.dataplane.ipvs.steps import (
+    FoundServer,
+    Steps,
+    as_written,
+    drained,
+    listed_weights,
+    steps,
+)
+from kubeproxy.dataplane.ipvs.work import (
+    Failures,
+    Repair,
+    Work,
+    failed_service_ports,
+    is_fine,
+    write_alone,
+)
+from kubeproxy.dataplane.unfit import unfit
 from kubeproxy.dataplane.xtables_guard import ChainGuard
-from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.dataplane.xtables_sync import FitSync
+from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES, RuleTables, tables_in
 from kubeproxy.linux import ipset, links
-from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.links import watch_device
 from kubeproxy.linux.netlink.ipvs import (
     Command,
-    DeleteReal,
     DeleteServer,
+    RealKey,
     ServerKey,
     VirtualServer,
 )
 from kubeproxy.linux.netlink.route import AddressChange
-from kubeproxy.linux.netlink_socket import decoding
+from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 _REFUSALS = 5
+_NONE: frozenset[RealKey] = frozenset()
 
 
-class Survey(NamedTuple):
-    """What is wanted, and the work that it takes."""
-
-    state: State
-    rules: Tables
-    work: Work
-
-
-class Ipvs:
+class IpvsDataplane:
     """One family of ipvs mode."""
 
-    def __init__(
-        self, family: Family, settings: IpvsSettings, servers: VirtualServers, programs: Xtables
-    ) -> None:
-        self._family = family
+    def __init__(self, settings: IpvsSettings, servers: Ipvs, programs: Xtables) -> None:
+        self._family = programs.family
         self._settings = settings
         self._servers = servers
         self._programs = programs
         self._guard = ChainGuard(programs)
-        self._state: State | None = None
-        self._table = Table(family)
+        self._state: DesiredState | None = None
+        self._table = Table(self._family)
         self._rules = ""
-        self._drain = Drain()
+        self._draining: dict[ServerKey, frozenset[RealKey]] = {}
         self._unsure: frozenset[ServicePortName] = frozenset()
         self._is_first = True
-        self._left_out = LeftOut()
+        self._fit_sync = FitSync(self._attempt, self._at_fault)
         self._turn = asyncio.Lock()
 
     async def apply(self, update: Update) -> SyncReport:
@@ -92,15 +83,15 @@ class Ipvs:
         async with self._turn:
             return await asyncio.to_thread(self._sync, update)
 
-    def connections(self) -> Reading | None:
+    def connections(self) -> ConnectionCounts | None:
         """What was counted so far, for threads; None while a sync is under way."""
         state = self._state
         if state is None:
             return None
-        with VirtualServers() as servers:
+        with Ipvs() as servers:
             connections = servers.connections()
         entries = tuple(self._table.entries.values())
-        return Reading(0, counts(entries, state.setup.node_port_addresses, connections))
+        return ConnectionCounts(0, counts(entries, state.setup, connections))
 
     def written(self, table: Table, names: Sequence[ServicePortName]) -> str:  # noqa: ARG002  # ours is newer
         """What these service ports have in the kernel, as `ipset` and `ipvsadm` list it."""
@@ -108,18 +99,13 @@ class Ipvs:
             describe_some,
         )
 
-        state = self._state
-        if state is None:
-            return ""
-        return describe_some(
-            [state.parts[name] for name in names if name in state.parts], self._family
-        )
+        parts = {} if self._state is None else self._state.parts
+        return describe_some([parts[name] for name in names if name in parts], self._family)
 
-    def survey(self, table: Table, node: Node) -> Survey:
+    def survey(self, table: Table, node: Node) -> Repair:
         """What a full sync would do, were it not the first; nothing is written."""
         state = state_of(table, setup_of(node, self._settings.scheduler))
-        wanted = self._wanted_rules(state, node)
-        return Survey(state, wanted, self._repair(state, wanted, resets=False))
+        return self._repair(state, self._wanted_rules(state, node), resets=False)
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Check draining real servers, and call `lost` when others change what is written.
@@ -151,7 +137,7 @@ class Ipvs:
     def _is_unwanted(self, change: AddressChange | None) -> bool:
         if self._state is None:  # the next sync is full
             return False
-        wanted = self._state.members[Set.IPVS_IPS]
+        wanted = self._state.members[IpSet.IPVS_IPS]
         return change is None or change.is_there != (change.address in wanted)
 
     async def _check_draining(self) -> None:
@@ -172,100 +158,87 @@ class Ipvs:
         self._servers.close()
 
     def _sync(self, update: Update) -> SyncReport:
-        """Write, and leave out service ports that cannot be written."""
-        failed = self._left_out.still(update)
-        if update.full and self._left_out:
+        if update.full and self._fit_sync.left_out:
             self._state = None  # they are tried again with all others
-        knows_all = self._state is None
-        table = without(update.table, failed) if failed else update.table
-        try:
-            report = self._attempt(msgspec.structs.replace(update, table=table))
-        except KernelError:
-            raise
-        except Exception:
-            setup = setup_of(update.node, self._settings.scheduler)
-            found = unfit(table.entries.values(), partial(write_alone, setup))
-            if not found:
-                if knows_all:
-                    raise
-                log_bug(self._family)
-            failed = {**failed, **found}
-            table = without(table, found)
-            report = self._attempt(msgspec.structs.replace(update, table=table))
-        self._left_out.remember(update.table, failed)
-        return msgspec.structs.replace(report, failed={**failed, **report.failed})
+        return self._fit_sync.run(update, knows_kernel=self._state is not None)
+
+    def _at_fault(self, update: Update, error: Exception) -> dict[ServicePortName, str]:
+        """The service ports that cannot be written, with the reason."""
+        if isinstance(error, KernelError):
+            return {}
+        setup = setup_of(update.node, self._settings.scheduler)
+        return unfit(update.table.entries.values(), partial(write_alone, setup))
 
     def _attempt(self, update: Update) -> SyncReport:
         state, self._state = self._state, None  # not known any more, should anything fail
         setup = setup_of(update.node, self._settings.scheduler)
+        full = update.full or state is None
         if state is None:
-            state, difference = state_of(update.table, setup), Difference()
-            full = True
+            state, change = state_of(update.table, setup), StateChange()
         else:
-            difference = update_state(state, update.table, update.changes, setup)
-            full = update.full
+            change = update_state(state, update.table, update.changes, setup)
         wanted = self._wanted_rules(state, update.node)
         if full:
             links.ensure_dummy(DEVICE)
-            work = self._repair(state, wanted, resets=self._is_first)
+            work = self._repair(state, wanted, resets=self._is_first).work
         else:
-            work = self._carry_on(state, difference, wanted)
-        failed = self._write(work).by_service_port(state)
+            work = self._carry_on(state, change, wanted)
+        failed = failed_service_ports(self._write(work), state)
         self._is_first = False
-        self._state, self._rules = state, restore_text(wanted, ())
+        self._state, self._rules = state, rules.restore_text(wanted)
         self._table = update.table
         self._unsure = frozenset(failed)
         return SyncReport(failed, work.size)
 
-    def _wanted_rules(self, state: State, node: Node) -> Tables:
-        bit = self._settings.masquerade_bit
-        return tables(facts_of(node, bit, state.filled(), state.denials()))
+    def _wanted_rules(self, state: DesiredState, node: Node) -> RuleTables:
+        return rules.tables(node, self._settings.masquerade_bit, state.filled(), state.denials())
 
-    def _carry_on(self, state: State, difference: Difference, wanted: Tables) -> Work:
-        """The work that a difference makes, and that of service ports which were refused."""
+    def _carry_on(self, state: DesiredState, change: StateChange, wanted: RuleTables) -> Work:
+        """The work that a change makes, and that of service ports which were refused."""
         servers: dict[ServerKey, Steps] = {}
         gone: list[ServerKey] = []
-        for change in difference.servers:
-            if change.after is None:
-                gone.append(change.key)
+        for key, before, after in change.servers:
+            if after is None:
+                gone.append(key)
             else:
-                waiting = self._drain.waiting(change.key)
-                before = None if change.before is None else as_written(change.before, waiting)
-                servers[change.key] = steps(change.key, change.after, before, waiting)
+                waiting = self._draining.get(key, _NONE)
+                found = None if before is None else as_written(before, waiting)
+                servers[key] = steps(key, after, found, waiting)
         again = self._refused_parts(state)
-        for part in again:
-            for key in part.server_keys():
-                server = state.server(key)
-                if server is not None:
-                    found = self._servers.find(key)
-                    servers[key] = self._steps(key, server, found, resets=True)
-        added = dict.fromkeys((*difference.added, *(m for part in again for m in part.members)))
-        text = restore_text(wanted, ())
+        for key in (key for part in again for key in part.server_keys()):
+            server = state.server(key)
+            if server is not None:
+                servers[key] = self._steps(key, server, self._servers.find(key), resets=True)
+        added = dict.fromkeys((*change.added, *(m for part in again for m in part.members)))
+        text = rules.restore_text(wanted)
         return Work(
             added=tuple(added),
-            removed=difference.removed,
+            removed=change.removed,
             rules=text if text != self._rules else "",
             servers=servers,
             gone=self._deletable(gone),
             bound=_addresses(added),
-            unbound=_addresses(difference.removed),
+            unbound=_addresses(change.removed),
         )
 
-    def _refused_parts(self, state: State) -> list[Part]:
+    def _refused_parts(self, state: DesiredState) -> list[Part]:
         """What was refused in the last sync; the first sync may not have set its weights."""
         return [state.parts[name] for name in self._unsure if name in state.parts]
 
-    def _repair(self, state: State, wanted: Tables, *, resets: bool) -> Work:
+    def _repair(self, state: DesiredState, wanted: RuleTables, *, resets: bool) -> Repair:
         """The work that makes the kernel, whatever it has, what is wanted."""
-        names = [set_name(set_, self._family) for set_ in Set]
+        names = [set_name(set_, self._family) for set_ in IpSet]
         with decoding("cannot read what ipset lists"):
-            found_sets = listed_sets(ipset.save(names), self._family)
+            found_sets = sets.listed_sets(ipset.save(names), self._family)
         created = sets.creation(found_sets, self._family)
-        found = {table: listed_rules(self._programs.save(table)) for table in wanted}
-        jumps = missing_jumps(JUMPS, found)
-        are_there = not jumps and are_rules_there(wanted, found)
+        added, removed = sets.member_changes(found_sets, state.members)
+        found = tables_in("".join(map(self._programs.save, wanted)))
+        jumps = rules.missing_jumps(found)
+        are_there = not jumps and all(
+            chains.items() <= found[table].items() for table, chains in wanted.items()
+        )
         bound = dict.fromkeys(links.device_addresses(DEVICE, self._family))
-        addresses = state.members[Set.IPVS_IPS]
+        addresses = state.members[IpSet.IPVS_IPS]
         found_servers = self._servers.servers(self._family)
         every = state.servers()
         with decoding("cannot read the kernel's list of virtual servers"):
@@ -274,36 +247,33 @@ class Ipvs:
         servers = {}
         for key, server in every.items():
             virtual = found_servers.get(key)
-            there = Found(virtual, weights.get(key, {})) if virtual else None
+            there = FoundServer(virtual, weights.get(key, {})) if virtual else None
             resets_this = resets or key in refused
             # The list is quick and not precise: what seems to need something is asked for.
-            if steps(key, server, there, self._drain.waiting(key), resets=resets_this):
+            waiting = self._draining.get(key, _NONE)
+            if steps(key, server, there, waiting, resets=resets_this):
                 servers[key] = self._steps(key, server, virtual, resets=resets_this)
-        return Work(
+        work = Work(
             created_sets=created,
-            added=tuple(sets.missing(found_sets, state.members)),
-            removed=tuple(sets.excess(found_sets, state.members)),
-            rules="" if are_there else restore_text(wanted, jumps),
+            added=added,
+            removed=removed,
+            rules="" if are_there else rules.restore_text(wanted, jumps),
             servers={key: each for key, each in servers.items() if each},
             gone=self._deletable(found_servers.keys() - every.keys()),
             bound=tuple(address for address in addresses if address not in bound),
             unbound=tuple(address for address in bound if address not in addresses),
         )
+        return Repair(work, state, wanted, found)
 
     def _steps(
-        self,
-        key: ServerKey,
-        server: Server,
-        virtual: VirtualServer | None,
-        *,
-        resets: bool = False,
+        self, key: ServerKey, server: Server, virtual: VirtualServer | None, *, resets: bool
     ) -> Steps:
-        """How to make a virtual server the wanted one, after reading who is behind it."""
+        """How to make a virtual server the wanted one, after reading its real servers."""
         found = None
         if virtual is not None:
             reals = self._servers.reals(key)
-            found = Found(virtual, {real: each.weight for real, each in reals.items()})
-        return steps(key, server, found, self._drain.waiting(key), resets=resets)
+            found = FoundServer(virtual, {real: each.weight for real, each in reals.items()})
+        return steps(key, server, found, self._draining.get(key, _NONE), resets=resets)
 
     def _deletable(self, keys: Iterable[ServerKey]) -> tuple[ServerKey, ...]:
         excluded = self._settings.excluded
@@ -312,7 +282,7 @@ class Ipvs:
         )
 
     def _write(self, work: Work) -> Failures:
-        failures = Failures()
+        failures: Failures = {}
         if work.created_sets:
             ipset.restore(work.created_sets)
         self._add_members(work.added, failures)
@@ -324,7 +294,7 @@ class Ipvs:
                 refusal = error  # what serves comes before what guards; nothing is removed then
         self._write_servers(work.servers, failures)
         for address, unbound in links.change_addresses(DEVICE, work.bound, ()).items():
-            failures.members[Set.IPVS_IPS, address] = str(unbound)
+            failures[IpSet.IPVS_IPS, address] = str(unbound)
         if refusal is not None:
             raise refusal
         self._remove(work)
@@ -335,10 +305,10 @@ class Ipvs:
 
         Each refusal is a run of the program: a set that refuses a few is taken to be full.
         """
-        refusals: Counter[Set] = Counter()
+        refusals: Counter[IpSet] = Counter()
         while members:
             try:
-                ipset.restore(sets.additions(members, self._family))
+                ipset.restore(sets.member_lines("add", members, self._family))
             except ipset.IpsetFailed as error:
                 if not error.line:
                     raise
@@ -346,50 +316,54 @@ class Ipvs:
                 refusals[refused[0]] += 1
                 is_full = refusals[refused[0]] == _REFUSALS
                 lost = [m for m in rest if is_full and m[0] is refused[0]]
-                failures.members.update(dict.fromkeys((refused, *lost), str(error)))
-                members = tuple(m for m in rest if m not in failures.members)
+                failures.update(dict.fromkeys((refused, *lost), str(error)))
+                members = tuple(m for m in rest if m not in failures)
             else:
                 return
 
     def _write_servers(self, servers: Mapping[ServerKey, Steps], failures: Failures) -> None:
-        self._run([command for each in servers.values() for command in each.commands], failures)
+        refused = self._run([command for each in servers.values() for command in each.commands])
         for key, each in servers.items():
             waiting = each.waiting
             if each.leaving:
-                found = look(key, (*waiting, *each.leaving), self._servers.reals(key))
-                self._run(found.commands, failures)
-                waiting = frozenset(found.waiting)
-            self._drain.put(key, waiting)
+                leaving = (*waiting, *each.leaving)
+                commands, waiting = drained(key, leaving, self._servers.reals(key))
+                refused |= self._run(commands)
+            self._drain(key, waiting)
+        failures.update({command.key: str(error) for command, error in refused.items()})
 
-    def _run(self, commands: Iterable[Command], failures: Failures) -> None:
-        for command, error in self._servers.run(tuple(commands)).items():
-            if not is_fine(command, error.errno):
-                failures.servers[command.key] = str(error)
+    def _run(self, commands: Sequence[Command]) -> dict[Command, Refused]:
+        """Have commands carried out; those that failed, with the reason."""
+        refused = self._servers.run(commands)
+        return {each: error for each, error in refused.items() if not is_fine(each, error.errno)}
+
+    def _drain(self, key: ServerKey, reals: frozenset[RealKey]) -> None:
+        """These real servers of a virtual server wait for their last connections now."""
+        if reals:
+            self._draining[key] = reals
+        else:
+            self._draining.pop(key, None)
 
     def _remove(self, work: Work) -> None:
         """Remove stale objects. The next full sync tries again what cannot be removed."""
         errors = list(links.change_addresses(DEVICE, (), work.unbound).values())
-        commands = [DeleteServer(key) for key in work.gone]
-        refused = self._servers.run(commands)
-        errors += [error for each, error in refused.items() if not is_fine(each, error.errno)]
+        errors += self._run([DeleteServer(key) for key in work.gone]).values()
         for key in work.gone:
-            self._drain.put(key, ())
+            self._drain(key, _NONE)
         if work.removed:
-            ipset.restore(sets.removals(work.removed, self._family))
+            ipset.restore(sets.member_lines("del", work.removed, self._family))
         for error in errors:
             klog.error("Could not remove stale objects", err=error)
 
     def _check_drained(self) -> None:
         """Remove draining real servers that have no connections left."""
-        for key in self._drain.servers():
-            found = look(key, self._drain.waiting(key), self._servers.reals(key))
-            refused = self._servers.run(found.commands)
-            for command, error in refused.items():
-                if not is_fine(command, error.errno):
-                    klog.error("Real server cannot be removed, will try again", err=error)
-            still = {command.real for command in refused if isinstance(command, DeleteReal)}
-            self._drain.put(key, {*found.waiting, *still})
+        for key, reals in tuple(self._draining.items()):
+            commands, waiting = drained(key, reals, self._servers.reals(key))
+            refused = self._run(commands)
+            for error in refused.values():
+                klog.error("Real server cannot be removed, will try again", err=error)
+            self._drain(key, waiting | {each.real for each in commands if each in refused})
 
 
 def _addresses(members: Iterable[Member]) -> tuple[str, ...]:
-    return tuple(member for set_, member in members if set_ is Set.IPVS_IPS)
+    return tuple(member for set_, member in members if set_ is IpSet.IPVS_IPS)

@@ -15,8 +15,8 @@ from kubeproxy.dataplane.ipvs.modules import (
     unloaded_dummy,
     without_ip_vs,
 )
-from kubeproxy.dataplane.ipvs.names import Set
-from kubeproxy.dataplane.ipvs.rules import JUMPS, facts_of, restore_text, tables
+from kubeproxy.dataplane.ipvs.names import IpSet
+from kubeproxy.dataplane.ipvs.rules import JUMPS, restore_text, tables
 from kubeproxy.dataplane.ipvs.sets import creation
 from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.leftovers import Leftover
@@ -145,10 +145,11 @@ def _sets_and_rules(
         if has_programs(family):
             # The match `ipvs` loads ip_vs, where that is a module.
             denials = (_SERVER[family],) if has_ip_vs else ()
-            facts = facts_of(sample_node(family), settings.masquerade_bit, frozenset(Set), denials)
-            text = restore_text(tables(facts), JUMPS)
+            node, every = sample_node(family), frozenset(IpSet)
+            rules = tables(node, settings.masquerade_bit, every, denials)
+            text = restore_text(rules, JUMPS)
             findings.append(restored(_TOPIC, family, harmless(text, machine.modules)))
-    sets = ok(_TOPIC, "ipset", f"{len(Set)} sets a family were made")
+    sets = ok(_TOPIC, "ipset", f"{len(IpSet)} sets a family were made")
     return [sets, *one_will_do(findings, "the family is not served")]
 
 

@@ -5,38 +5,32 @@ from typing import assert_never
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
-from kubeproxy.dataplane.ipvs.names import Set, set_name
-from kubeproxy.dataplane.ipvs.parse import missing_jumps
-from kubeproxy.dataplane.ipvs.plan import Member
+from kubeproxy.dataplane.ipvs.names import IpSet, set_name
 from kubeproxy.dataplane.ipvs.render import key_text, real_text, server_text
-from kubeproxy.dataplane.ipvs.rules import JUMPS, Tables
+from kubeproxy.dataplane.ipvs.rules import missing_jumps
 from kubeproxy.dataplane.ipvs.settings import DEVICE
-from kubeproxy.dataplane.ipvs.state import State
-from kubeproxy.dataplane.ipvs.work import Work
+from kubeproxy.dataplane.ipvs.work import Repair
+from kubeproxy.dataplane.xtables_text import RuleTables
 from kubeproxy.linux.netlink.ipvs import (
     AddReal,
     AddServer,
     Command,
     DeleteReal,
     DeleteServer,
-    ServerKey,
     SetReal,
     SetServer,
 )
 
-Owners = dict[ServerKey | Member, str]
 
-
-def owners_of(state: State) -> Owners:
-    """The service ports by their virtual servers and by their members of sets."""
-    found: Owners = {}
-    for name, part in state.parts.items():
-        found |= dict.fromkeys((*part.server_keys(), *part.members), str(name))
-    return found
-
-
-def differences(work: Work, owners: Owners, family: Family) -> Iterator[Difference]:
-    """What would be done to sets, virtual servers and addresses."""
+def differences(repair: Repair, family: Family, *, has_device: bool) -> Iterator[Difference]:
+    """What would be done. Real servers that only wait for their last connections are no part."""
+    if not has_device:
+        yield Difference(Change.ADD, f"device {DEVICE}")
+    work = repair.work
+    if work.rules:
+        yield from _rule_differences(repair.wanted_rules, repair.found_rules)
+    parts = repair.state.parts.items()
+    owners = {each: str(name) for name, part in parts for each in part.objects()}
     for line in work.created_sets.splitlines():
         yield Difference(Change.ADD, f"ipset {line.removeprefix('create ')}")
     for change, members in ((Change.REMOVE, work.removed), (Change.ADD, work.added)):
@@ -48,7 +42,7 @@ def differences(work: Work, owners: Owners, family: Family) -> Iterator[Differen
         yield _of_command(command, owners.get(command.key, ""))
     for change, addresses in ((Change.REMOVE, work.unbound), (Change.ADD, work.bound)):
         for address in addresses:
-            owner = owners.get((Set.IPVS_IPS, address), "")
+            owner = owners.get((IpSet.IPVS_IPS, address), "")
             yield Difference(change, f"address {address}/{family.bits} dev {DEVICE}", owner)
 
 
@@ -70,15 +64,15 @@ def _of_command(command: Command, owner: str) -> Difference:
             assert_never(command)
 
 
-def rule_differences(wanted: Tables, found: Tables) -> Iterator[Difference]:
+def _rule_differences(wanted: RuleTables, found: RuleTables) -> Iterator[Difference]:
     """What would be done to our chains, and to the jumps to them."""
     for table, chains in wanted.items():
         for chain, rules in chains.items():
-            there = found[table].get(chain)
-            if there is None:
+            there = found[table].get(chain, [])
+            if chain not in found[table]:
                 yield Difference(Change.ADD, f"-t {table} -N {chain}")
-            for change, place in ordered_changes(there or (), rules):
-                rule = ((there or ()) if change is Change.REMOVE else rules)[place]
-                yield Difference(change, f"-t {table} -A {chain} {rule}")
-    for jump in missing_jumps(JUMPS, found):
+            for change, place in ordered_changes(there, rules):
+                rule = (there if change is Change.REMOVE else rules)[place]
+                yield Difference(change, f"-t {table} {rule}")
+    for jump in missing_jumps(found):
         yield Difference(Change.ADD, f"-t {jump.table} -I {jump.chain} {jump.rule}")

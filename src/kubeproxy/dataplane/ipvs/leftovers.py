@@ -5,29 +5,22 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from kubeproxy.base.inet import PROTOCOL_BY_NAME, Protocol
+from kubeproxy.base.inet import PROTOCOL_BY_NAME, Family, Protocol
+from kubeproxy.dataplane.ipvs.names import IpSet, names_of, set_name
 from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.leftovers import CLEAN_UP, REMOVED, TAKEN_OVER, Fate, Leftover
 from kubeproxy.dataplane.xtables_chains import Chains, chain_leftover, own_by_mode
 from kubeproxy.linux.netlink.ipvs import ServerKey
 
-_SETS = (
-    *("LOOP-BACK", "CLUSTER-IP", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL", "IPVS-IPS"),
-    *("LOAD-BALANCER", "LOAD-BALANCER-FW", "LOAD-BALANCER-LOCAL"),
-    *("LOAD-BALANCER-SOURCE-IP", "LOAD-BALANCER-SOURCE-CIDR"),
-    *("NODE-PORT-TCP", "NODE-PORT-LOCAL-TCP", "NODE-PORT-UDP", "NODE-PORT-LOCAL-UDP"),
-    *("NODE-PORT-SCTP-HASH", "NODE-PORT-LOCAL-SCTP-HASH", "HEALTH-CHECK-NODE-PORT"),
-    *("NODE-PORT-SCTP", "NODE-PORT-LOCAL-SCTP"),  # until 1.15
-    "LOAD-BALANCER-MASQ",  # until 1.10
-)
-_SET_NAME_LENGTH = 31
-_SET_NAMES = frozenset(
-    f"{prefix}{name}"[:_SET_NAME_LENGTH] for prefix in ("KUBE-", "KUBE-6-") for name in _SETS
+# Until 1.15, and until 1.10.
+_OLD_SETS = ("NODE-PORT-SCTP", "NODE-PORT-LOCAL-SCTP", "LOAD-BALANCER-MASQ")
+_SET_NAMES = {set_name(set_, family) for set_ in IpSet for family in Family}.union(
+    *(names_of(stem).values() for stem in _OLD_SETS)
 )
 _NODE_PORT_SETS = {
-    f"{prefix}NODE-PORT-{protocol.name}": protocol
-    for prefix in ("KUBE-", "KUBE-6-")
+    name: protocol
     for protocol in Protocol
+    for name in names_of(f"NODE-PORT-{protocol.name}").values()
 }
 _SERVED = re.compile(r"(?P<address>[^,]+),(?P<protocol>tcp|udp|sctp):(?P<port>\d+)")
 

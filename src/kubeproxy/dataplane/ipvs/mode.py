@@ -10,8 +10,13 @@ from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.config.validate import negative
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
-from kubeproxy.dataplane.ipvs.quirks import QUIRKS
-from kubeproxy.dataplane.ipvs.settings import DEFAULT_SCHEDULER, DEVICE, IpvsSettings, Timeouts
+from kubeproxy.dataplane.ipvs.settings import (
+    DEFAULT_SCHEDULER,
+    DEVICE,
+    QUIRKS,
+    IpvsSettings,
+    Timeouts,
+)
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
@@ -57,15 +62,15 @@ def settings(config: Config) -> IpvsSettings:
 
 
 def _open(config: Config) -> Callable[[Family], Dataplane]:
-    from kubeproxy.dataplane.ipvs.apply import Ipvs
+    from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
     from kubeproxy.dataplane.ipvs.prepare import prepare
-    from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+    from kubeproxy.linux.ipvs import Ipvs
     from kubeproxy.linux.xtables import Xtables
 
     def open_family(family: Family) -> Dataplane:
-        servers = VirtualServers()
+        servers = Ipvs()
         prepare(servers, settings(config), os.uname().release)
-        return Ipvs(family, settings(config), servers, Xtables(family))
+        return IpvsDataplane(settings(config), servers, Xtables(family))
 
     return open_family
 
@@ -79,15 +84,16 @@ def _render(config: Config, table: Table, node: Node) -> str:
 def _drift(
     config: Config, table: Table, node: Node, _failed: Collection[ServicePortName]
 ) -> list[Difference]:
-    from kubeproxy.dataplane.ipvs.apply import Ipvs
-    from kubeproxy.dataplane.ipvs.drift import drift
-    from kubeproxy.linux.ipvs import Ipvs as VirtualServers
+    from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
+    from kubeproxy.dataplane.ipvs.difference import differences
+    from kubeproxy.linux.ipvs import Ipvs
+    from kubeproxy.linux.links import device_index
     from kubeproxy.linux.xtables import Xtables
 
-    programs = Xtables(table.family)
-    with VirtualServers() as servers:
-        plane = Ipvs(table.family, settings(config), servers, programs)
-        return drift(plane, programs, table, node)
+    with Ipvs() as servers:
+        plane = IpvsDataplane(settings(config), servers, Xtables(table.family))
+        survey = plane.survey(table, node)
+    return list(differences(survey, table.family, has_device=bool(device_index(DEVICE))))
 
 
 def _sysctls(config: Config, _nodes: Mapping[Family, Node], release: str) -> Sysctls:

@@ -29,16 +29,16 @@ def prepare(servers: Ipvs, settings: IpvsSettings, release: str) -> None:
     ipset.check()
     ipset.check_matches()
     for name, value in wanted_sysctls(settings, release).items():
-        _set(name, value)
+        if ensure_sysctl(name, value):
+            klog.info("Set sysctl", v=1, entry=name.replace(".", "/"), value=value)
     if _version(release) < _OLDEST_WITH_REUSE_MODE:
         klog.error("This kernel has no conn_reuse_mode: 4.1 or later is needed", release=release)
     timeouts = settings.timeouts
-    if timeouts == Timeouts():
-        return
-    try:
-        servers.set_timeouts(timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
-    except KernelError as error:
-        klog.error("Failed to set the timeouts of ipvs", err=error)
+    if timeouts != Timeouts():
+        try:
+            servers.set_timeouts(timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
+        except KernelError as error:
+            klog.error("Failed to set the timeouts of ipvs", err=error)
 
 
 def wanted_sysctls(settings: IpvsSettings, release: str) -> dict[str, int]:
@@ -53,11 +53,6 @@ def wanted_sysctls(settings: IpvsSettings, release: str) -> dict[str, int]:
     if _OLDEST_WITH_REUSE_MODE <= _version(release) < _FIRST_WITH_GOOD_REUSE_MODE:
         wanted[_REUSE_MODE] = 0
     return wanted
-
-
-def _set(name: str, value: int) -> None:
-    if ensure_sysctl(name, value):
-        klog.info("Set sysctl", v=1, entry=name.replace(".", "/"), value=value)
 
 
 def _version(release: str) -> tuple[int, int]:

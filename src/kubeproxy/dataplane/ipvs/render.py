@@ -8,11 +8,12 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from kubeproxy.base.inet import Family, Protocol, pack
-from kubeproxy.dataplane.ipvs.names import Set, set_name, set_options
+from kubeproxy.dataplane.ipvs.names import IpSet, set_name, set_options
 from kubeproxy.dataplane.ipvs.plan import Part, Server, setup_of
-from kubeproxy.dataplane.ipvs.rules import JUMPS, Chains, facts_of, tables
+from kubeproxy.dataplane.ipvs.rules import JUMPS, tables
+from kubeproxy.dataplane.ipvs.sets import member_lines
 from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
-from kubeproxy.dataplane.ipvs.state import State, state_of
+from kubeproxy.dataplane.ipvs.state import DesiredState, state_of
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink.ipvs import (
     PERSISTENT,
@@ -36,18 +37,19 @@ def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
     """All that a sync of an empty kernel would leave."""
     state = state_of(table, setup_of(node, settings.scheduler))
     family = table.family
-    facts = facts_of(node, settings.masquerade_bit, state.filled(), state.denials())
-    wanted = tables(facts)
+    wanted = tables(node, settings.masquerade_bit, state.filled(), state.denials())
+    inet = "inet" if family is Family.IPV4 else "inet6"
+    bound = sorted(state.members[IpSet.IPVS_IPS], key=pack)
     return "".join(
         (
             f"# ip addr show {DEVICE}\n",
-            *_address_lines(state, family),
+            *(f"{inet} {each}/{family.bits} scope global {DEVICE}\n" for each in bound),
             "# ipset save\n",
-            *set_lines(state, family),
+            *_set_lines(state, family),
             "# ipvsadm -S -n\n",
             *server_lines(state.servers()),
             f"# {PROGRAM[family]}-save\n",
-            *(line for name in ("filter", "nat") for line in table_lines(name, wanted[name])),
+            *(line for name in ("filter", "nat") for line in _table_lines(name, wanted[name])),
         )
     )
 
@@ -55,22 +57,16 @@ def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
 def describe_some(parts: Sequence[Part], family: Family) -> str:
     """What some service ports have: their members of sets, and their virtual servers."""
     members = dict.fromkeys(member for part in parts for member in part.members)
-    lines = [f"add {set_name(set_, family)} {member}\n" for set_, member in members]
     servers = {key: s for part in parts for key, s in (part.node_ports | part.servers).items()}
     if not servers:
         return ""
-    return "".join(("# ipset save\n", *lines, "# ipvsadm -S -n\n", *server_lines(servers)))
+    lines = "".join(server_lines(servers))
+    return f"# ipset save\n{member_lines('add', members, family)}# ipvsadm -S -n\n{lines}"
 
 
-def _address_lines(state: State, family: Family) -> Iterator[str]:
-    word = "inet" if family is Family.IPV4 else "inet6"
-    for address in sorted(state.members[Set.IPVS_IPS], key=pack):
-        yield f"{word} {address}/{family.bits} scope global {DEVICE}\n"
-
-
-def set_lines(state: State, family: Family) -> Iterator[str]:
+def _set_lines(state: DesiredState, family: Family) -> Iterator[str]:
     """The sets and their members, but for the words that the kernel adds by itself."""
-    for set_ in Set:
+    for set_ in IpSet:
         name = set_name(set_, family)
         yield f"create {name} {set_options(set_, family)}\n"
         yield from (f"add {name} {member}\n" for member in sorted(state.members[set_]))
@@ -78,10 +74,10 @@ def set_lines(state: State, family: Family) -> Iterator[str]:
 
 def server_lines(servers: Mapping[ServerKey, Server]) -> Iterator[str]:
     """The virtual servers with their real servers, in the order in which ipvsadm lists them."""
-    for key in sorted(servers, key=_rank):
+    for key in sorted(servers, key=lambda key: (key.protocol, _rank(key))):
         server = servers[key]
         yield f"-A {server_text(key, server.virtual)}\n"
-        for real in sorted(server.reals, key=_rank_of_real):
+        for real in sorted(server.reals, key=_rank):
             yield f"-a {real_text(key, real)}\n"
 
 
@@ -99,27 +95,15 @@ def real_text(key: ServerKey, real: RealKey) -> str:
 
 def key_text(key: ServerKey) -> str:
     """How ipvsadm names a virtual server."""
-    return f"{_OPTION[key.protocol]} {_place(key)}"
+    return f"{_OPTION[key.protocol]} {RealKey(key.address, key.port)}"
 
 
-def _place(key: ServerKey) -> RealKey:
-    return RealKey(key.address, key.port)
+def _rank(place: ServerKey | RealKey) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """What ipvsadm sorts by: addresses 32 bits at a time, the upper half being negative."""
+    return tuple(_WORD.iter_unpack(pack(place.address))), place.port
 
 
-def _rank(key: ServerKey) -> tuple[int, tuple[int, ...], int]:
-    return key.protocol, _words(key.address), key.port
-
-
-def _rank_of_real(real: RealKey) -> tuple[tuple[int, ...], int]:
-    return _words(real.address), real.port
-
-
-def _words(address: str) -> tuple[int, ...]:
-    """What ipvsadm sorts addresses by: 32 bits at a time, the upper half being negative."""
-    return tuple(word for (word,) in _WORD.iter_unpack(pack(address)))
-
-
-def table_lines(table: str, chains: Chains) -> Iterator[str]:
+def _table_lines(table: str, chains: Mapping[str, list[str]]) -> Iterator[str]:
     """One table, with the kernel's own chains."""
     yield f"*{table}\n"
     yield from (f":{chain} ACCEPT [0:0]\n" for chain in _BUILT_IN[table])
@@ -128,5 +112,5 @@ def table_lines(table: str, chains: Chains) -> Iterator[str]:
         jumps = [jump for jump in JUMPS if jump.table == table and jump.chain == chain]
         yield from (f"-A {chain} {jump.rule}\n" for jump in reversed(jumps))
     for chain in sorted(chains):
-        yield from (f"-A {chain} {rule}\n" for rule in chains[chain])
+        yield from (f"{rule}\n" for rule in chains[chain])
     yield "COMMIT\n"

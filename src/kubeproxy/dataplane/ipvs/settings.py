@@ -1,8 +1,20 @@
-"""How the operator set ipvs mode up."""
+"""What is fixed in ipvs mode, and how the operator set it up."""
 
 import msgspec
 
 from kubeproxy.base.inet import Prefix
+from kubeproxy.table.quirks import Quirks
+
+QUIRKS = Quirks(
+    one_list=True,
+    uses_remote=True,
+    always_rejects=True,
+    link_local_node_ports=False,
+    binds_addresses=True,
+    rewrites_loopback=False,
+    rewrites_by_set=True,
+)
+"""What ipvs mode does otherwise than the policies say."""
 
 DEFAULT_SCHEDULER = "rr"
 DEVICE = "kube-ipvs0"

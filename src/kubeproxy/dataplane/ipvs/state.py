@@ -7,12 +7,12 @@ the service that has the address wins, as in `decide`.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from kubeproxy.dataplane.ipvs.names import Set
-from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, Setup, plan
+from kubeproxy.dataplane.ipvs.names import IpSet
+from kubeproxy.dataplane.ipvs.plan import Member, Part, PlanSetup, Server, plan
 from kubeproxy.linux.netlink.ipvs import ServerKey
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import ServicePortName, Table
@@ -20,7 +20,7 @@ from kubeproxy.table.entries import ServicePortName, Table
 _T = TypeVar("_T")
 
 
-class ServerChange(msgspec.Struct, frozen=True, gc=False):
+class ServerChange(NamedTuple):
     """A virtual server that changed; None where it should not exist."""
 
     key: ServerKey
@@ -28,7 +28,7 @@ class ServerChange(msgspec.Struct, frozen=True, gc=False):
     after: Server | None
 
 
-class Difference(msgspec.Struct, frozen=True):
+class StateChange(msgspec.Struct, frozen=True):
     """What changed."""
 
     servers: tuple[ServerChange, ...] = ()
@@ -36,13 +36,13 @@ class Difference(msgspec.Struct, frozen=True):
     removed: tuple[Member, ...] = ()
 
 
-class State:
+class DesiredState:
     """The desired state of one family. It changes in place, at the cost of what changes."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: PlanSetup) -> None:
         self.setup = setup
         self.parts: dict[ServicePortName, Part] = {}
-        self.members: dict[Set, Counter[str]] = {set_: Counter() for set_ in Set}
+        self.members: dict[IpSet, Counter[str]] = {set_: Counter() for set_ in IpSet}
         self._servers: dict[ServerKey, Server] = {}
         self._node_ports: dict[ServerKey, Server] = {}
         self._denials: Counter[ServerKey] = Counter()
@@ -59,33 +59,33 @@ class State:
         """The load balancers' addresses that this node may not use, in a fixed order."""
         return tuple(sorted(self._denials))
 
-    def filled(self) -> frozenset[Set]:
+    def filled(self) -> frozenset[IpSet]:
         """The sets that have members."""
         return frozenset(set_ for set_, members in self.members.items() if members)
 
-    def replace(self, wanted: Mapping[ServicePortName, Part | None]) -> Difference:
-        """Replace what these service ports want, None for nothing; the difference that makes."""
+    def replace(self, wanted: Mapping[ServicePortName, Part | None]) -> StateChange:
+        """Replace what these service ports want, None for nothing; the change that makes."""
         servers: dict[ServerKey, Server | None] = {}
         members: dict[Member, bool] = {}
         for name, part in wanted.items():
             old = self.parts.pop(name, Part())
             new = part or Part()
             for touched in (old, new):
-                servers.update(
-                    {key: self.server(key) for key in touched.server_keys() if key not in servers}
-                )
-                members.update(
-                    {
-                        (set_, member): member in self.members[set_]
-                        for set_, member in touched.members
-                        if (set_, member) not in members
-                    }
-                )
+                for key in touched.server_keys():
+                    servers.setdefault(key, self.server(key))
+                for set_, member in touched.members:
+                    members.setdefault((set_, member), member in self.members[set_])
             self._drop(old)
             self._put(new)
             if part is not None:
                 self.parts[name] = part
-        return self._difference(servers, members)
+        changes = (ServerChange(key, before, self.server(key)) for key, before in servers.items())
+        now = {(set_, member): member in self.members[set_] for set_, member in members}
+        return StateChange(
+            tuple(change for change in changes if change.before != change.after),
+            tuple(member for member, was in members.items() if now[member] and not was),
+            tuple(member for member, was in members.items() if was and not now[member]),
+        )
 
     def _put(self, part: Part) -> None:
         self._servers.update(part.servers)
@@ -95,10 +95,8 @@ class State:
             self.members[set_][member] += 1
 
     def _drop(self, part: Part) -> None:
-        for held, dropped in (
-            (self._servers, part.servers),
-            (self._node_ports, part.node_ports),
-        ):
+        both = ((self._servers, part.servers), (self._node_ports, part.node_ports))
+        for held, dropped in both:
             for key, server in dropped.items():
                 # In one update another may have got it before its former owner is dropped.
                 if held.get(key) is server:
@@ -108,17 +106,6 @@ class State:
         for key in part.denials:
             _count_down(self._denials, key)
 
-    def _difference(
-        self, servers: Mapping[ServerKey, Server | None], members: Mapping[Member, bool]
-    ) -> Difference:
-        changes = (ServerChange(key, before, self.server(key)) for key, before in servers.items())
-        now = {(set_, member): member in self.members[set_] for set_, member in members}
-        return Difference(
-            tuple(change for change in changes if change.before != change.after),
-            tuple(member for member, was in members.items() if now[member] and not was),
-            tuple(member for member, was in members.items() if was and not now[member]),
-        )
-
 
 def _count_down(counter: Counter[_T], element: _T) -> None:
     counter[element] -= 1
@@ -126,33 +113,34 @@ def _count_down(counter: Counter[_T], element: _T) -> None:
         del counter[element]
 
 
-def state_of(table: Table, setup: Setup) -> State:
+def state_of(table: Table, setup: PlanSetup) -> DesiredState:
     """The desired state of all service ports."""
-    state = State(setup)
+    state = DesiredState(setup)
     state.replace({name: _part(table, name, setup) for name in table.entries})
     return state
 
 
-def update_state(state: State, table: Table, changes: Changes, setup: Setup) -> Difference:
-    """Update the state to the table and the setup; the difference that makes.
+def update_state(
+    state: DesiredState, table: Table, changes: Changes, setup: PlanSetup
+) -> StateChange:
+    """Update the state to the table and the setup; the change that makes.
 
     Another setup, such as another address of the node, matters to those with external frontends.
     """
-    names = {entry.name: None for entry in changes.removed}
-    names |= {entry.name: None for entry in changes.added}
-    names |= {after.name: None for _, after in changes.changed}
+    touched = (*changes.removed, *changes.added, *(after for _, after in changes.changed))
+    names = dict.fromkeys(entry.name for entry in touched)
     if changes.health_checks:
         names |= {name: None for name in table.entries if name.owner in changes.health_checks}
     if setup != state.setup:
-        names |= {name: None for name in table.entries if _is_external(table, name)}
+        names |= {
+            name: None
+            for name, entry in table.entries.items()
+            if any(frontend.kind.external for frontend in entry.frontends)
+        }
         state.setup = setup
     return state.replace({name: _part(table, name, setup) for name in names})
 
 
-def _part(table: Table, name: ServicePortName, setup: Setup) -> Part | None:
+def _part(table: Table, name: ServicePortName, setup: PlanSetup) -> Part | None:
     entry = table.entries.get(name)
     return None if entry is None else plan(entry, setup, table.health_check_port(name))
-
-
-def _is_external(table: Table, name: ServicePortName) -> bool:
-    return any(frontend.kind.external for frontend in table.entries[name].frontends)

@@ -2,12 +2,14 @@
 
 import errno
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from kubeproxy.dataplane.ipvs.plan import Member, Setup, plan
-from kubeproxy.dataplane.ipvs.state import State
+from kubeproxy.dataplane.ipvs.plan import Member, PlanSetup, plan
+from kubeproxy.dataplane.ipvs.state import DesiredState
 from kubeproxy.dataplane.ipvs.steps import DRAINING, Steps, steps
+from kubeproxy.dataplane.xtables_text import RuleTables
 from kubeproxy.linux.netlink.ipvs import (
     Command,
     DeleteReal,
@@ -19,6 +21,9 @@ from kubeproxy.linux.netlink.ipvs import (
 from kubeproxy.table.entries import Entry, ServicePortName
 
 _IS_GONE = {errno.ESRCH, errno.ENOENT}
+
+Failures = dict[ServerKey | Member, str]
+"""Virtual servers and members of sets that the kernel refused, with the reason."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -42,30 +47,29 @@ class Work(msgspec.Struct, frozen=True):
         return commands + lines + sum(map(len, lists))
 
 
-class Failures:
-    """What the kernel refused, by what it is about."""
+class Repair(NamedTuple):
+    """The work of a full sync, and what it was derived from."""
 
-    def __init__(self) -> None:
-        self.servers: dict[ServerKey, str] = {}
-        self.members: dict[Member, str] = {}
-
-    def by_service_port(self, state: State) -> dict[ServicePortName, str]:
-        """The service ports that are concerned, each with one of the reasons."""
-        if not self.servers and not self.members:
-            return {}
-        found: dict[ServicePortName, str] = {}
-        for name, part in state.parts.items():
-            reasons = [self.servers[key] for key in part.server_keys() if key in self.servers]
-            reasons += [self.members[member] for member in part.members if member in self.members]
-            if reasons:
-                found[name] = reasons[0]
-        return found
+    work: Work
+    state: DesiredState
+    wanted_rules: RuleTables
+    found_rules: RuleTables
 
 
-def write_alone(setup: Setup, entry: Entry) -> None:
+def failed_service_ports(failures: Failures, state: DesiredState) -> dict[ServicePortName, str]:
+    """The service ports that are concerned, each with one of the reasons."""
+    found: dict[ServicePortName, str] = {}
+    for name, part in state.parts.items() if failures else ():
+        reasons = [failures[each] for each in part.objects() if each in failures]
+        if reasons:
+            found[name] = reasons[0]
+    return found
+
+
+def write_alone(setup: PlanSetup, entry: Entry) -> None:
     """Encode all of an entry, to see whether that can be done."""
     part = plan(entry, setup)
-    for key, server in (*part.servers.items(), *part.node_ports.items()):
+    for key, server in (part.servers | part.node_ports).items():
         for command in steps(key, server, None, frozenset()).commands:
             command_request(0, command)
 

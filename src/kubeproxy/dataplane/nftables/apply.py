@@ -20,8 +20,7 @@ import msgspec
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, join
-from kubeproxy.dataplane.contract import SyncReport, Update
-from kubeproxy.dataplane.counts import Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
 from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
     Batch,
@@ -128,7 +127,7 @@ class Nftables:
             metrics.LISTENER_FAILURES.name: local.bind_failures,
         }
 
-    def connections(self) -> Reading | None:
+    def connections(self) -> ConnectionCounts | None:
         """What was counted so far, for threads; None while a full sync is under way."""
         state = self._state
         if state is None:

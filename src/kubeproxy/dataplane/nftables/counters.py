@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from kubeproxy.dataplane.counts import Count, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.dataplane.nftables import elements
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import LISTS
@@ -31,7 +31,7 @@ _ATTEMPTS = 3
 Values = dict[bytes, int]
 
 
-def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Reading:
+def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> ConnectionCounts:
     """The counters of these entries, which are all that are programmed."""
     with Nfnetlink() as kernel, decoding(f"cannot read the counters of {program.table}"):
         for _ in range(_ATTEMPTS):
@@ -39,7 +39,7 @@ def read(program: Program, placed: Sequence[Placed], *, endpoints: bool) -> Read
             values = _values(kernel, program, placed, endpoints=endpoints)
             if _epoch(kernel, program) == epoch:
                 break  # else the table was made again: half of these are of the old one
-    return Reading(epoch, _counts(placed, values, endpoints=endpoints))
+    return ConnectionCounts(epoch, _counts(placed, values, endpoints=endpoints))
 
 
 def _epoch(kernel: Nfnetlink, program: Program) -> int:

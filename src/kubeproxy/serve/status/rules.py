@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kubeproxy.base.printable import printable
+from kubeproxy.dataplane.contract import Shows
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.dataplane.written import Shows
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, WrittenRules
 from kubeproxy.serve.status.words import plural, ranges

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
 
-from kubeproxy.dataplane.counts import Count
+from kubeproxy.dataplane.contract import Count
 from kubeproxy.table.entries import Backend, Frontend, ServicePortName
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.counts import Counts, Reading
+from kubeproxy.dataplane.contract import ConnectionCounts, Counts
 from kubeproxy.serve.traffic.totals import NOTHING, Look, Tally, Totals, accumulate
 from kubeproxy.table.entries import ServicePortName
 
@@ -81,7 +81,7 @@ class Traffic:
             self._before.pop(family, None)
 
 
-def _added(before: Totals | None, reading: Reading, now: float) -> Totals:
+def _added(before: Totals | None, reading: ConnectionCounts, now: float) -> Totals:
     old = before.tallies if before else {}
     reset = before is None or before.epoch != reading.epoch
     tallies: dict[ServicePortName, Tally] = {}

@@ -12,8 +12,8 @@ from pathlib import Path
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.modes import all_modes
 from kubeproxy.dataplane.preflight import NotInstalled, Scan
-from kubeproxy.dataplane.xtables_chains import HINT, Chain, Chains, is_own_chain
-from kubeproxy.dataplane.xtables_nft import nft_chains
+from kubeproxy.dataplane.xtables_chains import HINT, ChainName, Chains, is_own_chain
+from kubeproxy.dataplane.xtables_guard import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.tools import Backend, find_iptables, run
@@ -57,7 +57,7 @@ def _legacy_chains() -> Chains:
     return _found(Backend.LEGACY, {family: tuple(_listed(saved[family])) for family in saved})
 
 
-def _found(backend: Backend, chains: Mapping[Family, tuple[Chain, ...]]) -> Chains:
+def _found(backend: Backend, chains: Mapping[Family, tuple[ChainName, ...]]) -> Chains:
     """What there is of both families, and whether kube-proxy's could be removed."""
     own = {family: [c.name for c in chains[family] if is_own_chain(*c)] for family in chains}
     return Chains(
@@ -82,13 +82,13 @@ def _legacy_listing(family: Family) -> str:
     return run([save], seconds=_SECONDS)
 
 
-def _listed(saved: str) -> Iterator[Chain]:
+def _listed(saved: str) -> Iterator[ChainName]:
     table = ""
     for line in saved.splitlines():
         if line.startswith("*"):
             table = line[1:]
         elif line.startswith(":"):
-            yield Chain(table, line[1:].split(" ", 1)[0])
+            yield ChainName(table, line[1:].split(" ", 1)[0])
 
 
 def _has(family: Family, backend: Backend) -> bool:
