@@ -20,14 +20,14 @@ from kubeproxy.dataplane.xtables_nft import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.nfacct import delete_counters
-from kubeproxy.linux.tools import Backend, ToolFailed, find_iptables, run
+from kubeproxy.linux.tools import RuleKind, ToolFailed, find_iptables, run
 
 _NFACCT_MODULE = Path("/sys/module/nfnetlink_acct")
 _LOCK_SECONDS = "5"
 _SHOWN = 10  # of what may be thousands
 _NEEDS = {
-    Backend.LEGACY: "CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock",
-    Backend.NFT: "CAP_NET_ADMIN",
+    RuleKind.LEGACY: "CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock",
+    RuleKind.NFT: "CAP_NET_ADMIN",
 }
 
 _Kubelets = Mapping[str, list[str]]
@@ -39,10 +39,10 @@ def clean_up(cleanup: Cleanup) -> None:
     kubelets = defaultdict[str, list[str]](list)
     for family in Family:
         with cleanup.step():
-            _remove_own(cleanup, family, Backend.LEGACY, kubelets)
+            _remove_own(cleanup, family, RuleKind.LEGACY, kubelets)
         if cleanup.has_nf_tables:
             with cleanup.step():
-                _remove_own(cleanup, family, Backend.NFT, kubelets)
+                _remove_own(cleanup, family, RuleKind.NFT, kubelets)
     for program, chains in kubelets.items():
         cleanup.keep(
             "Chains stay: they are the kubelet's. Where no kubelet runs, they go at a reboot",
@@ -55,10 +55,10 @@ def clean_up(cleanup: Cleanup) -> None:
                 cleanup.note(f"nfacct counter {name}")
 
 
-def _remove_own(cleanup: Cleanup, family: Family, backend: Backend, kubelets: _Kubelets) -> None:
+def _remove_own(cleanup: Cleanup, family: Family, backend: RuleKind, kubelets: _Kubelets) -> None:
     """Remove the chains of kube-proxy; no program is run where there are none."""
     program = f"{PROGRAM[family]}-{backend.value}"
-    chains = tuple((nft_chains if backend is Backend.NFT else legacy_chains)(family))
+    chains = tuple((nft_chains if backend is RuleKind.NFT else legacy_chains)(family))
     if any(is_own_chain(*chain) for chain in chains):
         for removal in chain_removals(_saved(family, backend)):
             _keep(kubelets, program, removal.table, removal.kubelets)
@@ -74,7 +74,7 @@ def _keep(kubelets: _Kubelets, program: str, table: str, names: Iterable[str]) -
         kubelets[program].append(f"{table} {name}")
 
 
-def _saved(family: Family, backend: Backend) -> str:
+def _saved(family: Family, backend: RuleKind) -> str:
     """The output of `iptables-save`."""
     program = f"{PROGRAM[family]}-{backend.value}"
     stays = f"what kube-proxy left in the tables of {program} stays"
@@ -89,7 +89,7 @@ def _saved(family: Family, backend: Backend) -> str:
         raise KernelError(f"{stays}: {error}; it needs {_NEEDS[backend]}") from error
 
 
-def _remove_chains(cleanup: Cleanup, family: Family, backend: Backend, removal: Removal) -> None:
+def _remove_chains(cleanup: Cleanup, family: Family, backend: RuleKind, removal: Removal) -> None:
     program = f"{PROGRAM[family]}-{backend.value}"
     restore = find_iptables(f"{PROGRAM[family]}-restore", backend) or program
     for kept in removal.kept:
