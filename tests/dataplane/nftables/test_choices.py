@@ -11,10 +11,9 @@ from kubeproxy.dataplane.nftables.choices import (
     Split,
     chain_of,
     counts_in,
-    in_order,
     with_parts,
 )
-from kubeproxy.dataplane.nftables.language import Verdict
+from kubeproxy.dataplane.nftables.language import RuleVerdict
 from kubeproxy.dataplane.nftables.program import MARK_TO_MASQUERADE
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.table.entries import Balance
@@ -112,11 +111,11 @@ def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
 
 
 def test_chains_come_after_those_that_they_lead_to() -> None:
-    chosen = in_order(with_parts(every_choice(3, 2)))
+    chosen = with_parts(every_choice(3, 2))
     made = {MARK_TO_MASQUERADE}
     for choice in chosen:
         chain = chain_of(choice, HERE)
-        verdicts = [each for rule in chain.rules for each in rule if isinstance(each, Verdict)]
+        verdicts = [each for rule in chain.rules for each in rule if isinstance(each, RuleVerdict)]
         assert {verdict.chain for verdict in verdicts} <= made | {""}
         made.add(chain.name)
     assert len(made) == len(chosen) + 1
@@ -124,7 +123,7 @@ def test_chains_come_after_those_that_they_lead_to() -> None:
 
 def test_the_order_is_always_the_same() -> None:
     chosen = every_choice(3, 2)
-    assert in_order(chosen) == in_order(reversed(chosen))
+    assert with_parts(chosen) == with_parts(reversed(chosen))
 
 
 def text_of(choice: Choice, detector: object = HERE.detector) -> list[str]:

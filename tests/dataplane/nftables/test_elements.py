@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataplane.nftables.programming import MARK, with_node
+from dataplane.nftables.programming import SETTINGS, with_node
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
@@ -24,7 +24,7 @@ from kubeproxy.dataplane.nftables.elements import (
     together,
     without_data,
 )
-from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
@@ -63,7 +63,7 @@ def placed(*frontends: Frontend, **fields: object) -> Placed:
 
 def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
     """Elements by their set, as nft writes them."""
-    sets = {set_.name: set_ for set_ in program(here, MARK).sets}
+    sets = {set_.name: set_ for set_ in program(here, SETTINGS).sets}
     lines: dict[str, list[str]] = {}
     for name, elements in found.items():
         lines[name] = [element_text(sets[name], each, data) for each, data in elements.items()]
@@ -249,7 +249,7 @@ def test_how_a_frontend_chooses(
     ],
 )
 def test_what_becomes_of_those_whom_nobody_serves(
-    frontend: Frontend, fields: dict[str, object], expected: Verdict | None
+    frontend: Frontend, fields: dict[str, object], expected: RuleVerdict | None
 ) -> None:
     assert expected == refusal_of(placed(frontend, **fields), frontend)
 

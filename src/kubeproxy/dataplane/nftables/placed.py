@@ -11,7 +11,7 @@ import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
-from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 
@@ -84,7 +84,7 @@ def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | Masqu
     return Masqueraded(pick) if treatment.masquerade else pick
 
 
-def refusal_of(placed: Placed, frontend: Frontend) -> Verdict | None:
+def refusal_of(placed: Placed, frontend: Frontend) -> RuleVerdict | None:
     """What happens to packets that found no endpoint; None when all sources get one.
 
     Refusals come after choices, and no source gets less than clients outside: theirs count.

@@ -6,7 +6,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables import choices
 from kubeproxy.dataplane.nftables.batch import program_messages
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
@@ -45,9 +45,9 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
     nf_tables, it says that.
     """
     kernel.generation()
-    fixed = program(node, masquerade_mark(14))
-    every_choice = choices.in_order(choices.with_parts(_EVERY_CHOICE))
-    chains = (*fixed.chains, *(choices.chain_of(choice, node) for choice in every_choice))
+    fixed = program(node, NftablesSettings())
+    every_choice = (choices.chain_of(each, node) for each in choices.with_parts(_EVERY_CHOICE))
+    chains = (*fixed.chains, *every_choice)
     wanted = msgspec.structs.replace(fixed, table=PROBE_TABLE, chains=chains)
     try:
         kernel.rehearse(program_messages(wanted))
