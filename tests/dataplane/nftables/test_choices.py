@@ -1,11 +1,11 @@
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from dataplane.nftables.programming import with_node
 from kubeproxy.dataplane.nftables.choices import (
     Choice,
-    Masqueraded,
     Pick,
     Remember,
     Split,
@@ -34,9 +34,13 @@ def picks(count: int) -> list[Pick]:
     ]
 
 
+def masqueraded(pick: Pick) -> Pick:
+    return replace(pick, masquerade=True)
+
+
 def by_source(pick: Pick, here: Pick | None) -> Split:
     """What external traffic policy Local makes: the node is masqueraded."""
-    return Split(pick, Masqueraded(pick), here)
+    return Split(pick, masqueraded(pick), here)
 
 
 def remember_by_source(node_port: bool, seconds: int) -> Split:
@@ -51,7 +55,7 @@ def every_choice(count: int, here: int) -> list[Choice]:
         found.append(pick)
         if not pick.local:
             local = Pick(pick.node_port, True, here, pick.sticky, pick.balance)
-            found += [Masqueraded(pick), by_source(pick, local), by_source(pick, None)]
+            found += [masqueraded(pick), by_source(pick, local), by_source(pick, None)]
     for node_port, seconds in product((False, True), (1, 86400)):
         found += [Remember(node_port, local, seconds) for local in (False, True)]
         found.append(remember_by_source(node_port, seconds))
@@ -69,7 +73,7 @@ def every_choice(count: int, here: int) -> list[Choice]:
             Pick(True, True, 3, True, Balance.SOURCE_HASH),
             "nodeport-pick-local-3-source-hash-sticky",
         ),
-        (Masqueraded(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
+        (masqueraded(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
         (by_source(Pick(False, False, 3), Pick(False, True, 2)), "local-2-of-pick-3"),
         (by_source(Pick(True, False, 3), None), "local-0-of-nodeport-pick-3"),
         (Remember(False, False, 10800), "remember-10800"),
@@ -96,13 +100,11 @@ def test_names_are_distinct_and_short_enough_for_the_kernel(count: int, here: in
 
 
 @pytest.mark.parametrize(("count", "here"), [(1, 1), (12, 2), (MOST, 4711)])
-def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
+def test_a_name_says_how_long_its_lists_are(count: int, here: int) -> None:
     for choice in every_choice(count, here):
         match choice:
             case Pick():
                 expected = (0, count) if choice.local else (count, 0)
-            case Masqueraded():
-                expected = (count, 0)
             case Split(pod=Pick()):
                 expected = (count, here if choice.outside else 0)
             case _:
@@ -159,7 +161,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             id="pods-cannot-be-told-from-others",
         ),
         pytest.param(
-            Masqueraded(EVERYWHERE),
+            masqueraded(EVERYWHERE),
             HERE.detector,
             ["jump mark-to-masquerade", "goto pick-3"],
             id="cluster-policy-masquerades",

@@ -28,18 +28,23 @@ NUMBERS = {False: names.SERVICE_AFFINITY, True: names.NODEPORT_AFFINITY}
 
 
 class Pick(msgspec.Struct, frozen=True):
-    """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
+    """Choose one of `count` endpoints of a frontend: of all, or of those of this node.
+
+    `sticky` looks for the one that the client had before; `masquerade` marks the packet first.
+    """
 
     node_port: bool
     local: bool
     count: int
     sticky: bool = False
     balance: Balance = Balance.RANDOM
+    masquerade: bool = False
 
     @property
     def chain(self) -> str:
         """The name of its chain."""
         words = [
+            "masquerade" if self.masquerade else "",
             "nodeport" if self.node_port else "",
             "pick",
             "local" if self.local else "",
@@ -48,17 +53,6 @@ class Pick(msgspec.Struct, frozen=True):
             "sticky" if self.sticky else "",
         ]
         return "-".join(word for word in words if word)
-
-
-class Masqueraded(msgspec.Struct, frozen=True):
-    """Masquerade, then choose."""
-
-    pick: Pick
-
-    @property
-    def chain(self) -> str:
-        """The name of its chain."""
-        return f"masquerade-{self.pick.chain}"
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -85,9 +79,9 @@ class Split(msgspec.Struct, frozen=True):
     one policy by which sources differ, external traffic policy Local.
     """
 
-    pod: Pick | Masqueraded | Remember
-    host: Pick | Masqueraded | Remember
-    outside: Pick | Masqueraded | Remember | None
+    pod: Pick | Remember
+    host: Pick | Remember
+    outside: Pick | Remember | None
 
     @property
     def chain(self) -> str:
@@ -95,11 +89,12 @@ class Split(msgspec.Struct, frozen=True):
         if isinstance(self.pod, Remember):
             prefix = "nodeport-" if self.pod.node_port else ""
             return f"{prefix}remember-split-{self.pod.seconds}"
-        here = self.outside.count if isinstance(self.outside, Pick) else 0
+        outside = self.outside
+        here = outside.count if isinstance(outside, Pick) and not outside.masquerade else 0
         return f"local-{here}-of-{self.pod.chain}"
 
 
-Choice = Pick | Masqueraded | Remember | Split
+Choice = Pick | Remember | Split
 
 
 _COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(local-)?(\d+)")
@@ -128,11 +123,11 @@ def with_parts(choices: Iterable[Choice]) -> list[Choice]:
 
 def _parts(choice: Choice) -> list[Choice]:
     match choice:
-        case Pick():
-            return [msgspec.structs.replace(choice, sticky=False)] if choice.sticky else []
-        case Masqueraded():
-            return [choice.pick]
-        case Remember():
+        case Pick(masquerade=True):
+            return [msgspec.structs.replace(choice, masquerade=False)]
+        case Pick(sticky=True):
+            return [msgspec.structs.replace(choice, sticky=False)]
+        case Pick() | Remember():
             return []
         case Split(pod, host, outside):
             return [pod, host] if outside is None else [pod, host, outside]
@@ -147,11 +142,16 @@ def _depth(choice: Choice) -> int:
 def chain_of(choice: Choice, node: Node) -> nft.Chain:
     """The chain of a choice."""
     headers = nft.HEADERS[node.family]
+    rules: tuple[nft.Rule, ...]
     match choice:
+        case Pick(masquerade=True):
+            (pick,) = _parts(choice)
+            rules = ((nft.jump(names.MARK_TO_MASQUERADE),), (nft.goto(pick.chain),))
+        case Pick(sticky=True):
+            rules = _sticky(choice, headers)
         case Pick():
-            rules = _sticky(choice, headers) if choice.sticky else _plain(choice, headers)
-        case Masqueraded():
-            rules = ((nft.jump(names.MARK_TO_MASQUERADE),), (nft.goto(choice.pick.chain),))
+            key = (*_frontend(choice, headers), _index(choice, headers))
+            rules = ((nft.Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
         case Remember():
             rules = _remember(choice, headers)
         case Split():
@@ -165,11 +165,6 @@ def _frontend(choice: Pick, headers: nft.Headers) -> nft.Key:
     """The part of a key that names the frontend, as the packet does."""
     node_port = (nft.L4PROTO, nft.DPORT)
     return node_port if choice.node_port else (headers.daddr, *node_port)
-
-
-def _plain(choice: Pick, headers: nft.Headers) -> tuple[nft.Rule, ...]:
-    key = (*_frontend(choice, headers), _index(choice, headers))
-    return ((nft.Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
 
 
 def _index(choice: Pick, headers: nft.Headers) -> nft.Selector:
@@ -186,7 +181,7 @@ def _index(choice: Pick, headers: nft.Headers) -> nft.Selector:
 
 def _sticky(choice: Pick, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     """Look for the endpoint that the client had before, by the number of the service."""
-    plain = msgspec.structs.replace(choice, sticky=False)
+    (plain,) = _parts(choice)
     remembered = (
         nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[choice.local]),
         nft.Dnat(headers.family, _shared_place(headers), names.SHARED_PINS[choice.local]),

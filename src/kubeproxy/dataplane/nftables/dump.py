@@ -152,29 +152,20 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
     """
     if len(data) < 12:
         return None
-    size = int.from_bytes(data[:2], "little")
-    headers = data[:8]
-    length, kind = ATTRIBUTE.unpack(data[4:8])
-    cut = 4 + length
-    if (
-        kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_KEY
-        or size % 4
-        or len(data) % size
-        or cut + 4 > size
-    ):
+    size, _ = ATTRIBUTE.unpack_from(data)
+    key, kind = ATTRIBUTE.unpack_from(data, 4)
+    is_key = kind & NLA_TYPE_MASK == nft.NFTA_SET_ELEM_KEY
+    if not is_key or size % 4 or len(data) % size or 4 + key + 4 > size:
         return None
-    data_header = data[cut : cut + 4]
-    length, kind = ATTRIBUTE.unpack(data_header)
-    end = cut + length
-    if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or end > size:
+    rest, kind = ATTRIBUTE.unpack_from(data, 4 + key)
+    behind = size - 4 - key - rest
+    if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or behind < 0:
         return None
-    starts = range(0, len(data), size)
-    if not all(
-        data[at : at + 8] == headers and data[at + cut : at + cut + 4] == data_header
-        for at in starts
-    ):
-        return None
-    return ((data[at + 4 : at + cut], data[at + cut : at + end]) for at in starts)
+    found = list(Struct(f"=4s{key}s{rest}s{behind}x").iter_unpack(data))
+    header, first, last = (each[:4] for each in found[0])
+    if all(h == header and k[:4] == first and d[:4] == last for h, k, d in found):
+        return ((head, tail) for _, head, tail in found)
+    return None
 
 
 def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -65,9 +65,9 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
 
 _PICK = choices.Pick(node_port=False, local=False, count=2, sticky=True)
 _REMEMBER = choices.Remember(node_port=False, local=False, seconds=10800)
+_MASQUERADED = msgspec.structs.replace(_PICK, masquerade=True)
 _EVERY_CHOICE = (
-    choices.Masqueraded(_PICK),
-    choices.Split(_PICK, choices.Masqueraded(_PICK), msgspec.structs.replace(_PICK, local=True)),
+    choices.Split(_PICK, _MASQUERADED, msgspec.structs.replace(_PICK, local=True)),
     choices.Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
     choices.Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
     choices.Split(_REMEMBER, _REMEMBER, msgspec.structs.replace(_REMEMBER, local=True)),
