@@ -27,7 +27,7 @@ from bench.path import Limit
 from bench.phases import Effort
 from bench.proxies import Proxy
 from bench.results import Results
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.xtables import programs
 
 OURS = "kubeproxy"
@@ -49,7 +49,7 @@ def main() -> None:
 @contextlib.contextmanager
 def _legacy_tools() -> Iterator[None]:
     """Inside, iptables is the legacy kind: the other needs minutes to load 20,000 services."""
-    with tempfile.TemporaryDirectory() as place, programs(Backend.LEGACY, Path(place) / "bin"):
+    with tempfile.TemporaryDirectory() as place, programs(RuleKind.LEGACY, Path(place) / "bin"):
         yield
 
 

@@ -15,7 +15,7 @@ from bench.processes import peak, resident
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
 

@@ -26,7 +26,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.http.answer import Answer, Page
 from kubeproxy.serve.http.listening import listen

@@ -6,7 +6,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.describe import describe as iptables_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options
 from kubeproxy.dataplane.nftables.describe import describe as nftables_text
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.dataplane.xtables_suspects import suspects
 
@@ -24,6 +24,6 @@ def test_iptables_mode_needs_every_match_and_target_for_it(family: Family) -> No
 @pytest.mark.parametrize("family", Family)
 def test_nftables_mode_fills_its_maps_with_it(family: Family) -> None:
     node = sample_node(family)
-    text = nftables_text(program(node, masquerade_mark(14)), sample_table(family), node)
+    text = nftables_text(program(node, NftablesSettings()), sample_table(family), node)
     for piece in ("jhash", "numgen random", "-sticky", "fib saddr", "reject"):
         assert piece in text

@@ -144,7 +144,7 @@ def test_a_failure_that_is_no_services_fault_is_not_hidden(
 
     plane = kind()
     plane.put(A, full=True)
-    for name in ("nftables.change.step", "nftables.apply.reconcile", "ipvs.rules.tables"):
+    for name in ("nftables.apply.step", "nftables.apply.reconcile", "ipvs.rules.tables"):
         monkeypatch.setattr(f"kubeproxy.dataplane.{name}", mistaken)
     monkeypatch.setattr("kubeproxy.dataplane.iptables.apply.restore_text", mistaken)
     with pytest.raises(error):

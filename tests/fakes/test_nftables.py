@@ -23,8 +23,8 @@ from kubeproxy.dataplane.nftables.encode import (
     new_rule,
     new_table,
 )
-from kubeproxy.dataplane.nftables.language import DROP, HEADERS, Chain, Count, InSet, goto
-from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.dataplane.nftables.language import DROP, HEADERS, Chain, InSet, UseCounter, goto
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux.netlink.attribute import attribute, nested, text
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.linux.netlink.nftables import (
@@ -37,7 +37,7 @@ from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
 from world import Mode, node, prefix
 
 HERE = node(Mode.NFTABLES)
-PROGRAM = program(HERE, 0x4000)
+PROGRAM = program(HERE, NftablesSettings())
 FRONTEND = bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0])
 KEY = head(FRONTEND)
 PLACE = head(FRONTEND + bytes(4))
@@ -90,7 +90,9 @@ REFUSED = [
         id="a-rule-with-no-set",
     ),
     pytest.param(
-        [new_rule(PROGRAM, "frontends", (Count("x"),))], errno.ENOENT, id="a-rule-with-no-counter"
+        [new_rule(PROGRAM, "frontends", (UseCounter("x"),))],
+        errno.ENOENT,
+        id="a-rule-with-no-counter",
     ),
     pytest.param([add("x", KEY)], errno.ENOENT, id="an-element-of-no-set"),
     pytest.param([delete(IPS, KEY)], errno.ENOENT, id="deleting-what-is-not-there"),

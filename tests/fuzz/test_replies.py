@@ -13,8 +13,8 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import counters, pins
 from kubeproxy.dataplane.nftables.batch import batch_messages, program_messages
-from kubeproxy.dataplane.nftables.compare import look
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.inspect import look
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.state import Programmed, step
 from kubeproxy.linux import conntrack, links, nfacct, nfnetlink
 from kubeproxy.linux import netlink_socket as netlink
@@ -34,7 +34,7 @@ from kubeproxy.linux.nfnetlink import Nfnetlink
 from world import Mode, endpoint_slice, everywhere, node, table_of
 
 NODE = node(Mode.NFTABLES)
-PROGRAM = program(NODE, masquerade_mark(14))
+PROGRAM = program(NODE, NftablesSettings())
 TABLE = table_of(everywhere(), endpoint_slice("L1 R1"))
 KEY = ServerKey(Protocol.TCP, "192.0.2.1", 80)
 

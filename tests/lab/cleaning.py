@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.namespaces import Namespace
 
 KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
@@ -24,16 +24,16 @@ def cleaned(node: Namespace, *before: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def program(backend: Backend, family: Family) -> str:
+def program(backend: RuleKind, family: Family) -> str:
     return f"{_STEM[family]}-{backend.value}"
 
 
-def restore_beside(node: Namespace, backend: Backend, family: Family, text: str) -> None:
+def restore_beside(node: Namespace, backend: RuleKind, family: Family, text: str) -> None:
     """Add these rules to what is there."""
     node.run([f"{program(backend, family)}-restore", "--noflush"], text)
 
 
-def saved(node: Namespace, backend: Backend, family: Family) -> str:
+def saved(node: Namespace, backend: RuleKind, family: Family) -> str:
     """All rules, without remarks and counters."""
     lines = node.run([f"{program(backend, family)}-save"]).splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#"))

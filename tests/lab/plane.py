@@ -8,8 +8,7 @@ from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
@@ -95,13 +94,7 @@ class Plane:
 
     def text(self) -> str:
         """The rules, as we would write them."""
-        fixed = program(
-            self.node,
-            masquerade_mark(self.settings.masquerade_bit),
-            endpoint_counters=self.settings.endpoint_counters,
-            affinity_size=self.settings.affinity_size,
-        )
-        return describe(fixed, self.table, self.node)
+        return describe(program(self.node, self.settings), self.table, self.node)
 
     def _apply(self, changes: Changes, *, full: bool) -> SyncReport:
         update = Update(self.table, self.node, changes, full)

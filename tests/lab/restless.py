@@ -16,7 +16,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import diff, patch
 from kubeproxy.table.entries import Entry, Table

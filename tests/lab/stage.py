@@ -13,7 +13,7 @@ import msgspec
 
 from kubeproxy.base.inet import Family, Protocol, family_of
 from kubeproxy.linux.links import interface_addresses
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.compare import compare, report
 from lab.connection import Connection, Flow
 from lab.dialer import Dialer
@@ -45,7 +45,7 @@ class Variant(msgspec.Struct, frozen=True):
     """The device of kestrel that has addresses of services."""
     lists_each_change: bool = True
     """Whether the rules are listed after every change, to prove that this works."""
-    programs: Backend | None = None
+    programs: RuleKind | None = None
     """Which iptables programs are in PATH; None leaves that to the system."""
 
 

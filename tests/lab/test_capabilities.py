@@ -14,7 +14,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.cleanup import clean_up
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.confined import through
 from lab.containers import TESTS, Pod
 from lab.deploy import ETP_LOCAL, Port, deploy, everywhere
@@ -45,8 +45,8 @@ def _network(prefix: str) -> Iterator[Network]:
     network.close()
 
 
-@pytest.fixture(params=Backend, ids=lambda backend: backend.value)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+@pytest.fixture(params=RuleKind, ids=lambda backend: backend.value)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuleKind]:
     """The kind of the system's programs."""
     with programs(request.param, tmp_path / "bin"):
         yield request.param
@@ -134,27 +134,27 @@ def test_nftables_mode_needs_each_of_its_rights(apart: Network, tmp_path: Path) 
 
 
 def test_iptables_mode_works_with_the_rights_of_its_manifest(
-    xtables: Network, tmp_path: Path, backend: Backend
+    xtables: Network, tmp_path: Path, backend: RuleKind
 ) -> None:
     """The legacy kind, which the image does not have, needs one more."""
     pod = Pod("iptables", xtables, tmp_path)
-    more = ["NET_RAW"] if backend is Backend.LEGACY else []
+    more = ["NET_RAW"] if backend is RuleKind.LEGACY else []
     check_works(pod, pod.lab(IPTABLES[backend], more))
 
 
 def test_iptables_mode_needs_each_of_its_rights(
-    xtables: Network, tmp_path: Path, backend: Backend
+    xtables: Network, tmp_path: Path, backend: RuleKind
 ) -> None:
     pod = Pod("iptables", xtables, tmp_path)
     assert pod.capabilities == ("NET_ADMIN",)
     check_refuses(pod, "NET_ADMIN")
-    if backend is Backend.LEGACY:
+    if backend is RuleKind.LEGACY:
         check_refuses(pod, "NET_RAW")  # which the manifest does not have
 
 
 @pytest.mark.parametrize("folder", ["trial", "nftables"])
 def test_nftables_mode_removes_what_iptables_mode_left(
-    xtables: Network, tmp_path: Path, backend: Backend, folder: str
+    xtables: Network, tmp_path: Path, backend: RuleKind, folder: str
 ) -> None:
     """The legacy kind takes the rights of a trial; without them, what remains is an error."""
     for name in ("old", "new"):
@@ -163,7 +163,7 @@ def test_nftables_mode_removes_what_iptables_mode_left(
     before = old.lab(IPTABLES[backend])
     new = Pod(folder, xtables, tmp_path / "new", mode="nftables")
     after = new.lab(NFTABLES)
-    removes = folder == "trial" or backend is Backend.NFT
+    removes = folder == "trial" or backend is RuleKind.NFT
     for pod in (old, new):
         first = pod.initialise()
         assert first.returncode == 0, first.stderr

@@ -22,7 +22,7 @@ from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget

@@ -16,7 +16,7 @@ from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.preflight import NODE, Finding, ok
 from kubeproxy.linux import tools
-from kubeproxy.linux.tools import Backend, find
+from kubeproxy.linux.tools import RuleKind, find
 from kubeproxy.tools.check import scratch
 from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
 from lab.cleaning import restore_beside
@@ -99,7 +99,7 @@ def _read(path: Path) -> str:
         return str(error)
 
 
-def restore(node: Namespace, backend: Backend) -> None:
+def restore(node: Namespace, backend: RuleKind) -> None:
     for family in Family:
         text = ordinary(rules(IPTABLES, family))
         restore_beside(node, backend, family, text + kubelet(family) + others(family))
@@ -108,8 +108,8 @@ def restore(node: Namespace, backend: Backend) -> None:
 # --- a node without a proxy -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", Backend)
-def test_a_fresh_node(node: Namespace, backend: Backend, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", RuleKind)
+def test_a_fresh_node(node: Namespace, backend: RuleKind, tmp_path: Path) -> None:
     with programs(backend, tmp_path / "bin"):
         answer = check(node)
     assert answer.code == 0
@@ -119,7 +119,7 @@ def test_a_fresh_node(node: Namespace, backend: Backend, tmp_path: Path) -> None
     assert answer.states("nftables") == {"kernel": "ok", **rule_sets}
     assert rule_sets.items() <= answer.states("iptables").items()
     assert answer.states("rivals") == {"rules of others": "ok"}
-    word = "nf_tables" if backend is Backend.NFT else "legacy"
+    word = "nf_tables" if backend is RuleKind.NFT else "legacy"
     assert f"({word})" in answer.of("programs", "iptables")[0]["detail"]
 
 
@@ -236,8 +236,8 @@ def test_a_table_of_our_own(node: Namespace) -> None:
     assert finding["detail"].startswith("another kube-proxy's, ip; replaced")
 
 
-@pytest.mark.parametrize("backend", Backend)
-def test_the_chains_of_iptables_mode(node: Namespace, backend: Backend, tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", RuleKind)
+def test_the_chains_of_iptables_mode(node: Namespace, backend: RuleKind, tmp_path: Path) -> None:
     restore(node, backend)
     what = f"iptables-{backend.value} chains"
     with programs(backend, tmp_path / "same"):
@@ -247,7 +247,7 @@ def test_the_chains_of_iptables_mode(node: Namespace, backend: Backend, tmp_path
         "nftables mode: removed after the first sync; iptables mode: taken over" in fine["detail"]
     )
     assert "ipvs mode: those that are not used any more stay" in warned["detail"]
-    other = Backend.LEGACY if backend is Backend.NFT else Backend.NFT
+    other = RuleKind.LEGACY if backend is RuleKind.NFT else RuleKind.NFT
     with programs(other, tmp_path / "other"):
         (finding,) = check(node, "--proxy-mode=iptables").of("rivals", what)
     assert finding["state"] == "warning"

@@ -14,7 +14,7 @@ from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
 from kubeproxy.linux import tools
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.links import delete_dummy
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.cleaning import (
     KUBE_PROXY,
     cleaned,
@@ -29,7 +29,7 @@ from lab.namespaces import Namespace
 
 BACKENDS = [
     pytest.param(backend, family, id=program(backend, family))
-    for backend in Backend
+    for backend in RuleKind
     for family in Family
 ]
 
@@ -46,7 +46,7 @@ def tables(node: Namespace) -> list[str]:
     return node.run(["nft", "list", "tables"]).splitlines()
 
 
-def load(node: Namespace, leftover: Leftover, backend: Backend, family: Family) -> None:
+def load(node: Namespace, leftover: Leftover, backend: RuleKind, family: Family) -> None:
     """Do what a kube-proxy of that release did, as far as this kernel can."""
     node.run(["ipset", "restore", "-exist"], leftover_rules.sets(leftover, family))
     rules = leftover_rules.rules_without_kubelet(leftover, family)
@@ -79,8 +79,8 @@ def test_the_tables_of_nftables_mode_go_and_others_stay(node: Namespace) -> None
 def test_everything_at_once(node: Namespace) -> None:
     node.run(["nft", "add", "table", "ip", "kube-proxy"])
     for family in Family:
-        load(node, IPVS, Backend.LEGACY, family)
-        load(node, IPTABLES, Backend.NFT, family)
+        load(node, IPVS, RuleKind.LEGACY, family)
+        load(node, IPTABLES, RuleKind.NFT, family)
     assert cleaned(node)[0] == 0
     assert (set_names(node), "table ip kube-proxy" in tables(node)) == ([], False)
     assert "There is nothing to remove" in cleaned(node)[1]
@@ -88,8 +88,8 @@ def test_everything_at_once(node: Namespace) -> None:
 
 def test_half_of_what_a_mode_left(node: Namespace) -> None:
     """It was partly removed by hand: jumps without rules, rules and sets without jumps."""
-    load(node, IPVS, Backend.NFT, Family.IPV4)
-    load(node, IPTABLES, Backend.LEGACY, Family.IPV6)
+    load(node, IPVS, RuleKind.NFT, Family.IPV4)
+    load(node, IPTABLES, RuleKind.LEGACY, Family.IPV6)
     node.run(["iptables-nft", "-t", "filter", "-F"])
     node.run(["iptables-nft", "-t", "nat", "-F", "PREROUTING"])
     node.run(["iptables-nft", "-t", "nat", "-F", "KUBE-SERVICES"])
@@ -99,14 +99,14 @@ def test_half_of_what_a_mode_left(node: Namespace) -> None:
     node.run(["ip6tables-legacy", "-t", "nat", "-F"])
     code, said = cleaned(node)
     assert (code, set_names(node)) == (0, []), said
-    assert "KUBE" not in saved(node, Backend.NFT, Family.IPV4)
-    assert "KUBE" not in saved(node, Backend.LEGACY, Family.IPV6)
+    assert "KUBE" not in saved(node, RuleKind.NFT, Family.IPV4)
+    assert "KUBE" not in saved(node, RuleKind.LEGACY, Family.IPV6)
     assert "There is nothing to remove" in cleaned(node)[1]
 
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)
 def test_a_chain_that_others_use_stays_and_they_are_named(
-    node: Namespace, backend: Backend, family: Family
+    node: Namespace, backend: RuleKind, family: Family
 ) -> None:
     load(node, IPTABLES, backend, family)
     theirs = "-A MINE -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ"
@@ -123,7 +123,7 @@ def test_a_chain_that_others_use_stays_and_they_are_named(
 
 
 def test_one_step_that_fails_keeps_no_other_from_being_done(node: Namespace) -> None:
-    load(node, IPVS, Backend.NFT, Family.IPV4)
+    load(node, IPVS, RuleKind.NFT, Family.IPV4)
     rule = ["INPUT", "-m", "set", "--match-set", "KUBE-IPVS-IPS", "dst"]
     node.run(["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
     node.run(["iptables-nft", "-A", *rule])
@@ -141,7 +141,7 @@ def test_one_step_that_fails_keeps_no_other_from_being_done(node: Namespace) -> 
     ) in said
     assert set_names(node) == ["KUBE-IPVS-IPS"]
     assert "table ip kube-proxy" not in tables(node)
-    left = [line for line in saved(node, Backend.NFT, Family.IPV4).splitlines() if "KUBE" in line]
+    left = [line for line in saved(node, RuleKind.NFT, Family.IPV4).splitlines() if "KUBE" in line]
     assert left == [f"-A {' '.join(rule)}", ":KUBE-SERVICES - [0:0]"]
     node.run(["nft", "delete", "map", "ip", "nat", "mine"])
     node.run(["iptables-nft", "-D", *rule])
@@ -165,7 +165,7 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)
 def test_tools_are_not_missed_where_nothing_is_of_kube_proxy(
-    node: Namespace, backend: Backend, family: Family, request: pytest.FixtureRequest
+    node: Namespace, backend: RuleKind, family: Family, request: pytest.FixtureRequest
 ) -> None:
     restore_beside(node, backend, family, leftover_rules.kubelet(family))
     node.run(["ipset", "create", "blocklist", "hash:ip"])
@@ -176,7 +176,7 @@ def test_tools_are_not_missed_where_nothing_is_of_kube_proxy(
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)
 def test_iptables_is_missed_where_something_is(
-    node: Namespace, backend: Backend, family: Family, request: pytest.FixtureRequest
+    node: Namespace, backend: RuleKind, family: Family, request: pytest.FixtureRequest
 ) -> None:
     load(node, IPTABLES, backend, family)
     request.getfixturevalue("no_tools")
@@ -194,9 +194,9 @@ def test_the_kernel_names_the_chains_that_iptables_legacy_lists(
 ) -> None:
     with node.entered():
         assert legacy_chains(family) == ()
-        load(node, IPTABLES, Backend.LEGACY, family)
+        load(node, IPTABLES, RuleKind.LEGACY, family)
         found = legacy_chains(family)
-    tables = re.split(r"^\*(\S+)\n", saved(node, Backend.LEGACY, family), flags=re.MULTILINE)
+    tables = re.split(r"^\*(\S+)\n", saved(node, RuleKind.LEGACY, family), flags=re.MULTILINE)
     listed = [
         (table, name)
         for table, text in zip(tables[1::2], tables[2::2], strict=True)
@@ -234,9 +234,9 @@ def test_what_is_gone_already_is_no_error(node: Namespace) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize("backend", RuleKind)
 def test_the_first_sync_is_followed_by_the_end_of_other_modes(
-    node: Namespace, leftover: Leftover, backend: Backend, tmp_path: Path
+    node: Namespace, leftover: Leftover, backend: RuleKind, tmp_path: Path
 ) -> None:
     for family in Family:
         restore_beside(node, backend, family, leftover_rules.kubelet(family))
@@ -273,7 +273,7 @@ WITHOUT_TOOLS = [
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)
 def test_rules_that_remain_for_lack_of_tools_are_an_error_and_the_status_is_not_well(
-    node: Namespace, tmp_path: Path, backend: Backend, family: Family
+    node: Namespace, tmp_path: Path, backend: RuleKind, family: Family
 ) -> None:
     load(node, IPTABLES, backend, family)
     before = saved(node, backend, family)

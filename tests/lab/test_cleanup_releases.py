@@ -8,7 +8,7 @@ import pytest
 from dataplane import leftover_rules
 from dataplane.leftover_rules import LEFTOVERS, Leftover
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.cleaning import cleaned, program, restore_beside, running, saved, set_names, wait
 from lab.namespaces import Namespace
 
@@ -21,7 +21,7 @@ CASES = [
         if leftover.is_dual_stack
         else [(family.value, (family,)) for family in Family]
     )
-    for backend in Backend
+    for backend in RuleKind
 ]
 KUBELETS = (
     "filter KUBE-FIREWALL, filter KUBE-KUBELET-CANARY, mangle KUBE-IPTABLES-HINT,"
@@ -34,14 +34,16 @@ def node() -> Iterator[Namespace]:
     """A kernel with rules of others, and a set."""
     namespace = Namespace("cleanup")
     for family in Family:
-        for backend in Backend:
+        for backend in RuleKind:
             restore_beside(namespace, backend, family, leftover_rules.others(family))
     namespace.run(["ipset", "create", "blocklist", "hash:ip"])
     yield namespace
     namespace.close()
 
 
-def load(node: Namespace, backend: Backend, family: Family, leftover: Leftover, text: str) -> None:
+def load(
+    node: Namespace, backend: RuleKind, family: Family, leftover: Leftover, text: str
+) -> None:
     """Do what a kube-proxy of that release did, as far as this kernel can."""
     node.run(["ipset", "restore", "-exist"], leftover_rules.sets(leftover, family))
     restore_beside(node, backend, family, leftover_rules.ordinary(text))
@@ -49,7 +51,7 @@ def load(node: Namespace, backend: Backend, family: Family, leftover: Leftover, 
 
 @pytest.mark.parametrize(("leftover", "families", "backend"), CASES)
 def test_all_of_kube_proxy_goes_and_all_of_others_and_of_the_kubelet_stays(
-    node: Namespace, leftover: Leftover, families: tuple[Family, ...], backend: Backend
+    node: Namespace, leftover: Leftover, families: tuple[Family, ...], backend: RuleKind
 ) -> None:
     for family in families:
         restore_beside(node, backend, family, leftover_rules.kubelet(family))
@@ -68,12 +70,12 @@ def test_all_of_kube_proxy_goes_and_all_of_others_and_of_the_kubelet_stays(
 
 
 # Releases up to 1.13 wrote nothing before the kubelet had made KUBE-MARK-DROP.
-@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize("backend", RuleKind)
 @pytest.mark.parametrize(
     "leftover", [each for each in LEFTOVERS if each.release in {"1.20", "1.28"}], ids=str
 )
 def test_where_no_kubelet_is_what_guards_the_node_stays_and_is_named(
-    node: Namespace, leftover: Leftover, backend: Backend
+    node: Namespace, leftover: Leftover, backend: RuleKind
 ) -> None:
     """kube-proxy makes chains for the kubelet: those without rules go, too."""
     before = {family: saved(node, backend, family) for family in Family}
@@ -101,7 +103,7 @@ def test_the_tables_of_upstreams_nftables_mode_go(node: Namespace) -> None:
 
 @pytest.mark.parametrize("mode", ["nftables", "iptables"])
 def test_what_this_release_writes_goes(node: Namespace, mode: str, tmp_path: Path) -> None:
-    before = {family: saved(node, Backend.NFT, family) for family in Family}
+    before = {family: saved(node, RuleKind.NFT, family) for family in Family}
     log = tmp_path / "log"
     flags = [f"--proxy-mode={mode}", "--cluster-cidr=10.64.0.0/14,fd40::/48", "-v=2"]
     with running(node, EXAMPLES, log, flags):
@@ -110,8 +112,8 @@ def test_what_this_release_writes_goes(node: Namespace, mode: str, tmp_path: Pat
     code, said = cleaned(node)
     assert code == 0, said
     assert "203.0.113.20" not in node.run(["nft", "list", "ruleset"])
-    assert before[Family.IPV6] == saved(node, Backend.NFT, Family.IPV6)
-    changed = set(saved(node, Backend.NFT, Family.IPV4).splitlines()).symmetric_difference(
+    assert before[Family.IPV6] == saved(node, RuleKind.NFT, Family.IPV6)
+    changed = set(saved(node, RuleKind.NFT, Family.IPV4).splitlines()).symmetric_difference(
         before[Family.IPV4].splitlines()
     )
     assert (4 if mode == "iptables" else 0) == len(changed)

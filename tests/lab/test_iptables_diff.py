@@ -12,7 +12,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import LARGE_CLUSTER
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.deploy import Address, Port, deploy, everywhere, mall
 from lab.differ import EQUAL, remembered, run_diff, run_diff_in_terminal
 from lab.plan import cluster_ip
@@ -125,7 +125,7 @@ def test_a_table_that_was_emptied(lab: Lab, paused: str) -> None:
 
 def test_a_command_with_the_other_kind_of_programs(lab: Lab, socket: str, tmp_path: Path) -> None:
     lab.run(SELDOM, documents=mall())
-    other = Backend.LEGACY if lab.variant.programs is Backend.NFT else Backend.NFT
+    other = RuleKind.LEGACY if lab.variant.programs is RuleKind.NFT else RuleKind.NFT
     with programs(other, tmp_path / "bin"):
         ran = run_diff(lab.network.node, socket, "--family=IPv4")
     assert ran.code == 1, ran

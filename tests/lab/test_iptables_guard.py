@@ -22,7 +22,7 @@ from kubeproxy.dataplane.xtables_guard import ChainGuard
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES
 from lab.namespaces import Namespace
@@ -47,7 +47,7 @@ COMMIT
 @pytest.fixture
 def namespace(_own_namespaces: None, tmp_path: Path) -> Iterator[Namespace]:
     made = Namespace("guard")
-    with made.entered(), programs(Backend.NFT, tmp_path / "bin"):
+    with made.entered(), programs(RuleKind.NFT, tmp_path / "bin"):
         yield made
     made.close()
 

@@ -18,7 +18,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.iptables.apply import Iptables, IptablesSettings
-from kubeproxy.linux.tools import Backend, find
+from kubeproxy.linux.tools import RuleKind, find
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Backend as Endpoint
@@ -77,7 +77,7 @@ class Plane:
         )
         program.chmod(0o755)
 
-    def put_back(self, verb: str, backend: Backend) -> None:
+    def put_back(self, verb: str, backend: RuleKind) -> None:
         target = find(f"xtables-{backend.value}-multi")
         assert target is not None
         program = self.bin / f"{self.program}{verb}"
@@ -87,19 +87,19 @@ class Plane:
     def close(self) -> None:
         """End, and leave nothing in the kernel."""
         self._runner.close()
-        for command in IPTABLES[Backend.LEGACY].flush:
+        for command in IPTABLES[RuleKind.LEGACY].flush:
             self.namespace.run(command)
 
 
-@pytest.fixture(params=Backend, ids=lambda backend: backend.value)
-def backend(request: pytest.FixtureRequest) -> Backend:
-    kind: Backend = request.param
+@pytest.fixture(params=RuleKind, ids=lambda backend: backend.value)
+def backend(request: pytest.FixtureRequest) -> RuleKind:
+    kind: RuleKind = request.param
     return kind
 
 
 @pytest.fixture(params=Family, ids=lambda family: family.value)
 def plane(
-    request: pytest.FixtureRequest, network: Network, backend: Backend, tmp_path: Path
+    request: pytest.FixtureRequest, network: Network, backend: RuleKind, tmp_path: Path
 ) -> Iterator[Plane]:
     with programs(backend, tmp_path / "bin") as directory:
         opened = Plane(network.node, request.param, directory)
@@ -196,7 +196,7 @@ BAD_RULE = r"sed '0,/^-A/s//-A KUBE-NONSENSE -j NOWHERE\n&/' | REAL"
     ],
 )
 def test_a_failure_leaves_what_was_and_the_next_sync_repairs(
-    plane: Plane, backend: Backend, verb: str, script: str, said: str
+    plane: Plane, backend: RuleKind, verb: str, script: str, said: str
 ) -> None:
     plane.put("cluster-ip")
     before = plane.saved()
@@ -212,7 +212,7 @@ def test_a_failure_leaves_what_was_and_the_next_sync_repairs(
 
 
 def test_a_program_that_is_gone_and_comes_back(
-    plane: Plane, backend: Backend, monkeypatch: pytest.MonkeyPatch
+    plane: Plane, backend: RuleKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plane.put("cluster-ip")
     before = plane.saved()
@@ -228,7 +228,7 @@ def test_a_program_that_is_gone_and_comes_back(
     assert (GOLDEN / f"affinity.{plane.family.value}.saved").read_text() == plane.saved()
 
 
-@pytest.mark.parametrize("backend", [Backend.LEGACY], indirect=True)
+@pytest.mark.parametrize("backend", [RuleKind.LEGACY], indirect=True)
 def test_another_program_holds_the_lock(plane: Plane) -> None:
     plane.put("cluster-ip")
     before = plane.saved()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
 from lab.network import Network
@@ -27,9 +27,9 @@ def remains(lab: Lab) -> set[str]:
     return found | ({"nftables"} if "kube-proxy" in node.run(["nft", "list", "tables"]) else set())
 
 
-@pytest.mark.parametrize("backend", Backend, ids=lambda backend: backend.value)
+@pytest.mark.parametrize("backend", RuleKind, ids=lambda backend: backend.value)
 def test_switching_modes_loses_no_connection(
-    network: Network, backend: Backend, tmp_path: Path
+    network: Network, backend: RuleKind, tmp_path: Path
 ) -> None:
     documents = deploy("cart", everywhere(21), "L1 R1", [Port(node_port=31080)])
     with programs(backend, tmp_path / "bin"):

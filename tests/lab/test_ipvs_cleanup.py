@@ -10,7 +10,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
 from kubeproxy.dataplane.iptables.setup import COUNTERS
 from kubeproxy.linux.nfacct import ensure_counters, read_packets
-from kubeproxy.linux.tools import Backend
+from kubeproxy.linux.tools import RuleKind
 from lab.cleaning import cleaned, restore_beside, saved, set_names
 from lab.ipvs import DEVICE, servers
 from lab.namespaces import Namespace
@@ -26,7 +26,7 @@ def node() -> Iterator[Namespace]:
     namespace.run(["ip", "link", "add", "theirs", "type", "dummy"])
     for family in Family:
         rules = leftover_rules.others(family) + leftover_rules.kubelet(family)
-        restore_beside(namespace, Backend.LEGACY, family, rules)
+        restore_beside(namespace, RuleKind.LEGACY, family, rules)
         namespace.run(["ipvsadm", "-A", "-t", f"{FOREIGN[family]}:443", "-s", "wlc"])
     yield namespace
     namespace.close()
@@ -35,7 +35,7 @@ def node() -> Iterator[Namespace]:
 def load(node: Namespace, leftover: Leftover, family: Family) -> None:
     """Do what a kube-proxy of that release did, whole."""
     node.run(["ipset", "restore", "-exist"], leftover_rules.sets(leftover, family))
-    restore_beside(node, Backend.LEGACY, family, leftover_rules.rules(leftover, family))
+    restore_beside(node, RuleKind.LEGACY, family, leftover_rules.rules(leftover, family))
     node.run(["ipvsadm", "-R"], leftover_rules.servers(leftover, family))
     length = 32 if family is Family.IPV4 else 128
     bound = [address(name, family) for name in SERVED]
@@ -48,14 +48,14 @@ def test_all_of_ipvs_mode_goes_and_all_of_others_stays(
     node: Namespace, leftover: Leftover
 ) -> None:
     families = tuple(Family) if leftover.is_dual_stack else (Family.IPV6,)
-    rules = {family: saved(node, Backend.LEGACY, family) for family in Family}
+    rules = {family: saved(node, RuleKind.LEGACY, family) for family in Family}
     foreign = servers(node)
     node.run(["ip", "link", "add", DEVICE, "type", "dummy"])
     for family in families:
         load(node, leftover, family)
     assert len(servers(node)) > len(foreign)
     code, said = cleaned(node)
-    after = {family: saved(node, Backend.LEGACY, family) for family in Family}
+    after = {family: saved(node, RuleKind.LEGACY, family) for family in Family}
     assert (0, rules, foreign) == (code, after, servers(node)), said
     links = node.run(["ip", "-brief", "link"])
     assert ("theirs" in links, DEVICE in links, set_names(node)) == (True, False, [])
@@ -65,13 +65,13 @@ def test_all_of_ipvs_mode_goes_and_all_of_others_stays(
 
 
 def test_named_counters_go(node: Namespace) -> None:
-    before = saved(node, Backend.LEGACY, Family.IPV4)
+    before = saved(node, RuleKind.LEGACY, Family.IPV4)
     with node.entered():
         assert ensure_counters((*COUNTERS, "theirs")) == {}
     rules = leftover_rules.rules(IPTABLES, Family.IPV4)
-    restore_beside(node, Backend.LEGACY, Family.IPV4, rules)
+    restore_beside(node, RuleKind.LEGACY, Family.IPV4, rules)
     code, said = cleaned(node)
-    assert (0, before) == (code, saved(node, Backend.LEGACY, Family.IPV4)), said
+    assert (0, before) == (code, saved(node, RuleKind.LEGACY, Family.IPV4)), said
     with node.entered():
         assert read_packets((*COUNTERS, "theirs")).keys() == {"theirs"}
     assert said.count('what="nfacct counter ') == len(COUNTERS)

@@ -10,7 +10,7 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.placed import Placed
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.table.entries import Entry
 from lab.entries import exposed, served
 from lab.farm import PORT, crop

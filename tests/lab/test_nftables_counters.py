@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Count, Target
 from kubeproxy.dataplane.nftables import counters, inspect
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.netlink.message import WHOLE_BATCH, Message, MessageError
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink

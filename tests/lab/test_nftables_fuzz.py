@@ -16,15 +16,14 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.describe import describe
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from lab.listing import blocks, list_table, without_idle_choices
 from lab.namespaces import Namespace
 from world import Mode, node
 
 NODE = node(Mode.NFTABLES)
-PROGRAM = program(NODE, masquerade_mark(14))
+PROGRAM = program(NODE, NftablesSettings())
 
 
 @pytest.fixture

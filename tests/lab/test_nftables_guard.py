@@ -12,7 +12,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 from kubeproxy.table.entries import Table

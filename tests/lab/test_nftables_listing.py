@@ -8,7 +8,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.serviceport import BALANCE_ANNOTATION
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from lab.deploy import ETP_LOCAL, ITP_LOCAL, Port, affinity, deploy, everywhere, mall
 from lab.documents import kestrel, service_cidr
 from lab.expectation import expectation

@@ -5,7 +5,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import inspect
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.table.entries import Entry
 from kubeproxy.table.node import PodCIDR
 from kubeproxy.table.policy import Policy

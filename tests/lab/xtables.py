@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubeproxy.linux.tools import Backend, find
+from kubeproxy.linux.tools import RuleKind, find
 from lab.stage import Variant
 from world import Mode
 
@@ -27,12 +27,12 @@ IPTABLES = {
         ),
         programs=backend,
     )
-    for backend in Backend
+    for backend in RuleKind
 }
 
 
 @contextlib.contextmanager
-def programs(backend: Backend, directory: Path) -> Iterator[Path]:
+def programs(backend: RuleKind, directory: Path) -> Iterator[Path]:
     """Have `iptables` and its like in PATH be those of one kind, whatever the system's are."""
     directory.mkdir(parents=True, exist_ok=True)
     target = find(f"xtables-{backend.value}-multi")

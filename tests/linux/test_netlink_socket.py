@@ -10,8 +10,8 @@ from fakes.link import FakeLink
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import counters, pins
-from kubeproxy.dataplane.nftables.compare import look
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.inspect import look
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux import conntrack, links, nfacct, nfnetlink
 from kubeproxy.linux import netlink_socket as netlink
 from kubeproxy.linux.ipvs import Ipvs
@@ -34,7 +34,7 @@ from kubeproxy.linux.nfnetlink import Nfnetlink
 from world import Mode, node
 
 NODE = node(Mode.NFTABLES)
-PROGRAM = program(NODE, masquerade_mark(14))
+PROGRAM = program(NODE, NftablesSettings())
 KEY = ServerKey(Protocol.TCP, "192.0.2.1", 80)
 NEW_SET, NEW_GENERATION, NEW_COUNTER = 0xA09, 0xA0F, 0x700
 DONE = encode(Message(NLMSG_DONE, 0, 1, bytes(4)))

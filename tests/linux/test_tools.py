@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.linux import tools
-from kubeproxy.linux.tools import Backend, ToolFailed, find, find_iptables, rule_texts, run
+from kubeproxy.linux.tools import RuleKind, ToolFailed, find, find_iptables, rule_texts, run
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def install(path: Path, prints: str = "") -> str:
 
 def test_a_program_that_is_not_installed(installed: Path) -> None:
     assert find("ipset") is None
-    assert find_iptables("iptables-save", Backend.NFT) is None
+    assert find_iptables("iptables-save", RuleKind.NFT) is None
     assert str(installed) in os.environ["PATH"]
 
 
@@ -35,8 +35,8 @@ def test_programs_are_also_where_users_do_not_look(installed: Path) -> None:
     assert install(installed / "elsewhere" / "ipset") == find("ipset")
 
 
-@pytest.mark.parametrize("backend", Backend)
-def test_a_variant_is_preferred(installed: Path, backend: Backend) -> None:
+@pytest.mark.parametrize("backend", RuleKind)
+def test_a_variant_is_preferred(installed: Path, backend: RuleKind) -> None:
     install(installed / "iptables-save", "iptables v1.8.9 (nf_tables)")
     expected = install(installed / f"iptables-{backend.value}-save")
     assert expected == find_iptables("iptables-save", backend)
@@ -45,16 +45,18 @@ def test_a_variant_is_preferred(installed: Path, backend: Backend) -> None:
 @pytest.mark.parametrize(
     ("version", "backend"),
     [
-        pytest.param("ip6tables v1.8.9 (nf_tables)", Backend.NFT, id="nft"),
-        pytest.param("ip6tables v1.8.9 (legacy)", Backend.LEGACY, id="legacy"),
-        pytest.param("ip6tables v1.6.1", Backend.LEGACY, id="from-before-there-were-two"),
+        pytest.param("ip6tables v1.8.9 (nf_tables)", RuleKind.NFT, id="nft"),
+        pytest.param("ip6tables v1.8.9 (legacy)", RuleKind.LEGACY, id="legacy"),
+        pytest.param("ip6tables v1.6.1", RuleKind.LEGACY, id="from-before-there-were-two"),
     ],
 )
-def test_the_plain_name_is_one_of_the_two(installed: Path, version: str, backend: Backend) -> None:
+def test_the_plain_name_is_one_of_the_two(
+    installed: Path, version: str, backend: RuleKind
+) -> None:
     plain = install(installed / "ip6tables-restore")
     install(installed / "ip6tables", version)
-    found = {each: find_iptables("ip6tables-restore", each) for each in Backend}
-    assert {each: plain if each is backend else None for each in Backend} == found
+    found = {each: find_iptables("ip6tables-restore", each) for each in RuleKind}
+    assert {each: plain if each is backend else None for each in RuleKind} == found
 
 
 def python(code: str) -> list[str]:

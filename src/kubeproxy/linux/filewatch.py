@@ -89,83 +89,56 @@ def _content(path: str) -> bytes | None:
 
 async def _notices(paths: Paths) -> AsyncGenerator[int, None]:
     """Masks of what happened, or'ed over a burst; the first, 0, once the watches are in place."""
-    happened = 0
-    watcher = _open_watcher(paths, polling_before=False)
-    try:
-        while True:
-            yield happened
-            happened = await watcher.wait_burst()
-            if watcher.watched != _survey(paths):
-                watcher.close()
-                watcher = _open_watcher(paths, polling_before=watcher.polling)
-    finally:
-        watcher.close()
-
-
-class _Watcher:
-    """Watches in place for what a survey found, or the decision to poll."""
-
-    def __init__(self, paths: Paths, watched: "WatchPlan") -> None:
-        self.watched = watched
-        self.error: InotifyUnavailableError | None = None
-        self._paths = paths
-        self._inotify: Inotify | None = None
-        self._polled = WatchPlan()
-        try:
-            self._inotify = Inotify(watched.watches)
-        except InotifyUnavailableError as error:
-            self.error = error
-            self._polled = _survey(paths, with_files=True)
-
-    @property
-    def polling(self) -> bool:
-        return self.error is not None
-
-    def close(self) -> None:
-        if self._inotify is not None:
-            self._inotify.close()
-            self._inotify = None
-
-    async def wait_burst(self) -> int:
-        """Wait for a change that matters and for the end of its burst; what happened."""
-        if self._inotify is None:
-            return await self._poll()
-        happened = 0
-        while not happened:
-            await self._inotify.wait_readable()
-            happened = self._inotify.read()
-        for _ in range(SETTLE_AT_MOST):
-            await asyncio.sleep(SETTLE_SECONDS)
-            more = self._inotify.read()
-            if not more:
-                break
-            happened |= more
-        return happened
-
-    async def _poll(self) -> int:
-        before = self._polled
-        while before == self._polled:
-            await asyncio.sleep(POLL_SECONDS)
-            self._polled = _survey(self._paths, with_files=True)
-        return inotify.Q_OVERFLOW
-
-
-def _open_watcher(paths: Paths, *, polling_before: bool) -> _Watcher:
-    """A watcher of what there is; checked again after the watches are in place."""
-    found = _survey(paths)
+    happened, polling = 0, False
     while True:
-        watcher = _Watcher(paths, found)
-        if watcher.error is not None and not polling_before:
-            klog.warning(
-                "inotify is not available, polling files for changes",
-                err=watcher.error,
-                period=f"{POLL_SECONDS:g}s",
-            )
-        again = _survey(paths)
-        if again == found:
-            return watcher
-        watcher.close()
-        found, polling_before = again, watcher.polling
+        plan = _survey(paths)
+        files = WatchPlan()
+        watches: Inotify | None = None
+        try:
+            watches = Inotify(plan.watches)
+        except InotifyUnavailableError as error:
+            if not polling:
+                klog.warning(
+                    "inotify is not available, polling files for changes",
+                    err=error,
+                    period=f"{POLL_SECONDS:g}s",
+                )
+            files = _survey(paths, with_files=True)
+        polling = watches is None
+        try:
+            while plan == _survey(paths):  # else other directories have to be watched
+                yield happened
+                if watches is not None:
+                    happened = await _wait_burst(watches)
+                else:
+                    happened, files = inotify.Q_OVERFLOW, await _wait_other(files, paths)
+        finally:
+            if watches is not None:
+                watches.close()
+
+
+async def _wait_burst(watches: Inotify) -> int:
+    """Wait for a change that matters and for the end of its burst; what happened."""
+    happened = 0
+    while not happened:
+        await watches.wait_readable()
+        happened = watches.read()
+    for _ in range(SETTLE_AT_MOST):
+        await asyncio.sleep(SETTLE_SECONDS)
+        more = watches.read()
+        if not more:
+            break
+        happened |= more
+    return happened
+
+
+async def _wait_other(before: "WatchPlan", paths: Paths) -> "WatchPlan":
+    """Wait until the files are not as they were before; how they are now."""
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        now = _survey(paths, with_files=True)
+        if now != before:
+            return now
 
 
 # --- what to watch ----------------------------------------------------------------------------

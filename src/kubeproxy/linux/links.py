@@ -50,11 +50,16 @@ def interface_addresses(family: Family, besides: str = "") -> tuple[str, ...]:
     """
     left_out = device_index(besides) if besides else 0
     what = f"cannot read the {family.value} addresses"
+    found = {address for device, address in _addresses(family, what) if device != left_out}
+    return tuple(sorted(found))
+
+
+def _addresses(family: Family, what: str) -> list[tuple[int, str]]:
+    """The addresses of a family, each with the number of its device."""
     with Link(socket.NETLINK_ROUTE) as link, decoding(what):
         answers = link.request(route.addresses_request(family), what)
-        others = (answer for answer in answers if route.device_in(answer) != left_out)
-        found = {route.address_in(answer, family) for answer in others}
-    return tuple(sorted(address for address in found if address is not None))
+        found = [(route.device_in(answer), route.change_in(answer, family)) for answer in answers]
+    return [(device, change.address) for device, change in found if change is not None]
 
 
 async def watch_addresses(changed: Callable[[], None], besides: str = "") -> None:
@@ -141,15 +146,11 @@ def device_addresses(device: str, family: Family) -> tuple[str, ...]:
     if not index:
         return ()
     what = f"cannot read the addresses of {device}"
-    with _route() as link, decoding(what):
-        answers = link.request(route.addresses_request(family), what)
-        own = (answer for answer in answers if route.device_in(answer) == index)
-        found = [route.address_in(answer, family) for answer in own]
     unbound = _NOT_BOUND[family]
     return tuple(
         address
-        for address in found
-        if address is not None and not any(contains(prefix, address) for prefix in unbound)
+        for device, address in _addresses(family, what)
+        if device == index and not any(contains(prefix, address) for prefix in unbound)
     )
 
 

@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
 from kubeproxy.base import klog
 from kubeproxy.base.bursts import Bursts
 from kubeproxy.base.inet import join
@@ -48,14 +46,6 @@ _BACKEND_OPTIONS: Final = (
 )
 
 
-class ProxyStatistics(msgspec.Struct, frozen=True):
-    """What is open now, and how many times a listener could not be opened since the start."""
-
-    listeners: int
-    connections: int
-    bind_failures: int
-
-
 class LocalProxy(Generic[ListenerT, PinT]):
     """Keeps the listeners of one IP family as they are wanted.
 
@@ -73,9 +63,9 @@ class LocalProxy(Generic[ListenerT, PinT]):
         self.choose = choose
         self.connect_seconds = connect_seconds
         self.connections = 0  # of all listeners
+        self.bind_failures = 0
         self._most = connections
         self._ports: dict[Address, _Port[ListenerT, PinT]] = {}
-        self._bind_failures = 0
 
     async def update(self, wanted: Mapping[Address, ListenerT]) -> dict[Address, str]:
         """Have these listeners and no others; says which could not be opened, and why.
@@ -95,7 +85,7 @@ class LocalProxy(Generic[ListenerT, PinT]):
             try:
                 self._ports[address] = _Port(self, address, listener)
             except OSError as error:
-                self._bind_failures += 1
+                self.bind_failures += 1
                 failures[address] = error.strerror or str(error)
             binds += 1
             if binds % _BINDS_AT_ONCE == 0:
@@ -106,9 +96,10 @@ class LocalProxy(Generic[ListenerT, PinT]):
         """Close all listeners and cut all connections."""
         await self.update({})
 
-    def statistics(self) -> ProxyStatistics:
-        """The figures for the metrics."""
-        return ProxyStatistics(len(self._ports), self.connections, self._bind_failures)
+    @property
+    def listeners(self) -> int:
+        """How many are open."""
+        return len(self._ports)
 
     def allows_one_more(self, held: int) -> bool:
         """Whether a listener that has so many connections may have another.

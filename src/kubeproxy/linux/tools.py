@@ -27,7 +27,7 @@ class ToolFailed(KernelError):
         self.stderr = stderr
 
 
-class Backend(Enum):
+class RuleKind(Enum):
     """The two kinds of rules in the kernel that the iptables programs write."""
 
     LEGACY = "legacy"
@@ -39,7 +39,7 @@ def find(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_ELSEWHERE}")
 
 
-def find_iptables(program: str, backend: Backend) -> str | None:
+def find_iptables(program: str, backend: RuleKind) -> str | None:
     """What to run for `iptables-save` and the like of that backend."""
     stem, _, verb = program.partition("-")
     explicit = find(f"{stem}-{backend.value}-{verb}")
@@ -50,7 +50,7 @@ def find_iptables(program: str, backend: Backend) -> str | None:
         return None
     # Releases before there were two backends name none, and only `iptables` prints its version.
     is_nft = "nf_tables" in run([find(stem) or plain, "--version"])
-    return plain if is_nft == (backend is Backend.NFT) else None
+    return plain if is_nft == (backend is RuleKind.NFT) else None
 
 
 def version_in(text: str) -> tuple[int, ...] | None:

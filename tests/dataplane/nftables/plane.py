@@ -7,8 +7,7 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table

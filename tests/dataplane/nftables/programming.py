@@ -14,19 +14,19 @@ from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import choices
-from kubeproxy.dataplane.nftables.program import TABLE, masquerade_mark, program
+from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
 from kubeproxy.table.node import Node
 
-MARK = masquerade_mark(14)
+SETTINGS = NftablesSettings()
 
 
 @cache
 def _empty(node: Node) -> tuple[Program, Ruleset]:
     """The program of a node, and a kernel that has it and nothing else."""
-    made = program(node, MARK)
+    made = program(node, SETTINGS)
     kernel = FakeNftables()
     kernel.commit(program_messages(made))
     return made, kernel.ruleset

@@ -13,15 +13,15 @@ from dataplane.nftables.programming import filled, table_with, with_node
 from fakes.ruleset import KernelTable
 from kubeproxy.dataplane.contract import SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
-from kubeproxy.dataplane.nftables import change as change_module
-from kubeproxy.dataplane.nftables import compare as compare_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables import state as state_module
+from kubeproxy.dataplane.nftables.apply import write
 from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
+from kubeproxy.dataplane.nftables.inspect import look
 from kubeproxy.dataplane.nftables.language import DROP, Chain
-from kubeproxy.dataplane.nftables.program import TABLE, program
+from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings, program
 from kubeproxy.linux.netlink.attribute import u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.node import PodInterface
@@ -62,12 +62,12 @@ async def test_a_change_is_one_transaction_and_reads_nothing(
 async def test_a_change_leads_to_the_same_wherever_it_is_written_down(
     plane: Plane, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_module, "MANY", many)
+    monkeypatch.setattr(apply_module, "MANY", many)
     threads: list[bool] = []
 
     def noted(*arguments: object) -> object:
         threads.append(in_main_thread())
-        return change_module.write(*arguments)  # type: ignore[arg-type]  # passed through
+        return write(*arguments)  # type: ignore[arg-type]  # passed through
 
     monkeypatch.setattr(apply_module, "write", noted)
     await plane.sync(A, service("s", 4, affinity=60), full=True)
@@ -85,7 +85,7 @@ async def test_a_full_update_reads_the_kernel_in_a_thread(
 
     def noted(*arguments: object, replace: bool) -> object:
         threads.append(in_main_thread())
-        return compare_module.look(*arguments, replace=replace)  # type: ignore[arg-type]  # passed
+        return look(*arguments, replace=replace)  # type: ignore[arg-type]  # passed
 
     monkeypatch.setattr(apply_module, "look", noted)
     await plane.sync(A, full=True)
@@ -162,7 +162,7 @@ async def test_chains_that_the_kernel_still_holds_are_left_for_later(plane: Plan
 async def test_a_table_that_is_not_our_program_is_replaced_in_one_transaction(
     plane: Plane,
 ) -> None:
-    foreign = program(HERE, 0x8000)
+    foreign = program(HERE, NftablesSettings(masquerade_bit=15))
     plane.kernel.commit([new_table(foreign), new_chain(foreign, Chain("KUBE", ()))])
     await plane.sync(A, full=True)
     assert plane.commits == 2
@@ -172,7 +172,7 @@ async def test_a_table_that_is_not_our_program_is_replaced_in_one_transaction(
 
 async def test_a_rule_that_somebody_added_costs_the_table(plane: Plane) -> None:
     await plane.sync(A, full=True)
-    plane.kernel.commit([new_rule(program(HERE, 0x4000), "frontends", (DROP,))])
+    plane.kernel.commit([new_rule(program(HERE, NftablesSettings()), "frontends", (DROP,))])
     await plane.sync(A, full=True)
     expected = filled(table_with(A), HERE).table
     assert expected.chains["frontends"] == plane.table.chains["frontends"]

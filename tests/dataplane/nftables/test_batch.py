@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataplane.nftables.netlinktext import message_lines
-from dataplane.nftables.programming import MARK, filled, table_with
+from dataplane.nftables.programming import SETTINGS, filled, table_with
 from fakes.ruleset import elements_in, parts
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import (
@@ -25,7 +25,7 @@ from kubeproxy.linux.netlink.attribute import u32
 from kubeproxy.linux.netlink.message import decode
 from world import Mode, endpoint_slice, node, service, table_of
 
-PROGRAM = program(node(Mode.NFTABLES), MARK)
+PROGRAM = program(node(Mode.NFTABLES), SETTINGS)
 KEY = head(bytes([10, 112, 0, 21, 6, 0, 0, 0, 0, 80, 0, 0]))
 OTHER = head(bytes([10, 112, 0, 22, 6, 0, 0, 0, 0, 80, 0, 0]))
 IS_END = u32(3, 1)

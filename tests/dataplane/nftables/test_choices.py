@@ -1,20 +1,19 @@
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from dataplane.nftables.programming import with_node
 from kubeproxy.dataplane.nftables.choices import (
     Choice,
-    Masqueraded,
     Pick,
     Remember,
     Split,
     chain_of,
     counts_in,
-    in_order,
     with_parts,
 )
-from kubeproxy.dataplane.nftables.language import Verdict
+from kubeproxy.dataplane.nftables.language import RuleVerdict
 from kubeproxy.dataplane.nftables.program import MARK_TO_MASQUERADE
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.table.entries import Balance
@@ -35,9 +34,13 @@ def picks(count: int) -> list[Pick]:
     ]
 
 
+def masqueraded(pick: Pick) -> Pick:
+    return replace(pick, masquerade=True)
+
+
 def by_source(pick: Pick, here: Pick | None) -> Split:
     """What external traffic policy Local makes: the node is masqueraded."""
-    return Split(pick, Masqueraded(pick), here)
+    return Split(pick, masqueraded(pick), here)
 
 
 def remember_by_source(node_port: bool, seconds: int) -> Split:
@@ -52,7 +55,7 @@ def every_choice(count: int, here: int) -> list[Choice]:
         found.append(pick)
         if not pick.local:
             local = Pick(pick.node_port, True, here, pick.sticky, pick.balance)
-            found += [Masqueraded(pick), by_source(pick, local), by_source(pick, None)]
+            found += [masqueraded(pick), by_source(pick, local), by_source(pick, None)]
     for node_port, seconds in product((False, True), (1, 86400)):
         found += [Remember(node_port, local, seconds) for local in (False, True)]
         found.append(remember_by_source(node_port, seconds))
@@ -70,7 +73,7 @@ def every_choice(count: int, here: int) -> list[Choice]:
             Pick(True, True, 3, True, Balance.SOURCE_HASH),
             "nodeport-pick-local-3-source-hash-sticky",
         ),
-        (Masqueraded(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
+        (masqueraded(Pick(True, False, 3)), "masquerade-nodeport-pick-3"),
         (by_source(Pick(False, False, 3), Pick(False, True, 2)), "local-2-of-pick-3"),
         (by_source(Pick(True, False, 3), None), "local-0-of-nodeport-pick-3"),
         (Remember(False, False, 10800), "remember-10800"),
@@ -97,13 +100,11 @@ def test_names_are_distinct_and_short_enough_for_the_kernel(count: int, here: in
 
 
 @pytest.mark.parametrize(("count", "here"), [(1, 1), (12, 2), (MOST, 4711)])
-def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
+def test_a_name_says_how_long_its_lists_are(count: int, here: int) -> None:
     for choice in every_choice(count, here):
         match choice:
             case Pick():
                 expected = (0, count) if choice.local else (count, 0)
-            case Masqueraded():
-                expected = (count, 0)
             case Split(pod=Pick()):
                 expected = (count, here if choice.outside else 0)
             case _:
@@ -112,11 +113,11 @@ def test_a_name_tells_how_long_its_lists_are(count: int, here: int) -> None:
 
 
 def test_chains_come_after_those_that_they_lead_to() -> None:
-    chosen = in_order(with_parts(every_choice(3, 2)))
+    chosen = with_parts(every_choice(3, 2))
     made = {MARK_TO_MASQUERADE}
     for choice in chosen:
         chain = chain_of(choice, HERE)
-        verdicts = [each for rule in chain.rules for each in rule if isinstance(each, Verdict)]
+        verdicts = [each for rule in chain.rules for each in rule if isinstance(each, RuleVerdict)]
         assert {verdict.chain for verdict in verdicts} <= made | {""}
         made.add(chain.name)
     assert len(made) == len(chosen) + 1
@@ -124,7 +125,7 @@ def test_chains_come_after_those_that_they_lead_to() -> None:
 
 def test_the_order_is_always_the_same() -> None:
     chosen = every_choice(3, 2)
-    assert in_order(chosen) == in_order(reversed(chosen))
+    assert with_parts(chosen) == with_parts(reversed(chosen))
 
 
 def text_of(choice: Choice, detector: object = HERE.detector) -> list[str]:
@@ -160,7 +161,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             id="pods-cannot-be-told-from-others",
         ),
         pytest.param(
-            Masqueraded(EVERYWHERE),
+            masqueraded(EVERYWHERE),
             HERE.detector,
             ["jump mark-to-masquerade", "goto pick-3"],
             id="cluster-policy-masquerades",

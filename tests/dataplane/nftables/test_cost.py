@@ -6,7 +6,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from dataplane.nftables.programming import MARK
+from dataplane.nftables.programming import SETTINGS
 from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.program import program
@@ -15,7 +15,7 @@ from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, Serv
 from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
-PROGRAM = program(HERE, MARK)
+PROGRAM = program(HERE, SETTINGS)
 
 
 def backends(count: int) -> tuple[Backend, ...]:

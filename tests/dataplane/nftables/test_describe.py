@@ -1,6 +1,6 @@
 import pytest
 
-from dataplane.nftables.programming import MARK
+from dataplane.nftables.programming import SETTINGS
 from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables.describe import (
     describe,
@@ -96,7 +96,7 @@ def test_ranges(first: str, last: str, expected: str) -> None:
 
 def described(*documents: dict[str, object]) -> str:
     here = node(Mode.NFTABLES)
-    return describe(program(here, MARK), table_of(*documents), here)
+    return describe(program(here, SETTINGS), table_of(*documents), here)
 
 
 def block(text: str, head_: str) -> list[str]:
@@ -138,7 +138,7 @@ def test_what_one_service_port_has() -> None:
     spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP"}
     table = table_of(everywhere(spec), endpoint_slice("L1 R1"))
     (entry,) = table.entries.values()
-    text = describe_some(program(here, MARK), [place(entry, None, 1)], here)
+    text = describe_some(program(here, SETTINGS), [place(entry, None, 1)], here)
     lines = text.splitlines()
     at = "ip kube-proxy"
     assert f"add element {at} cluster-ips-in-use {{ 10.112.0.21 }}" in lines
@@ -158,7 +158,7 @@ def test_what_an_ipv6_service_port_has() -> None:
     here = node(Mode.NFTABLES, Family.IPV6)
     six = service({"clusterIP": "fd00::21", "clusterIPs": ["fd00::21"], "ipFamilies": ["IPv6"]})
     (entry,) = table_of(six, family=Family.IPV6).entries.values()
-    text = describe_some(program(here, MARK), [place(entry, None, 0)], here)
+    text = describe_some(program(here, SETTINGS), [place(entry, None, 0)], here)
     assert "add element ip6 kube-proxy cluster-ips-in-use { fd00::21 }\n" in text
 
 
@@ -170,7 +170,7 @@ def guarded(ranges: int) -> Document:
 def test_the_source_ranges_of_a_service_port() -> None:
     here = node(Mode.NFTABLES)
     (entry,) = table_of(guarded(2)).entries.values()
-    text = describe_some(program(here, MARK), [place(entry, None, 0, 7)], here)
+    text = describe_some(program(here, SETTINGS), [place(entry, None, 0, 7)], here)
     at = "add element ip kube-proxy"
     assert f"{at} firewall-services {{ {VIP} . tcp . 80 : 0:7 }}\n" in text
     assert f"{at} firewall-sources {{ 0:7 . 10.0.0.0/24 }}\n" in text

@@ -15,11 +15,11 @@ from kubeproxy.base.inet import Family, Prefix, pack
 from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.dataplane.nftables import drift as drift_module
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.drift import Wanted, drift
+from kubeproxy.dataplane.nftables.drift import drift
 from kubeproxy.dataplane.nftables.elements import frontend_key, head, verdict_tail
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.expressions import expression
-from kubeproxy.dataplane.nftables.language import DROP, Chain, Hook, IsNew, Masquerade, goto
+from kubeproxy.dataplane.nftables.language import DROP, NEW, Chain, Hook, Masquerade, goto
 from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.linux.netlink.attribute import nested, u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
@@ -52,13 +52,11 @@ def rig(*entries: Entry, node: Node = NODE) -> Rig:
 
 def told(there: Rig, *entries: Entry, refused: tuple[Entry, ...] = ()) -> list[str]:
     """The differences as `sign object | service port | reason`."""
-    wanted = Wanted(
-        there.program, table_with(*entries), there.node, {entry.name for entry in refused}
-    )
+    names = {entry.name for entry in refused}
     signs = {Change.ADD: "+", Change.REMOVE: "-", Change.REPLACE: "!"}
     return [
         " | ".join(filter(None, (f"{signs[each.change]} {each.object}", *_rest(each))))
-        for each in drift(there.kernel, wanted)
+        for each in drift(there.kernel, there.program, table_with(*entries), there.node, names)
     ]
 
 
@@ -191,13 +189,13 @@ def test_every_element_that_would_be_written_is_told_and_afterwards_none(
     first = data.draw(clusters(family))
     there = filled(last_table(first, family), data.draw(nodes(family)))
     table = last_table(first + data.draw(events(family)), family)
-    wanted = Wanted(there.program, table, there.node)
-    found = [each.object for each in drift(there.kernel, wanted)]
+    wanted = there.program, table, there.node
+    found = [each.object for each in drift(there.kernel, *wanted)]
     batch = there.fill(table, prune=False)
     written = [*batch.deleted.values(), *batch.added.values()]
     assert len({each for each in found if each.startswith("element ")}) == sum(map(len, written))
     assert len([each for each in found if each.startswith("chain ")]) == len(batch.chains)
-    assert drift(there.kernel, wanted) == []
+    assert drift(there.kernel, *wanted) == []
 
 
 # --- the node ---------------------------------------------------------------------------------
@@ -399,7 +397,7 @@ def test_a_rule_of_somebody_else(
 ) -> None:
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: listed)
     there = rig(A)
-    there.kernel.commit([new_rule(there.program, "refuse-cluster-ips", (IsNew(),))])
+    there.kernel.commit([new_rule(there.program, "refuse-cluster-ips", (NEW,))])
     there.table.chains["refuse-cluster-ips"].rules[-1] += expression("made-up")
     assert told(there, A) == [
         TABLE_LINE,

@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from dataplane.nftables.programming import MARK, with_node
+from dataplane.nftables.programming import SETTINGS, with_node
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
+from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.describe import element_text
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
@@ -24,7 +25,7 @@ from kubeproxy.dataplane.nftables.elements import (
     together,
     without_data,
 )
-from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
@@ -56,6 +57,10 @@ L1 = Backend("10.64.3.11", 8080, local=True)
 R1 = Backend("10.65.7.21", 8080)
 
 
+def masqueraded(pick: Pick) -> Pick:
+    return replace(pick, masquerade=True)
+
+
 def placed(*frontends: Frontend, **fields: object) -> Placed:
     entry = Entry(NAME, frontends, **fields)  # type: ignore[arg-type]  # as given
     return place(entry, None, 7, 3)
@@ -63,7 +68,7 @@ def placed(*frontends: Frontend, **fields: object) -> Placed:
 
 def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
     """Elements by their set, as nft writes them."""
-    sets = {set_.name: set_ for set_ in program(here, MARK).sets}
+    sets = {set_.name: set_ for set_ in program(here, SETTINGS).sets}
     lines: dict[str, list[str]] = {}
     for name, elements in found.items():
         lines[name] = [element_text(sets[name], each, data) for each, data in elements.items()]
@@ -188,20 +193,20 @@ BOTH: dict[str, object] = {"cluster": (L1, R1), "local": (L1,), "has_endpoints":
         pytest.param(
             EXTERNAL,
             {**BOTH, "internal": Policy.INTERNAL_LOCAL},
-            Masqueraded(ALL_2),
+            masqueraded(ALL_2),
             id="nor-here",
         ),
-        pytest.param(PORT, BOTH, Masqueraded(PORT_2), id="node-port"),
+        pytest.param(PORT, BOTH, masqueraded(PORT_2), id="node-port"),
         pytest.param(
             PORT,
             {**BOTH, "external": Policy.EXTERNAL_LOCAL},
-            Split(PORT_2, Masqueraded(PORT_2), PORT_1),
+            Split(PORT_2, masqueraded(PORT_2), PORT_1),
             id="node-port-local",
         ),
         pytest.param(
             BALANCER,
             {"cluster": (R1,), "external": Policy.EXTERNAL_LOCAL},
-            Split(ALL_1, Masqueraded(ALL_1), None),
+            Split(ALL_1, masqueraded(ALL_1), None),
             id="nobody-here",
         ),
         pytest.param(BALANCER, {"external": Policy.EXTERNAL_LOCAL}, None, id="nobody-anywhere"),
@@ -249,7 +254,7 @@ def test_how_a_frontend_chooses(
     ],
 )
 def test_what_becomes_of_those_whom_nobody_serves(
-    frontend: Frontend, fields: dict[str, object], expected: Verdict | None
+    frontend: Frontend, fields: dict[str, object], expected: RuleVerdict | None
 ) -> None:
     assert expected == refusal_of(placed(frontend, **fields), frontend)
 

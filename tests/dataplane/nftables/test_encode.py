@@ -1,7 +1,7 @@
 import pytest
 
 from dataplane.nftables.netlinktext import message_lines
-from dataplane.nftables.programming import MARK
+from dataplane.nftables.programming import SETTINGS
 from fakes.ruleset import number_of
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import (
@@ -37,8 +37,8 @@ from kubeproxy.linux.netlink.message import (
 )
 from world import Mode, node
 
-PROGRAM = program(node(Mode.NFTABLES), MARK)
-IPV6_PROGRAM = program(node(Mode.NFTABLES, Family.IPV6), MARK)
+PROGRAM = program(node(Mode.NFTABLES), SETTINGS)
+IPV6_PROGRAM = program(node(Mode.NFTABLES, Family.IPV6), SETTINGS)
 V4, V6 = HEADERS[Family.IPV4], HEADERS[Family.IPV6]
 FRONTEND = (V4.daddr, L4PROTO, DPORT)
 

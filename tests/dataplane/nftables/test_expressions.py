@@ -7,7 +7,7 @@ import pytest
 
 from dataplane.nftables.netlinktext import rule_lines
 from dataplane.nftables.programming import with_node
-from kubeproxy.base.inet import Family
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables.choices import Pick, Remember, chain_of
 from kubeproxy.dataplane.nftables.encode import key_size
 from kubeproxy.dataplane.nftables.expressions import encode_rule, register, slots
@@ -16,30 +16,30 @@ from kubeproxy.dataplane.nftables.language import (
     DROP,
     HEADERS,
     L4PROTO,
+    NEW,
+    OWN_SOURCE,
     RETURN,
+    TRANSLATED,
     Chain,
-    Count,
     InSet,
-    Is,
-    IsInterface,
-    IsMarked,
-    IsNew,
-    IsOwnSource,
-    IsProtocol,
-    IsTranslated,
     Mark,
     Masquerade,
     Reject,
     Rule,
     SetPriority,
     Statement,
+    UseCounter,
     VerdictMap,
+    from_interface,
     goto,
+    in_prefix,
+    is_marked,
+    is_protocol,
     jump,
     numgen,
     source_hash,
 )
-from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 from world import Mode, node, prefix
@@ -59,7 +59,7 @@ def lines_of(text: str) -> list[str]:
     ("statement", "expected"),
     [
         pytest.param(
-            Is(V4.saddr, prefix("10.64.0.0/14")),
+            in_prefix(V4.saddr, prefix("10.64.0.0/14")),
             """
             [ payload load 4b @ network header + 12 => reg 1 ]
             [ bitwise reg 1 = ( reg 1 & 0x0000fcff ) ^ 0x00000000 ]
@@ -68,7 +68,7 @@ def lines_of(text: str) -> list[str]:
             id="bits-beyond-a-byte-are-masked",
         ),
         pytest.param(
-            Is(V4.saddr, prefix("10.64.3.0/24"), negate=True),
+            in_prefix(V4.saddr, prefix("10.64.3.0/24"), negate=True),
             """
             [ payload load 3b @ network header + 12 => reg 1 ]
             [ cmp neq reg 1 0x0003400a ]
@@ -76,7 +76,7 @@ def lines_of(text: str) -> list[str]:
             id="whole-bytes-are-compared-as-they-are",
         ),
         pytest.param(
-            Is(V4.daddr, prefix("0.0.0.0/0")),
+            in_prefix(V4.daddr, prefix("0.0.0.0/0")),
             """
             [ payload load 4b @ network header + 16 => reg 1 ]
             [ bitwise reg 1 = ( reg 1 & 0x00000000 ) ^ 0x00000000 ]
@@ -85,7 +85,7 @@ def lines_of(text: str) -> list[str]:
             id="everything",
         ),
         pytest.param(
-            Is(V6.daddr, prefix("::1/128")),
+            in_prefix(V6.daddr, prefix("::1/128")),
             """
             [ payload load 16b @ network header + 24 => reg 1 ]
             [ cmp eq reg 1 0x00000000 0x00000000 0x00000000 0x01000000 ]
@@ -93,7 +93,7 @@ def lines_of(text: str) -> list[str]:
             id="one-address",
         ),
         pytest.param(
-            IsProtocol("udp", 17),
+            is_protocol(Protocol.UDP),
             """
             [ meta load l4proto => reg 1 ]
             [ cmp eq reg 1 0x00000011 ]
@@ -101,7 +101,7 @@ def lines_of(text: str) -> list[str]:
             id="protocol",
         ),
         pytest.param(
-            IsInterface("cni0"),
+            from_interface("cni0"),
             """
             [ meta load iifname => reg 1 ]
             [ cmp eq reg 1 0x30696e63 0x00000000 0x00000000 0x00000000 ]
@@ -109,7 +109,7 @@ def lines_of(text: str) -> list[str]:
             id="the-whole-name-of-an-interface",
         ),
         pytest.param(
-            IsInterface("cni", prefix=True, negate=True),
+            from_interface("cni", prefix=True, negate=True),
             """
             [ meta load iifname => reg 1 ]
             [ cmp neq reg 1 0x00696e63 ]
@@ -117,7 +117,7 @@ def lines_of(text: str) -> list[str]:
             id="the-beginning-of-its-name",
         ),
         pytest.param(
-            IsNew(),
+            NEW,
             """
             [ ct load state => reg 1 ]
             [ bitwise reg 1 = ( reg 1 & 0x00000008 ) ^ 0x00000000 ]
@@ -126,7 +126,7 @@ def lines_of(text: str) -> list[str]:
             id="new",
         ),
         pytest.param(
-            IsTranslated(),
+            TRANSLATED,
             """
             [ ct load status => reg 1 ]
             [ bitwise reg 1 = ( reg 1 & 0x00000020 ) ^ 0x00000000 ]
@@ -135,7 +135,7 @@ def lines_of(text: str) -> list[str]:
             id="translated",
         ),
         pytest.param(
-            IsOwnSource(),
+            OWN_SOURCE,
             """
             [ fib saddr type => reg 1 ]
             [ cmp eq reg 1 0x00000002 ]
@@ -143,7 +143,7 @@ def lines_of(text: str) -> list[str]:
             id="own-source",
         ),
         pytest.param(
-            IsMarked(0x4000),
+            is_marked(0x4000),
             """
             [ meta load mark => reg 1 ]
             [ bitwise reg 1 = ( reg 1 & 0x00004000 ) ^ 0x00000000 ]
@@ -222,7 +222,9 @@ def lines_of(text: str) -> list[str]:
         pytest.param(Masquerade(), "[ masq flags 0x10 ]", id="masquerade-fully-random"),
         pytest.param(Reject(Family.IPV4), "[ reject type 0 code 3 ]", id="port-unreachable"),
         pytest.param(Reject(Family.IPV6), "[ reject type 0 code 4 ]", id="ipv6-port-unreachable"),
-        pytest.param(Count("localhost-tcp"), "[ objref type 1 name localhost-tcp ]", id="count"),
+        pytest.param(
+            UseCounter("localhost-tcp"), "[ objref type 1 name localhost-tcp ]", id="count"
+        ),
         pytest.param(DROP, "[ immediate reg 0 drop ]", id="drop"),
         pytest.param(RETURN, "[ immediate reg 0 return ]", id="return"),
         pytest.param(goto("pick-2"), "[ immediate reg 0 goto -> pick-2 ]", id="goto"),
@@ -344,7 +346,7 @@ def test_registers_have_the_numbers_that_the_kernel_dumps(slot: int, expected: i
 
 @pytest.mark.parametrize("family", Family)
 def test_every_rule_of_the_program_can_be_read_as_text(family: Family) -> None:
-    chains: tuple[Chain, ...] = program(gated(family), 0x4000).chains
+    chains: tuple[Chain, ...] = program(gated(family), NftablesSettings()).chains
     for chain in chains:
         for rule in chain.rules:
             assert lines(rule)

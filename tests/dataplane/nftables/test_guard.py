@@ -17,6 +17,7 @@ from kubeproxy.dataplane.nftables.program import (
     LOCAL_AFFINITY,
     SERVICE_CHOICES,
     TABLE,
+    NftablesSettings,
     program,
 )
 from kubeproxy.linux.netlink.attribute import text, u32
@@ -31,7 +32,7 @@ from kubeproxy.linux.netlink.nftables import (
 from world import Mode, node
 
 OURS, THEIRS = 4711, 815
-PROGRAM = program(node(Mode.NFTABLES), 0x4000)
+PROGRAM = program(node(Mode.NFTABLES), NftablesSettings())
 TABLE_NAME = text(1, TABLE)
 
 

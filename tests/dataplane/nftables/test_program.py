@@ -2,20 +2,27 @@
 
 import pytest
 
-from dataplane.nftables.programming import MARK, with_node
+from dataplane.nftables.programming import SETTINGS, with_node
 from fakes.nftables import FakeNftables
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import FILLING_ORDER, program_messages
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
-from kubeproxy.dataplane.nftables.language import Chain, Dnat, InSet, Program, Verdict, VerdictMap
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.language import (
+    Chain,
+    Dnat,
+    InSet,
+    Program,
+    RuleVerdict,
+    VerdictMap,
+)
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.table.node import Node, PodInterface
 from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
-SETTINGS = [
+NODES = [
     pytest.param(HERE, id="ipv4"),
     pytest.param(node(Mode.NFTABLES, Family.IPV6), id="ipv6"),
     pytest.param(with_node(HERE, localhost_gate=True), id="localhost"),
@@ -24,14 +31,14 @@ SETTINGS = [
 ]
 
 
-def rules(here: Node, chain: str, mark: int = MARK) -> list[str]:
-    (found,) = (each for each in program(here, mark).chains if each.name == chain)
+def rules(here: Node, chain: str, settings: NftablesSettings = SETTINGS) -> list[str]:
+    (found,) = (each for each in program(here, settings).chains if each.name == chain)
     return [rule_text(rule) for rule in found.rules]
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_a_kernel_takes_it(here: Node) -> None:
-    made = program(here, MARK)
+    made = program(here, SETTINGS)
     kernel = FakeNftables()
     kernel.commit(program_messages(made))
     table = kernel.ruleset.tables[NFPROTO[here.family], names.TABLE]
@@ -52,29 +59,29 @@ def reached_from_hooks(made: Program) -> set[str]:
 
 def _targets(chain: Chain) -> list[str]:
     steps = [each for rule in chain.rules for each in rule]
-    return [each.chain for each in steps if isinstance(each, Verdict) and each.chain]
+    return [each.chain for each in steps if isinstance(each, RuleVerdict) and each.chain]
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_every_chain_is_used(here: Node) -> None:
-    made = program(here, MARK)
+    made = program(here, SETTINGS)
     from_elements = {names.REFUSE, names.MARK_TO_MASQUERADE}
     assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_elements
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: Node) -> None:
-    by_packets = {set_.name for set_ in program(here, MARK).sets if set_.dynamic}
+    by_packets = {set_.name for set_ in program(here, SETTINGS).sets if set_.dynamic}
     assert by_packets == {*names.PINS.values(), *names.SHARED_PINS.values()}
-    by_us = {set_.name for set_ in program(here, MARK).sets} - by_packets
+    by_us = {set_.name for set_ in program(here, SETTINGS).sets} - by_packets
     assert by_us == set(FILLING_ORDER) - (
         set() if here.localhost_gate else {names.LOCALHOST_NODEPORTS}
     )
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_keys_of_rules_have_the_types_of_the_sets_that_they_are_looked_up_in(here: Node) -> None:
-    made = program(here, MARK)
+    made = program(here, SETTINGS)
     sets = {set_.name: set_ for set_ in made.sets}
     for chain in made.chains:
         for rule in chain.rules:
@@ -114,23 +121,22 @@ def test_cluster_ip_traffic_is_marked_by_who_sends_it(
 
 
 def test_the_mark_is_the_operators_bit() -> None:
-    assert masquerade_mark(0) == 1
-    assert masquerade_mark(31) == 0x80000000
-    marked = rules(HERE, names.MARK_TO_MASQUERADE, masquerade_mark(31))
-    assert marked == ["meta mark set meta mark | 0x80000000"]
+    for bit, mark in ((0, "0x00000001"), (31, "0x80000000")):
+        marked = rules(HERE, names.MARK_TO_MASQUERADE, NftablesSettings(masquerade_bit=bit))
+        assert marked == [f"meta mark set meta mark | {mark}"]
 
 
 def test_without_the_gate_nothing_is_said_of_loopback_addresses() -> None:
-    made = program(HERE, MARK)
+    made = program(HERE, SETTINGS)
     assert made.counters == (names.AFFINITY_FULL,)
     assert "localhost-check" not in {chain.name for chain in made.chains}
-    gated = program(with_node(HERE, localhost_gate=True), MARK)
+    gated = program(with_node(HERE, localhost_gate=True), SETTINGS)
     assert gated.counters[1:] == ("localhost-tcp", "localhost-udp", "localhost-sctp")
 
 
 @pytest.mark.parametrize("counters", [True, False])
 def test_endpoints_are_counted_when_asked_for(counters: bool) -> None:
-    made = program(HERE, MARK, endpoint_counters=counters)
+    made = program(HERE, NftablesSettings(endpoint_counters=counters))
     counting = {set_.name for set_ in made.sets if set_.counter}
     lists = {
         names.SERVICE_ENDPOINTS,
@@ -160,10 +166,10 @@ UPSTREAM_SETS = {
 UPSTREAM_COUNTERS = {f"localhost-nodeport-rejected-{p}" for p in ("tcp", "udp", "sctp")}
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_nothing_has_a_name_of_upstreams(here: Node) -> None:
     """So upstream, taking the table over, never finds what it deletes or changes in use by us."""
-    made = program(here, MARK)
+    made = program(here, SETTINGS)
     sets = {set_.name for set_ in made.sets}
     assert not sets & UPSTREAM_SETS
     assert not [name for name in sets if name.startswith("affinity-")]
@@ -171,13 +177,13 @@ def test_nothing_has_a_name_of_upstreams(here: Node) -> None:
     assert not {chain.name for chain in made.chains} & UPSTREAM_CHAINS
 
 
-@pytest.mark.parametrize("here", SETTINGS)
+@pytest.mark.parametrize("here", NODES)
 def test_upstream_takes_the_hooks_for_its_own_and_no_other_chain(here: Node) -> None:
     """By the slash: it empties them when it starts, and deletes them later.
 
     A chain that something else leads to it could not delete.
     """
-    chains = program(here, MARK).chains
+    chains = program(here, SETTINGS).chains
     hooks = {chain.name for chain in chains if chain.hook}
     assert {chain.name for chain in chains if "/" in chain.name} == hooks
 
@@ -185,7 +191,7 @@ def test_upstream_takes_the_hooks_for_its_own_and_no_other_chain(here: Node) -> 
 def test_chains_stand_where_upstream_puts_them() -> None:
     hooks = [
         (chain.name, chain.hook.type, chain.hook.hook, chain.hook.priority)
-        for chain in program(HERE, MARK).chains
+        for chain in program(HERE, SETTINGS).chains
         if chain.hook
     ]
     assert hooks == [
@@ -205,5 +211,5 @@ def test_chains_stand_where_upstream_puts_them() -> None:
 
 def test_sets_whose_ranges_are_two_elements_are_known() -> None:
     """The kernel keeps ranges of concatenations as one element, and all others as two."""
-    found = {s.name for s in program(HERE, 0x4000).sets if s.interval and len(s.key) == 1}
+    found = {s.name for s in program(HERE, SETTINGS).sets if s.interval and len(s.key) == 1}
     assert found == names.RANGE_SETS

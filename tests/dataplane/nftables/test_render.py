@@ -1,27 +1,22 @@
 import pytest
 
-from dataplane.nftables.programming import MARK, with_node
-from kubeproxy.base.inet import Family
+from dataplane.nftables.programming import SETTINGS, with_node
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables.language import (
     DPORT,
     DROP,
     HEADERS,
     L4PROTO,
+    NEW,
     ORIGINAL_DPORT,
+    OWN_SOURCE,
     PRIORITY,
     RETURN,
+    TRANSLATED,
     Chain,
-    Count,
     Dnat,
     Hook,
     InSet,
-    Is,
-    IsInterface,
-    IsMarked,
-    IsNew,
-    IsOwnSource,
-    IsProtocol,
-    IsTranslated,
     Mark,
     Masquerade,
     Program,
@@ -29,9 +24,14 @@ from kubeproxy.dataplane.nftables.language import (
     Rule,
     Set,
     SetPriority,
-    Update,
+    UpdateMap,
+    UseCounter,
     VerdictMap,
+    from_interface,
     goto,
+    in_prefix,
+    is_marked,
+    is_protocol,
     jump,
     numgen,
     source_hash,
@@ -48,22 +48,22 @@ from world import Mode, node, prefix
 
 V4, V6 = HEADERS[Family.IPV4], HEADERS[Family.IPV6]
 FRONTEND = (V4.daddr, L4PROTO, DPORT)
-TCP = IsProtocol("tcp", 6)
+TCP = is_protocol(Protocol.TCP)
 
 
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ((Is(V4.saddr, prefix("10.64.0.0/14")),), "ip saddr 10.64.0.0/14"),
-        ((Is(V6.daddr, prefix("::1/128"), negate=True),), "ip6 daddr != ::1"),
+        ((in_prefix(V4.saddr, prefix("10.64.0.0/14")),), "ip saddr 10.64.0.0/14"),
+        ((in_prefix(V6.daddr, prefix("::1/128"), negate=True),), "ip6 daddr != ::1"),
         ((TCP, DROP), "meta l4proto tcp drop"),
-        ((IsInterface("cni0"),), 'iifname "cni0"'),
-        ((IsInterface("cni", prefix=True, negate=True),), 'iifname != "cni*"'),
+        ((from_interface("cni0"),), 'iifname "cni0"'),
+        ((from_interface("cni", prefix=True, negate=True),), 'iifname != "cni*"'),
         (
-            (IsNew(), IsTranslated(), IsOwnSource()),
+            (NEW, TRANSLATED, OWN_SOURCE),
             "ct state new ct status dnat fib saddr type local",
         ),
-        ((IsMarked(0x4000),), "meta mark & 0x00004000 != 0x00000000"),
+        ((is_marked(0x4000),), "meta mark & 0x00004000 != 0x00000000"),
         ((Mark(0x4000),), "meta mark set meta mark | 0x00004000"),
         ((Mark(0x4000, clear=True),), "meta mark set meta mark ^ 0x00004000"),
         (
@@ -86,12 +86,12 @@ TCP = IsProtocol("tcp", 6)
         ),
         ((Masquerade(),), "masquerade fully-random"),
         ((Reject(Family.IPV4),), "reject"),
-        ((Count("c"), goto("a")), 'counter name "c" goto a'),
+        ((UseCounter("c"), goto("a")), 'counter name "c" goto a'),
         ((jump("a"),), "jump a"),
         # nft writes a port with its protocol's name, and leaves out the match that this implies.
         ((TCP, InSet((L4PROTO, DPORT), "x")), "meta l4proto . tcp dport @x"),
         (
-            (TCP, Update("m", (V4.saddr, PRIORITY), (V4.daddr, DPORT), 90)),
+            (TCP, UpdateMap("m", (V4.saddr, PRIORITY), (V4.daddr, DPORT), 90)),
             "update @m { ip saddr . meta priority timeout 1m30s : ip daddr . tcp dport }",
         ),
         (
@@ -233,7 +233,7 @@ table ip6 kube-proxy {
 
 @pytest.mark.parametrize("family", Family)
 def test_every_rule_of_the_program_has_a_text(family: Family) -> None:
-    made = program(with_node(node(Mode.NFTABLES, family), localhost_gate=True), MARK)
+    made = program(with_node(node(Mode.NFTABLES, family), localhost_gate=True), SETTINGS)
     text = "\n".join(line for chain in made.chains for line in chain_lines(chain))
     assert text.count("{\n") + text.count("}") == 2 * len(made.chains)
     wrong = "ip6 daddr" if family is Family.IPV4 else "ip daddr"

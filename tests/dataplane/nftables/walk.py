@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
+from operator import and_
 from zlib import crc32
 
 import msgspec
 
 from fakes.ruleset import VERDICT, bound, span, text_of
-from kubeproxy.base.inet import Family, contains, join, pack, unpack
+from kubeproxy.base.inet import Family, join, pack, unpack
 from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.dataplane.nftables.program import SHARED_PLACES
 from kubeproxy.linux.netlink.attribute import attribute, nested
@@ -177,20 +178,20 @@ def _chain(walk: Walk, name: str) -> End | None:
         match result:
             case End():
                 return result
-            case nft.Verdict(nft.Jump.DROP):
+            case nft.RuleVerdict(nft.Jump.DROP):
                 return End.DROP
-            case nft.Verdict(nft.Jump.RETURN):
+            case nft.RuleVerdict(nft.Jump.RETURN):
                 return None
-            case nft.Verdict(nft.Jump.GOTO, chain):
+            case nft.RuleVerdict(nft.Jump.GOTO, chain):
                 return _chain(walk, chain)
-            case nft.Verdict(nft.Jump.JUMP, chain):
+            case nft.RuleVerdict(nft.Jump.JUMP, chain):
                 end = _chain(walk, chain)
                 if end is not None:
                     return end
     return None
 
 
-Result = bool | End | nft.Verdict
+Result = bool | End | nft.RuleVerdict
 """Of a statement: go on to the next (True) or to the next rule (False), stop, go elsewhere."""
 
 
@@ -213,19 +214,27 @@ def _value(walk: Walk, selector: nft.Selector) -> bytes:
             if not walk.numbers:
                 raise Undecided(modulus)
             return walk.numbers.pop(0).to_bytes(4, "little")
-    return _READ[walk.machine.node.family][selector](walk)
+    return _READ[walk.machine.node.family][selector.load](walk)
 
 
-_READ: dict[Family, dict[nft.Selector, Callable[[Walk], bytes]]] = {
+_READ: dict[Family, dict[nft.Load, Callable[[Walk], bytes]]] = {
     family: {
-        headers.saddr: lambda walk: pack(walk.saddr),
-        headers.daddr: lambda walk: pack(walk.daddr),
-        headers.original_daddr: lambda walk: pack(walk.original[0]),
-        nft.L4PROTO: lambda walk: bytes([walk.protocol]),
-        nft.DPORT: lambda walk: walk.dport.to_bytes(2, "big"),
-        nft.ORIGINAL_DPORT: lambda walk: walk.original[1].to_bytes(2, "big"),
-        nft.PRIORITY: lambda walk: walk.priority.to_bytes(4, "little"),
-        nft.RANGED_PRIORITY: lambda walk: walk.priority.to_bytes(4, "big"),
+        headers.saddr.load: lambda walk: pack(walk.saddr),
+        headers.daddr.load: lambda walk: pack(walk.daddr),
+        headers.original_daddr.load: lambda walk: pack(walk.original[0]),
+        nft.L4PROTO.load: lambda walk: bytes([walk.protocol]),
+        nft.DPORT.load: lambda walk: walk.dport.to_bytes(2, "big"),
+        nft.ORIGINAL_DPORT.load: lambda walk: walk.original[1].to_bytes(2, "big"),
+        nft.PRIORITY.load: lambda walk: walk.priority.to_bytes(4, "little"),
+        nft.RANGED_PRIORITY.load: lambda walk: walk.priority.to_bytes(4, "big"),
+        nft.IIFNAME.load: lambda walk: walk.interface.encode().ljust(16, b"\0"),
+        nft.MARK.load: lambda walk: walk.mark.to_bytes(4, "little"),
+        # Every walk is that of a first packet.
+        nft.CT_STATE.load: lambda _: (8).to_bytes(4, "little"),
+        nft.CT_STATUS.load: lambda walk: (0x20 * walk.translated).to_bytes(4, "little"),
+        nft.SOURCE_TYPE.load: lambda walk: (
+            2 if walk.machine.node.is_own(walk.saddr) else 1
+        ).to_bytes(4, "little"),
     }
     for family, headers in nft.HEADERS.items()
 }
@@ -270,41 +279,10 @@ def do(statement: nft.Statement, walk: Walk) -> Result:
 
 
 @do.register
-def _is(statement: nft.Is, walk: Walk) -> Result:
-    address = unpack(_value(walk, statement.selector))
-    return contains(statement.prefix, address) is not statement.negate
-
-
-@do.register
-def _is_protocol(statement: nft.IsProtocol, walk: Walk) -> Result:
-    return walk.protocol == statement.number
-
-
-@do.register
-def _is_interface(statement: nft.IsInterface, walk: Walk) -> Result:
-    if statement.prefix:
-        return walk.interface.startswith(statement.name) is not statement.negate
-    return (walk.interface == statement.name) is not statement.negate
-
-
-@do.register
-def _is_new(_: nft.IsNew, _walk: Walk) -> Result:
-    return True  # every walk is that of a first packet
-
-
-@do.register
-def _is_translated(_: nft.IsTranslated, walk: Walk) -> Result:
-    return walk.translated
-
-
-@do.register
-def _is_own_source(_: nft.IsOwnSource, walk: Walk) -> Result:
-    return walk.machine.node.is_own(walk.saddr)
-
-
-@do.register
-def _is_marked(statement: nft.IsMarked, walk: Walk) -> Result:
-    return bool(walk.mark & statement.bit)
+def _match(statement: nft.Match, walk: Walk) -> Result:
+    expected, mask = statement.value, statement.mask or b"\xff" * len(statement.value)
+    found = bytes(map(and_, _value(walk, statement.selector), mask))
+    return (found == expected) is not statement.negate
 
 
 @do.register
@@ -337,7 +315,7 @@ def _verdict_map(statement: nft.VerdictMap, walk: Walk) -> Result:
         return False
     verdict = attributes(attributes(tail[4:])[VERDICT])
     code = int.from_bytes(verdict[1], "big", signed=True)
-    return nft.Verdict(nft.Jump(code), text_of(verdict.get(2, b"")))
+    return nft.RuleVerdict(nft.Jump(code), text_of(verdict.get(2, b"")))
 
 
 @do.register
@@ -352,7 +330,7 @@ def _dnat(statement: nft.Dnat, walk: Walk) -> Result:
 
 
 @do.register
-def _update(statement: nft.Update, walk: Walk) -> Result:
+def _update(statement: nft.UpdateMap, walk: Walk) -> Result:
     data = _key(walk, statement.data)
     walk.pin = (statement.map, _key(walk, statement.key), data, statement.seconds)
     return True
@@ -371,11 +349,11 @@ def _reject(_: nft.Reject, walk: Walk) -> Result:
 
 
 @do.register
-def _count(statement: nft.Count, walk: Walk) -> Result:
+def _count(statement: nft.UseCounter, walk: Walk) -> Result:
     return statement.counter in walk.machine.counters
 
 
 @do.register
-def _verdict(statement: nft.Verdict, walk: Walk) -> Result:
+def _verdict(statement: nft.RuleVerdict, walk: Walk) -> Result:
     assert not statement.chain or statement.chain in walk.machine.chains
     return statement

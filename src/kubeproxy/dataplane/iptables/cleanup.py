@@ -18,22 +18,22 @@ from kubeproxy.dataplane.xtables_guard import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.nfacct import delete_counters
-from kubeproxy.linux.tools import Backend, ToolFailed, find_iptables, run
+from kubeproxy.linux.tools import RuleKind, ToolFailed, find_iptables, run
 
 _NFACCT_MODULE = Path("/sys/module/nfnetlink_acct")
 _LOCK_SECONDS = "5"
 _SHOWN = 10  # of what may be thousands
 _NEEDS = {
-    Backend.LEGACY: "CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock",
-    Backend.NFT: "CAP_NET_ADMIN",
+    RuleKind.LEGACY: "CAP_NET_ADMIN, CAP_NET_RAW and a writable /run/xtables.lock",
+    RuleKind.NFT: "CAP_NET_ADMIN",
 }
 
 
 def clean_up(cleanup: Cleanup) -> None:
     """Remove the chains of both kinds of iptables, then the counters that rules count with."""
     for family in Family:
-        for backend in Backend:
-            if backend is Backend.LEGACY or cleanup.has_nf_tables:
+        for backend in RuleKind:
+            if backend is RuleKind.LEGACY or cleanup.has_nf_tables:
                 with cleanup.step():
                     _remove_own(cleanup, family, backend)
     if cleanup.removed or _NFACCT_MODULE.exists():
@@ -42,10 +42,10 @@ def clean_up(cleanup: Cleanup) -> None:
                 cleanup.note(f"nfacct counter {name}")
 
 
-def _remove_own(cleanup: Cleanup, family: Family, backend: Backend) -> None:
+def _remove_own(cleanup: Cleanup, family: Family, backend: RuleKind) -> None:
     """Remove the chains of kube-proxy; no program is run where there are none."""
     program = f"{PROGRAM[family]}-{backend.value}"
-    chains = (nft_chains if backend is Backend.NFT else legacy_chains)(family)
+    chains = (nft_chains if backend is RuleKind.NFT else legacy_chains)(family)
     kubelets = [f"{table} {name}" for table, name in chains if is_kubelets_chain(table, name)]
     removals: tuple[Removal, ...] = ()
     if any(is_own_chain(*chain) for chain in chains):
@@ -61,7 +61,7 @@ def _remove_own(cleanup: Cleanup, family: Family, backend: Backend) -> None:
         _remove_chains(cleanup, family, backend, removal)
 
 
-def _saved(family: Family, backend: Backend) -> str:
+def _saved(family: Family, backend: RuleKind) -> str:
     """The output of `iptables-save`."""
     program = f"{PROGRAM[family]}-{backend.value}"
     stays = f"what kube-proxy left in the tables of {program} stays"
@@ -76,7 +76,7 @@ def _saved(family: Family, backend: Backend) -> str:
         raise KernelError(f"{stays}: {error}; it needs {_NEEDS[backend]}") from error
 
 
-def _remove_chains(cleanup: Cleanup, family: Family, backend: Backend, removal: Removal) -> None:
+def _remove_chains(cleanup: Cleanup, family: Family, backend: RuleKind, removal: Removal) -> None:
     program = f"{PROGRAM[family]}-{backend.value}"
     restore = find_iptables(f"{PROGRAM[family]}-restore", backend) or program
     for chain, rules in removal.kept.items():

@@ -14,7 +14,7 @@ from kubeproxy.linux import ipset
 from kubeproxy.linux.ipvs import Ipvs
 from kubeproxy.linux.links import delete_dummy, device_addresses
 from kubeproxy.linux.netlink.ipvs import DeleteServer
-from kubeproxy.linux.tools import Backend, find, find_iptables, run
+from kubeproxy.linux.tools import RuleKind, find, find_iptables, run
 
 _VIRTUAL_SERVERS = Path("/proc/net/ip_vs")
 _IP_SET_MODULE = Path("/sys/module/ip_set")
@@ -76,7 +76,7 @@ def _rules_with_set(name: str) -> list[str]:
     """All rules that use a set."""
     found = []
     for family in Family:
-        for backend in Backend:
+        for backend in RuleKind:
             save = find_iptables(f"{PROGRAM[family]}-save", backend)
             lines = run([save]).splitlines() if save else []
             program = f"{PROGRAM[family]}-{backend.value}"

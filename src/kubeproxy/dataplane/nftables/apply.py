@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -29,19 +29,16 @@ from kubeproxy.dataplane.nftables.batch import (
     pieces,
     program_messages,
 )
-from kubeproxy.dataplane.nftables.change import are_many, write
-from kubeproxy.dataplane.nftables.compare import look
 from kubeproxy.dataplane.nftables.counters import read
 from kubeproxy.dataplane.nftables.elements import entry_elements
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
-from kubeproxy.dataplane.nftables.inspect import Found
+from kubeproxy.dataplane.nftables.inspect import Found, look
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, follow, listeners
+from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
 from kubeproxy.dataplane.nftables.pins import Pins
-from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES, NftablesSettings, program
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -49,6 +46,7 @@ from kubeproxy.dataplane.nftables.state import (
     alone,
     commit,
     reconcile,
+    step,
     take_idle_chains,
 )
 from kubeproxy.dataplane.unfit import unfit, without
@@ -65,17 +63,10 @@ _REFUSALS = 2
 _PIECE = 2 << 20
 _LARGE = 256 << 10
 _MOMENT = 0.1
+MANY = 5000
+"""So many elements are encoded in some milliseconds."""
 
 T = TypeVar("T")
-
-
-class Survey(NamedTuple):
-    """What the kernel has, the state that it is to have, and the transactions between the two."""
-
-    state: Programmed
-    step: Step
-    unused: list[str]
-    pieces: list[list[bytes]]
 
 
 class Culprit(KernelError):
@@ -119,12 +110,11 @@ class Nftables:
 
     def figures(self) -> dict[str, int]:
         """The values of metrics, by their names."""
-        local = self._proxy.statistics()
         return {
             metrics.SYNC_FAILURES.name: self._commit_failures,
             metrics.CLEANUP_FAILURES.name: self._cleanup_failures,
-            metrics.LISTENERS.name: local.listeners,
-            metrics.LISTENER_FAILURES.name: local.bind_failures,
+            metrics.LISTENERS.name: self._proxy.listeners,
+            metrics.LISTENER_FAILURES.name: self._proxy.bind_failures,
         }
 
     def connections(self) -> ConnectionCounts | None:
@@ -163,7 +153,7 @@ class Nftables:
             except Refused:
                 pass  # the kernel is not as we remember it: read it
         self._state = None
-        wanted = self._settings.program(update.node)
+        wanted = program(update.node, self._settings)
         try:
             return await self._full(wanted, update)
         except KernelError:
@@ -181,13 +171,19 @@ class Nftables:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
-        many = are_many(chain(gone, wanted))
-        written = await _in_time(partial(write, state, gone, wanted, update.node), many=many)
-        await self._commit(written.messages)
-        commit(state, written.step, update.node)  # here, because others look at it
-        report = self._done(state, written.step)
+        # Each frontend has a list of the backends.
+        elements = [
+            len(each.frontends) * (1 + len(each.cluster) + len(each.local))
+            for each in chain(gone, wanted)
+        ]
+        many = sum(elements) > MANY
+        writing = partial(write, state, gone, wanted, update.node)
+        next_, messages, left_out = await _in_time(writing, many=many)
+        await self._commit(messages)
+        commit(state, next_, update.node)  # here, because others look at it
+        report = self._done(state, next_)
         await self._prune(state, await _in_time(partial(take_idle_chains, state), many=many))
-        return msgspec.structs.replace(report, failed=written.left_out)
+        return msgspec.structs.replace(report, failed=left_out)
 
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
         """Read and compare, leaving out one service port after the other that is refused.
@@ -264,8 +260,8 @@ class Nftables:
 
     def _survey(
         self, wanted: Program, entries: Sequence[Entry], node: Node, *, replace: bool
-    ) -> Survey:
-        """Read the kernel, and write down what makes it as it should be; for a thread."""
+    ) -> tuple[Programmed, Step, list[str], list[list[bytes]]]:
+        """Read the kernel; the state, the step, chains that it leaves unused, transactions."""
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
         if found.intact:  # else there are no pins that could have a number of before
             state.last_number = self._last_number
@@ -273,7 +269,7 @@ class Nftables:
         prune = self._has_programmed
         next_ = reconcile(state, entries, found.elements, node, prune=prune)
         unused, next_.batch.unused_chains = next_.batch.unused_chains, []
-        return Survey(state, next_, unused, self._pieces(wanted, found, next_))
+        return state, next_, unused, self._pieces(wanted, found, next_)
 
     async def _prune(self, state: Programmed, unused: list[str]) -> None:
         """Remove chains that nothing leads to; kernels before 6.2 may accept that only later."""
@@ -311,7 +307,7 @@ class Nftables:
             return
         # What was read before others had their turn counts only while no thread of ours commits.
         if since is None and sum(map(len, messages)) <= _LARGE:
-            self._kernel.commit(messages, guard.expected(since))
+            self._kernel.commit(messages)
             guard.committed()
             return
         async with guard.paused(self._kernel):
@@ -324,9 +320,11 @@ class Nftables:
         if not node.serves_loopback_by_proxy() and not self._listeners:
             return
         if update.full:
-            self._listeners = listeners(table, node)
+            self._listeners = listeners({}, table.entries.values(), table, node)
         else:
-            self._listeners = follow(self._listeners, update.changes, table, node)
+            changes = update.changes
+            touched = chain(changes.removed, changes.added, *changes.changed)
+            self._listeners = listeners(self._listeners, touched, table, node)
         failures = await self._proxy.update(self._listeners)
         for (address, port), reason in failures.items():
             klog.error(
@@ -340,6 +338,21 @@ class Nftables:
         if next_.lost_backends:
             self.pins.forget()
         return SyncReport(written=next_.batch.count)
+
+
+def write(
+    state: Programmed, gone: Sequence[Entry], wanted: Sequence[Entry], node: Node
+) -> tuple[Step, list[bytes], dict[ServicePortName, str]]:
+    """The step, its messages, and the service ports that cannot be encoded, with why."""
+    left_out: dict[ServicePortName, str] = {}
+    try:
+        next_ = step(state, gone, wanted, node)
+    except Exception:
+        left_out = unfit(wanted, alone(state.program, node))
+        if not left_out:
+            raise
+        next_ = step(state, gone, [each for each in wanted if each.name not in left_out], node)
+    return next_, batch_messages(state.program, next_.batch), left_out
 
 
 async def _in_time(work: Callable[[], T], *, many: bool) -> T:

@@ -16,8 +16,7 @@ from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.language import HEADERS
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, check_release, probe
-from kubeproxy.dataplane.nftables.program import TABLE
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
+from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan, lacking, ok
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.linux.netlink.attribute import text
@@ -125,6 +124,6 @@ def _tables() -> dict[Family, bool]:
                 if error.errno == errno.EPERM:
                     raise PermissionError from error
                 continue  # there is none; or the kernel has no nf_tables
-            hooks = [chain.name for chain in chains.values() if chain.hook]
+            hooks = [name for name, attached in chains.items() if attached]
             found[family] = bool(hooks) and all("/" in name for name in hooks)
     return found

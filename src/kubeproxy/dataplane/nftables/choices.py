@@ -10,72 +10,41 @@ from typing import assert_never
 
 import msgspec
 
-from kubeproxy.base.inet import Protocol
-from kubeproxy.dataplane.nftables.language import (
-    DPORT,
-    HEADERS,
-    L4PROTO,
-    ORIGINAL_DPORT,
-    PRIORITY,
-    RETURN,
-    Chain,
-    Count,
-    Dnat,
-    Headers,
-    IsOwnSource,
-    IsProtocol,
-    Key,
-    Rule,
-    Selector,
-    SetPriority,
-    Update,
-    goto,
-    jump,
-    numgen,
-    source_hash,
-)
-from kubeproxy.dataplane.nftables.program import (
-    AFFINITY_FULL,
-    MARK_TO_MASQUERADE,
-    NODEPORT_AFFINITY,
-    NODEPORT_ENDPOINTS,
-    NODEPORT_LOCAL_ENDPOINTS,
-    PINS,
-    SERVICE_AFFINITY,
-    SERVICE_ENDPOINTS,
-    SERVICE_LOCAL_ENDPOINTS,
-    SHARED_PINS,
-    SHARED_PLACES,
-    is_pod,
-)
+from kubeproxy.dataplane.nftables import language as nft
+from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 
 LISTS = {
-    (False, False): SERVICE_ENDPOINTS,
-    (False, True): SERVICE_LOCAL_ENDPOINTS,
-    (True, False): NODEPORT_ENDPOINTS,
-    (True, True): NODEPORT_LOCAL_ENDPOINTS,
+    (False, False): names.SERVICE_ENDPOINTS,
+    (False, True): names.SERVICE_LOCAL_ENDPOINTS,
+    (True, False): names.NODEPORT_ENDPOINTS,
+    (True, True): names.NODEPORT_LOCAL_ENDPOINTS,
 }
 """The maps with the lists of endpoints: of node ports or not, of this node or all."""
 
-NUMBERS = {False: SERVICE_AFFINITY, True: NODEPORT_AFFINITY}
+NUMBERS = {False: names.SERVICE_AFFINITY, True: names.NODEPORT_AFFINITY}
 """The maps with the numbers of services that have session affinity: of node ports or not."""
 
 
 class Pick(msgspec.Struct, frozen=True):
-    """Choose one of `count` endpoints of a frontend: of all, or of those of this node."""
+    """Choose one of `count` endpoints of a frontend: of all, or of those of this node.
+
+    `sticky` looks for the one that the client had before; `masquerade` marks the packet first.
+    """
 
     node_port: bool
     local: bool
     count: int
     sticky: bool = False
     balance: Balance = Balance.RANDOM
+    masquerade: bool = False
 
     @property
     def chain(self) -> str:
         """The name of its chain."""
         words = [
+            "masquerade" if self.masquerade else "",
             "nodeport" if self.node_port else "",
             "pick",
             "local" if self.local else "",
@@ -84,17 +53,6 @@ class Pick(msgspec.Struct, frozen=True):
             "sticky" if self.sticky else "",
         ]
         return "-".join(word for word in words if word)
-
-
-class Masqueraded(msgspec.Struct, frozen=True):
-    """Masquerade, then choose."""
-
-    pick: Pick
-
-    @property
-    def chain(self) -> str:
-        """The name of its chain."""
-        return f"masquerade-{self.pick.chain}"
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -121,9 +79,9 @@ class Split(msgspec.Struct, frozen=True):
     one policy by which sources differ, external traffic policy Local.
     """
 
-    pod: Pick | Masqueraded | Remember
-    host: Pick | Masqueraded | Remember
-    outside: Pick | Masqueraded | Remember | None
+    pod: Pick | Remember
+    host: Pick | Remember
+    outside: Pick | Remember | None
 
     @property
     def chain(self) -> str:
@@ -131,11 +89,12 @@ class Split(msgspec.Struct, frozen=True):
         if isinstance(self.pod, Remember):
             prefix = "nodeport-" if self.pod.node_port else ""
             return f"{prefix}remember-split-{self.pod.seconds}"
-        here = self.outside.count if isinstance(self.outside, Pick) else 0
+        outside = self.outside
+        here = outside.count if isinstance(outside, Pick) and not outside.masquerade else 0
         return f"local-{here}-of-{self.pod.chain}"
 
 
-Choice = Pick | Masqueraded | Remember | Split
+Choice = Pick | Remember | Split
 
 
 _COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(local-)?(\d+)")
@@ -150,8 +109,8 @@ def counts_in(chain: str) -> tuple[int, int]:
     return (0, int(count)) if local else (int(count), int(beside or 0))
 
 
-def with_parts(choices: Iterable[Choice]) -> set[Choice]:
-    """The choices, and those that their chains lead to."""
+def with_parts(choices: Iterable[Choice]) -> list[Choice]:
+    """The choices after those that their chains lead to, and otherwise by name."""
     found: set[Choice] = set()
     waiting: list[Choice] = list(choices)
     while waiting:
@@ -159,118 +118,106 @@ def with_parts(choices: Iterable[Choice]) -> set[Choice]:
         if choice not in found:
             found.add(choice)
             waiting += _parts(choice)
-    return found
+    return sorted(found, key=lambda choice: (_depth(choice), choice.chain))
 
 
 def _parts(choice: Choice) -> list[Choice]:
     match choice:
-        case Pick():
-            return [msgspec.structs.replace(choice, sticky=False)] if choice.sticky else []
-        case Masqueraded():
-            return [choice.pick]
-        case Remember():
+        case Pick(masquerade=True):
+            return [msgspec.structs.replace(choice, masquerade=False)]
+        case Pick(sticky=True):
+            return [msgspec.structs.replace(choice, sticky=False)]
+        case Pick() | Remember():
             return []
-        case Split():
-            parts = (choice.pod, choice.host, choice.outside)
-            return [part for part in parts if part is not None]
+        case Split(pod, host, outside):
+            return [pod, host] if outside is None else [pod, host, outside]
         case _:
             assert_never(choice)
-
-
-def in_order(choices: Iterable[Choice]) -> list[Choice]:
-    """Choices after those that their chains lead to, and otherwise by name."""
-    return sorted(choices, key=lambda choice: (_depth(choice), choice.chain))
 
 
 def _depth(choice: Choice) -> int:
     return 1 + max((_depth(part) for part in _parts(choice)), default=0)
 
 
-def chain_of(choice: Choice, node: Node) -> Chain:
+def chain_of(choice: Choice, node: Node) -> nft.Chain:
     """The chain of a choice."""
-    headers = HEADERS[node.family]
+    headers = nft.HEADERS[node.family]
+    rules: tuple[nft.Rule, ...]
     match choice:
+        case Pick(masquerade=True):
+            (pick,) = _parts(choice)
+            rules = ((nft.jump(names.MARK_TO_MASQUERADE),), (nft.goto(pick.chain),))
+        case Pick(sticky=True):
+            rules = _sticky(choice, headers)
         case Pick():
-            rules = _sticky(choice, headers) if choice.sticky else _plain(choice, headers)
-        case Masqueraded():
-            rules = ((jump(MARK_TO_MASQUERADE),), (goto(choice.pick.chain),))
+            key = (*_frontend(choice, headers), _index(choice, headers))
+            rules = ((nft.Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
         case Remember():
             rules = _remember(choice, headers)
         case Split():
             rules = _split(choice, node, headers)
         case _:
             assert_never(choice)
-    return Chain(choice.chain, rules)
+    return nft.Chain(choice.chain, rules)
 
 
-def _frontend(choice: Pick, headers: Headers) -> Key:
+def _frontend(choice: Pick, headers: nft.Headers) -> nft.Key:
     """The part of a key that names the frontend, as the packet does."""
-    return (L4PROTO, DPORT) if choice.node_port else (headers.daddr, L4PROTO, DPORT)
+    node_port = (nft.L4PROTO, nft.DPORT)
+    return node_port if choice.node_port else (headers.daddr, *node_port)
 
 
-def _plain(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
-    key = (*_frontend(choice, headers), _index(choice, headers))
-    return ((Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
-
-
-def _index(choice: Pick, headers: Headers) -> Selector:
+def _index(choice: Pick, headers: nft.Headers) -> nft.Selector:
     match choice.balance:
         case Balance.RANDOM:
-            return numgen(choice.count)
+            return nft.numgen(choice.count)
         case Balance.ROUND_ROBIN:
-            return numgen(choice.count, random=False)
+            return nft.numgen(choice.count, random=False)
         case Balance.SOURCE_HASH:
-            return source_hash(headers, choice.count)
+            return nft.source_hash(headers, choice.count)
         case _:
             assert_never(choice.balance)
 
 
-def _sticky(choice: Pick, headers: Headers) -> tuple[Rule, ...]:
+def _sticky(choice: Pick, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     """Look for the endpoint that the client had before, by the number of the service."""
-    plain = msgspec.structs.replace(choice, sticky=False)
+    (plain,) = _parts(choice)
     remembered = (
-        Dnat(headers.family, (headers.saddr, PRIORITY), PINS[choice.local]),
-        Dnat(headers.family, _shared_place(headers), SHARED_PINS[choice.local]),
+        nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[choice.local]),
+        nft.Dnat(headers.family, _shared_place(headers), names.SHARED_PINS[choice.local]),
     )
     return (
-        (SetPriority(_frontend(choice, headers), NUMBERS[choice.node_port]),),
-        *((_of(each), dnat) for dnat in remembered for each in Protocol),
-        (goto(plain.chain),),
+        (nft.SetPriority(_frontend(choice, headers), NUMBERS[choice.node_port]),),
+        *((each, dnat) for dnat in remembered for each in nft.PROTOCOLS),
+        (nft.goto(plain.chain),),
     )
 
 
-def _shared_place(headers: Headers) -> Key:
+def _shared_place(headers: nft.Headers) -> nft.Key:
     """One of the places that clients of a service share when the map of pins is full."""
-    return (source_hash(headers, SHARED_PLACES), PRIORITY)
+    return (nft.source_hash(headers, names.SHARED_PLACES), nft.PRIORITY)
 
 
-def _split(choice: Split, node: Node, headers: Headers) -> tuple[Rule, ...]:
-    rules: list[Rule] = []
-    pod = is_pod(node, headers)
-    if pod is not None:
-        rules.append((pod, goto(choice.pod.chain)))
-    rules.append((IsOwnSource(), goto(choice.host.chain)))
-    if choice.outside is not None:
-        rules.append((goto(choice.outside.chain),))
-    return tuple(rules)
-
-
-def _remember(choice: Remember, headers: Headers) -> tuple[Rule, ...]:
-    numbers = NUMBERS[choice.node_port]
-    frontend: Key = (headers.original_daddr, L4PROTO, ORIGINAL_DPORT)
-    original = frontend[1:] if choice.node_port else frontend
-    number = tuple((_of(each), SetPriority(original, numbers)) for each in Protocol)
-    data = (headers.daddr, DPORT)
-    own = Update(PINS[choice.local], (headers.saddr, PRIORITY), data, choice.seconds)
-    shared = Update(SHARED_PINS[choice.local], _shared_place(headers), data, choice.seconds)
+def _split(choice: Split, node: Node, headers: nft.Headers) -> tuple[nft.Rule, ...]:
+    pod, outside = names.is_pod(node, headers), choice.outside
     return (
-        *number,
-        # A rule ends where the map has no room for its element.
-        *((_of(each), own, SetPriority(), RETURN) for each in Protocol),
-        *((_of(each), shared, Count(AFFINITY_FULL)) for each in Protocol),
-        (SetPriority(),),
+        *(() if pod is None else ((pod, nft.goto(choice.pod.chain)),)),
+        (nft.OWN_SOURCE, nft.goto(choice.host.chain)),
+        *(() if outside is None else ((nft.goto(outside.chain),),)),
     )
 
 
-def _of(protocol: Protocol) -> IsProtocol:
-    return IsProtocol(protocol.name.lower(), protocol)
+def _remember(choice: Remember, headers: nft.Headers) -> tuple[nft.Rule, ...]:
+    frontend = () if choice.node_port else (headers.original_daddr,)
+    number = (*frontend, nft.L4PROTO, nft.ORIGINAL_DPORT), NUMBERS[choice.node_port]
+    own, shared = names.PINS[choice.local], names.SHARED_PINS[choice.local]
+    endpoint = (headers.daddr, nft.DPORT), choice.seconds
+    remember = nft.UpdateMap(own, (headers.saddr, nft.PRIORITY), *endpoint)
+    share = nft.UpdateMap(shared, _shared_place(headers), *endpoint)
+    return (
+        *((each, nft.SetPriority(*number)) for each in nft.PROTOCOLS),
+        # A rule ends where the map has no room for its element.
+        *((each, remember, nft.SetPriority(), nft.RETURN) for each in nft.PROTOCOLS),
+        *((each, share, nft.UseCounter(names.AFFINITY_FULL)) for each in nft.PROTOCOLS),
+        (nft.SetPriority(),),
+    )

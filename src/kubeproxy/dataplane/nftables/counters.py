@@ -1,19 +1,18 @@
 """Reads what frontends and endpoints have counted, with a socket of its own: beside the syncs.
 
-The kernel lists a set without stopping those who change it, so a reading may miss what comes or
+The kernel lists a set without stopping other changes, so a reading may miss what comes or
 goes meanwhile. It never waits for a sync, and no sync waits for it.
 """
 
 import errno
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 
 from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.dataplane.nftables import elements
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import LISTS
-from kubeproxy.dataplane.nftables.dump import counts_in, elements_in, table_handle
+from kubeproxy.dataplane.nftables.dump import counts_in, list_in, table_handle
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.inspect import dump_set, get_each
 from kubeproxy.dataplane.nftables.language import Program
@@ -93,45 +92,41 @@ def _values(
 ) -> dict[str, Values]:
     """What the elements of each set have counted, by their keys and data."""
     count = sum(len(each.entry.frontends) for each in placed)
-    found = {
-        name: _read_set(kernel, program, name, count, partial(_frontend_heads, placed, name))
-        for name in (names.SERVICE_CONNECTIONS, names.NODEPORT_CONNECTIONS)
-    }
+    found: dict[str, Values] = {}
+    for name in (names.SERVICE_CONNECTIONS, names.NODEPORT_CONNECTIONS):
+        counted = (
+            elements.head(key)
+            for each in placed
+            for key, frontend in _frontends(each.entry).items()
+            if _connections(frontend) == name
+        )
+        found[name] = _read_set(kernel, program, name, count, counted)
     heads: dict[str, list[bytes]] = defaultdict(list)
     for each in placed if endpoints else ():
         for (frontend, local), slots in lists(each).items():
             key = elements.frontend_key(frontend, each.entry.protocol)
             heads[_list(frontend, local=local)] += elements.list_heads(key, len(slots))
     for name, known in heads.items():
-        found[name] = _read_set(kernel, program, name, len(known), partial(list, known))
+        found[name] = _read_set(kernel, program, name, len(known), known)
     return found
 
 
-def _frontend_heads(placed: Sequence[Placed], name: str) -> list[bytes]:
-    return [
-        elements.head(key)
-        for each in placed
-        for key, frontend in _frontends(each.entry).items()
-        if _connections(frontend) == name
-    ]
-
-
 def _read_set(
-    kernel: Nfnetlink, program: Program, name: str, count: int, heads: Callable[[], list[bytes]]
+    kernel: Nfnetlink, program: Program, name: str, count: int, heads: Iterable[bytes]
 ) -> Values:
     """The counts of a set: by its keys if it is large, or if a dump finds no quiet moment."""
     found: Values = {}
     if count < LARGE_SET:
         try:
             for message in dump_set(kernel, program, name):
-                found |= counts_in(elements_in(message))
+                found |= counts_in(list_in(message))
         except Refused as error:
             if error.errno != errno.EINTR:
                 raise
         else:
             return found
     # Where an element is gone, those that were requested with it are left out this time.
-    for asked, answers in get_each(kernel, program, name, heads(), strict=False):
+    for asked, answers in get_each(kernel, program, name, [*heads], strict=False):
         element_at = answers[0].index(asked[0]) - 4
         found |= counts_in(b"".join(answer[element_at:] for answer in answers))
     return found

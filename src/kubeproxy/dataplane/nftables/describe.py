@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Protocol, unpack
+from kubeproxy.dataplane.nftables import language as lang
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import Choice, chain_of, in_order, with_parts
-from kubeproxy.dataplane.nftables.dump import chain_in, code_in
+from kubeproxy.dataplane.nftables.choices import Choice, chain_of, with_parts
+from kubeproxy.dataplane.nftables.dump import verdict_in
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
     entry_elements,
@@ -16,16 +17,6 @@ from kubeproxy.dataplane.nftables.elements import (
     shared_elements,
     together,
     without_data,
-)
-from kubeproxy.dataplane.nftables.language import (
-    CLASSID,
-    INET_PROTO,
-    INET_SERVICE,
-    INTEGER,
-    Datatype,
-    Key,
-    Program,
-    Set,
 )
 from kubeproxy.dataplane.nftables.placed import Placed, choices, place
 from kubeproxy.dataplane.nftables.render import chain_lines, render
@@ -46,21 +37,21 @@ _PROTOCOL_WORD = {protocol.value: protocol.name.lower() for protocol in Protocol
 _VERDICT_WORD = {0: "drop", 1: "accept", -1: "continue", -3: "jump", -4: "goto", -5: "return"}
 
 
-def value_text(type_: Datatype, data: bytes) -> str:
+def value_text(type_: lang.Datatype, data: bytes) -> str:
     """One value, as nft writes values of its type."""
-    if type_ == INET_PROTO:
+    if type_ == lang.INET_PROTO:
         return _PROTOCOL_WORD.get(data[0], str(data[0]))
-    if type_ == INET_SERVICE:
+    if type_ == lang.INET_SERVICE:
         return str(int.from_bytes(data[:2], "big"))
-    if type_ == INTEGER:
+    if type_ == lang.INTEGER:
         return str(int.from_bytes(data[:4], "little"))
-    if type_.name == CLASSID.name:
+    if type_.name == lang.CLASSID.name:
         number = int.from_bytes(data[:4], "little" if type_.host_order else "big")
         return f"{number >> 16:x}:{number & 0xFFFF:x}"
     return unpack(data[: type_.size])
 
 
-def key_text(key: Key, data: bytes) -> str:
+def key_text(key: lang.Key, data: bytes) -> str:
     """A key or the data of a map."""
     parts = []
     for selector in key:
@@ -69,7 +60,7 @@ def key_text(key: Key, data: bytes) -> str:
     return " . ".join(parts)
 
 
-def element_text(set_: Set, head: bytes, tail: bytes) -> str:
+def element_text(set_: lang.Set, head: bytes, tail: bytes) -> str:
     """An element of a set or map."""
     parts = attributes(head)
     first = attributes(parts[nft.NFTA_SET_ELEM_KEY])[nft.NFTA_DATA_VALUE]
@@ -81,8 +72,8 @@ def element_text(set_: Set, head: bytes, tail: bytes) -> str:
     if set_.counter:
         text += " counter packets 0 bytes 0"
     if set_.verdicts:
-        code = code_in(tail)
-        return f"{text} : {_VERDICT_WORD.get(code, code)} {chain_in(tail)}".rstrip()
+        code, chain = verdict_in(tail)
+        return f"{text} : {_VERDICT_WORD.get(code, code)} {chain}".rstrip()
     if set_.data:
         data = attributes(attributes(tail)[nft.NFTA_SET_ELEM_DATA])[nft.NFTA_DATA_VALUE]
         return f"{text} : {key_text(set_.data, data)}"
@@ -100,7 +91,7 @@ def range_text(first: bytes, last: bytes) -> str:
     return f"{unpack(first)}-{unpack(last)}"
 
 
-def describe(program: Program, table: Table, node: Node) -> str:
+def describe(program: lang.Program, table: Table, node: Node) -> str:
     """The whole table as nft text, as it would be written to an empty kernel.
 
     Service ports that cannot be programmed are left out, with a comment that says why.
@@ -118,22 +109,32 @@ def describe(program: Program, table: Table, node: Node) -> str:
             continue
         number += 1 if entry.affinity_seconds else 0
         placed.append(place(entry, None, number, allowed))
-    _, lists = sources.elements()
-    parts = [node_elements(node), lists]
-    for each in placed:
-        parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
-    wanted = {choice for each in placed for choice in choices(each)}
-    chains = [chain_of(choice, node) for choice in in_order(with_parts(wanted))]
-    text = render(program, chains, _texts(program, together(parts), node))
-    return "".join(comments) + text
+    elements, chains = _content(placed, node)
+    elements = together([elements, node_elements(node)])
+    texts = {set_.name: _texts(set_, elements[set_.name]) for set_ in program.sets}
+    texts[names.SERVICE_CIDRS] = [range_text(*bounds) for bounds in joined_cidrs(node)]
+    return "".join(comments) + render(program, chains, texts)
 
 
-def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str:
+def describe_some(program: lang.Program, placed: Iterable[Placed], node: Node) -> str:
     """What the table has for some entries.
 
     Their elements, as commands that would add them; then the chains of their choices, which
     entries share, as `nft` lists them.
     """
+    elements, chains = _content(placed, node)
+    table = f"{lang.HEADERS[program.family].keyword} {program.table}"
+    lines = []
+    for set_ in program.sets:
+        texts = _texts(replace(set_, counter=False), elements[set_.name])  # it goes on counting
+        lines += [f"add element {table} {set_.name} {{ {text} }}" for text in texts]
+    for chain in chains:
+        lines += (line.removeprefix("\t") for line in chain_lines(chain))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _content(placed: Iterable[Placed], node: Node) -> tuple[Elements, list[lang.Chain]]:
+    """The elements of entries, and the chains of their choices."""
     parts: list[Elements] = []
     wanted: set[Choice] = set()
     for each in placed:
@@ -142,28 +143,8 @@ def describe_some(program: Program, placed: Iterable[Placed], node: Node) -> str
             ranges = allowed_sources(each.entry)
             parts.append({names.FIREWALL_SOURCES: list_elements(each.sources, ranges)})
         wanted.update(choices(each))
-    elements = together(parts)
-    family = "ip" if program.family.bits == 32 else "ip6"
-    lines = []
-    for set_ in program.sets:
-        known = replace(set_, counter=False)  # it goes on counting
-        at = f"{family} {program.table} {set_.name}"
-        texts = _set_texts(known, elements[set_.name])
-        lines += [f"add element {at} {{ {text} }}" for text in texts]
-    for choice in in_order(with_parts(wanted)):
-        lines += (line.removeprefix("\t") for line in chain_lines(chain_of(choice, node)))
-    return "".join(f"{line}\n" for line in lines)
+    return together(parts), [chain_of(choice, node) for choice in with_parts(wanted)]
 
 
-def _texts(program: Program, elements: Elements, node: Node) -> Mapping[str, list[str]]:
-    texts = {
-        set_.name: list(_set_texts(set_, elements[set_.name]))
-        for set_ in program.sets
-        if set_.name != names.SERVICE_CIDRS
-    }
-    texts[names.SERVICE_CIDRS] = [range_text(*bounds) for bounds in joined_cidrs(node)]
-    return texts
-
-
-def _set_texts(set_: Set, elements: Mapping[bytes, bytes]) -> Iterable[str]:
-    return (element_text(set_, head, tail) for head, tail in sorted(elements.items()))
+def _texts(set_: lang.Set, elements: Mapping[bytes, bytes]) -> list[str]:
+    return [element_text(set_, head, tail) for head, tail in sorted(elements.items())]

@@ -1,7 +1,7 @@
 """What a full sync would change -> differences in nft's words; nothing is sent.
 
-Changes of elements are read from the messages of the transaction: what is shown is what would be
-sent.
+Changes of elements are read from the bytes of the transaction: what is shown is what would be
+sent. Which service port an element belongs to is known by its key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,18 +12,25 @@ from msgspec.structs import replace
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
 from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.batch import batch_messages
 from kubeproxy.dataplane.nftables.choices import counts_in
 from kubeproxy.dataplane.nftables.describe import element_text, range_text
-from kubeproxy.dataplane.nftables.elements import Elements, is_end, key_in
+from kubeproxy.dataplane.nftables.elements import (
+    Elements,
+    frontend_key,
+    is_end,
+    key_in,
+    shared_elements,
+)
 from kubeproxy.dataplane.nftables.expressions import encode_rule
-from kubeproxy.dataplane.nftables.language import HEADERS, Chain, Program, Set
-from kubeproxy.dataplane.nftables.owners import owner_of, owners_of
+from kubeproxy.dataplane.nftables.language import DPORT, HEADERS, L4PROTO, Chain, Program, Set
+from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.render import chain_lines, rule_text
 from kubeproxy.dataplane.nftables.state import Step
 from kubeproxy.linux.netlink import nftables as nft
-from kubeproxy.linux.netlink.message import attributes, decode
-from kubeproxy.linux.netlink.nfnetlink import attributes_in
+from kubeproxy.linux.netlink.message import attributes
+
+_PROTOCOL_AND_PORT = 8
+_LIST = b"list"
 
 _Shown = tuple[Change, str, str]
 """What becomes of an element, the element, and the service port that it belongs to."""
@@ -44,15 +51,16 @@ def changes(program: Program, step: Step, before: Elements) -> list[Difference]:
         found += [Difference(Change.ADD, rule) for rule in rules]
     foreign = (name for name in sorted(step.idle) if not _is_choice(name))
     found += [Difference(Change.REMOVE, f"chain {at} {name}") for name in foreign]
-    deleted, added = _elements(program, step, before)
-    placed = (each for each in step.placed.values() if each is not None)
-    owners = owners_of(placed) if deleted or added else {}
+    deleted, added = step.batch.deleted, step.batch.added
+    owners = _owners(filter(None, step.placed.values())) if deleted or added else {}
     for set_ in program.sets:
-        gone, come = deleted.get(set_.name, {}), added.get(set_.name, {})
+        come = dump.elements_in(b"".join(added.get(set_.name, ())))
         if set_.name in names.RANGE_SETS:
             then = before.get(set_.name, {})
             texts = _range_changes(then, come if set_.name in step.batch.flushed else then)
         else:
+            heads = dump.elements_in(b"".join(deleted.get(set_.name, ())))
+            gone = {head: before[set_.name][head] for head in heads}
             texts = _element_changes(set_, gone, come, owners)
         found += [
             Difference(change, f"element {at} {set_.name} {{ {text} }}", owner)
@@ -66,23 +74,6 @@ def _is_choice(chain: str) -> bool:
     return any(counts_in(chain)) or chain.removeprefix("nodeport-").startswith("remember-")
 
 
-def _elements(program: Program, step: Step, before: Elements) -> tuple[Elements, Elements]:
-    """The elements that go, as they were, and those that come."""
-    deleted: Elements = {}
-    added: Elements = {}
-    for raw in batch_messages(program, step.batch):
-        for message in decode(raw):
-            if message.type not in {nft.NFT_MSG_DELSETELEM, nft.NFT_MSG_NEWSETELEM}:
-                continue
-            name = dump.name_in(attributes_in(message)[nft.NFTA_SET_ELEM_LIST_SET])
-            elements = dump.read_elements([message])
-            if message.type == nft.NFT_MSG_NEWSETELEM:
-                added.setdefault(name, {}).update(elements)
-            else:
-                deleted.setdefault(name, {}).update({at: before[name][at] for at in elements})
-    return deleted, added
-
-
 def _element_changes(
     set_: Set,
     gone: Mapping[bytes, bytes],
@@ -92,10 +83,43 @@ def _element_changes(
     """The elements of a set that go and come, by their keys; one with other data does both."""
     known = replace(set_, counter=False)  # what it has counted is no part of the desired state
     for head in sorted({*gone, *come}):
-        owner = owner_of(owners, set_, head)
+        owner = _owner(owners, set_, head)
         for change, elements in ((Change.REMOVE, gone), (Change.ADD, come)):
             if head in elements:
                 yield change, element_text(known, head, elements[head]), owner
+
+
+def _owners(placed: Iterable[Placed]) -> dict[bytes, str]:
+    """The names of service ports by the start of their keys; of services by their cluster IPs.
+
+    A list of allowed sources belongs to the first that uses it. Keys of different kinds differ in
+    size or have a prefix, so that one dictionary is enough.
+    """
+    found: dict[bytes, str] = {}
+    for each in placed:
+        entry = each.entry
+        if each.sources:
+            found.setdefault(_LIST + each.sources.to_bytes(4, "big"), str(entry.name))
+        for frontend in entry.frontends:
+            found[frontend_key(frontend, entry.protocol)] = str(entry.name)
+        for set_, head in shared_elements(entry):
+            owner = entry.name.owner if set_ == names.CLUSTER_IPS else entry.name
+            found[key_in(head)] = str(owner)
+    return found
+
+
+def _owner(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
+    """The service port that an element belongs to; "" when that is unknown."""
+    if set_.name == names.NODEPORT_ADDRESSES:
+        return ""
+    key = key_in(head)
+    if set_.name == names.FIREWALL_SOURCES:
+        return owners.get(_LIST + key[:4], "")
+    if set_.key[:2] == (L4PROTO, DPORT):
+        key = key[:_PROTOCOL_AND_PORT]
+    elif set_.key[1:3] == (L4PROTO, DPORT):
+        key = key[: set_.key[0].type.size + _PROTOCOL_AND_PORT]
+    return owners.get(key, "")
 
 
 def _range_changes(then: Iterable[bytes], now: Iterable[bytes]) -> Iterator[_Shown]:

@@ -3,12 +3,9 @@
 from collections.abc import Collection
 from functools import cache, partial
 
-import msgspec
-
 from kubeproxy.dataplane.difference import Change, Difference
-from kubeproxy.dataplane.nftables.compare import look, needed_chains
 from kubeproxy.dataplane.nftables.difference import altered, changes, place_of
-from kubeproxy.dataplane.nftables.inspect import read_declared
+from kubeproxy.dataplane.nftables.inspect import look, needed_chains, read_declared
 from kubeproxy.dataplane.nftables.language import HEADERS, Program
 from kubeproxy.dataplane.nftables.state import reconcile
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -17,24 +14,20 @@ from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """How the kernel should be; `refused` are service ports that it would not take."""
-
-    program: Program
-    table: Table
-    node: Node
-    refused: Collection[ServicePortName] = ()
-
-
-def drift(kernel: Nfnetlink, wanted: Wanted) -> list[Difference]:
-    """The differences, in nft's words.
+def drift(
+    kernel: Nfnetlink,
+    program: Program,
+    desired: Table,
+    node: Node,
+    refused: Collection[ServicePortName] = (),
+) -> list[Difference]:
+    """The differences, in nft's words; `refused` are service ports that the kernel would not take.
 
     Chains of unused choices are none: they do no harm, and stay until a full sync. Of a table that
     would be replaced as a whole, elements are not compared.
     """
-    program, node = wanted.program, wanted.node
     table = f"table {place_of(program)}"
-    entries = [e for name, e in wanted.table.entries.items() if name not in wanted.refused]
+    entries = [e for name, e in desired.entries.items() if name not in refused]
     found, state = look(kernel, program, entries, node)
     if not found.exists:
         return [Difference(Change.ADD, table, reason="there is none: no service is served")]

@@ -27,7 +27,11 @@ _DECLARATION = (
     nft.NFTA_SET_USERDATA,
 )
 _HEAD = (nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS)
-_ACCEPT = nft.NF_ACCEPT.to_bytes(4)
+_ATTACHED = (nft.NFTA_CHAIN_HOOK, nft.NFTA_CHAIN_POLICY, nft.NFTA_CHAIN_TYPE)
+
+
+KernelChain = dict[int, bytes]
+"""How a chain is attached to the path of packets, as attributes; none if it is not."""
 
 
 class KernelSet(msgspec.Struct, frozen=True):
@@ -36,17 +40,6 @@ class KernelSet(msgspec.Struct, frozen=True):
     name: str
     declaration: dict[int, bytes]
     count: int | None = None
-
-
-class KernelChain(msgspec.Struct, frozen=True):
-    """A chain as the kernel knows it; `hook` is (number, priority, type) of a base chain.
-
-    `accepts` says what becomes of packets that reach the end of a base chain.
-    """
-
-    name: str
-    hook: tuple[int, int, str] | None = None
-    accepts: bool = True
 
 
 class KernelRule(NamedTuple):
@@ -62,15 +55,6 @@ class Declared(msgspec.Struct, frozen=True):
     sets: Mapping[str, KernelSet] = {}
     chains: Mapping[str, KernelChain] = {}
     rules: Mapping[str, Sequence[KernelRule]] = {}
-
-
-def is_program(found: Declared, program: Program, choices: Iterable[Chain]) -> bool:
-    """Whether it is the program, and those of the chains of choices that exist are right."""
-    return not (
-        wrong_sets(program, found.sets)
-        or misplaced_chains(program, found.chains)
-        or wrong_chains((*program.chains, *choices), found)
-    )
 
 
 def wrong_sets(program: Program, found: Mapping[str, KernelSet]) -> list[str]:
@@ -122,17 +106,9 @@ def read_chains(messages: Iterable[Message], table: str) -> dict[str, KernelChai
     found = {}
     for message in messages:
         chain = attributes_in(message)
-        if name_in(chain[nft.NFTA_CHAIN_TABLE]) != table:
-            continue
-        name = name_in(chain[nft.NFTA_CHAIN_NAME])
-        hook = None
-        if nft.NFTA_CHAIN_HOOK in chain:
-            place = attributes(chain[nft.NFTA_CHAIN_HOOK])
-            number = int.from_bytes(place[nft.NFTA_HOOK_HOOKNUM])
-            priority = int.from_bytes(place[nft.NFTA_HOOK_PRIORITY], signed=True)
-            hook = (number, priority, name_in(chain[nft.NFTA_CHAIN_TYPE]))
-        accepts = chain.get(nft.NFTA_CHAIN_POLICY, _ACCEPT) == _ACCEPT
-        found[name] = KernelChain(name, hook, accepts)
+        if name_in(chain[nft.NFTA_CHAIN_TABLE]) == table:
+            attached = {kind: chain[kind] for kind in _ATTACHED if kind in chain}
+            found[name_in(chain[nft.NFTA_CHAIN_NAME])] = attached
     return found
 
 
@@ -157,10 +133,14 @@ def read_elements(messages: Iterable[Message]) -> dict[bytes, bytes]:
     """The elements of one set: heads and tails."""
     found: dict[bytes, bytes] = {}
     for message in messages:
-        elements = elements_in(message)
-        plain = _plain_elements(elements)
-        found.update(_any_elements(elements) if plain is None else plain)
+        found |= elements_in(list_in(message))
     return found
+
+
+def elements_in(data: bytes) -> dict[bytes, bytes]:
+    """The elements of a list: heads and tails."""
+    plain = _plain_elements(data)
+    return dict(_any_elements(data) if plain is None else plain)
 
 
 def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
@@ -172,41 +152,27 @@ def _plain_elements(data: bytes) -> Iterator[tuple[bytes, bytes]] | None:
     """
     if len(data) < 12:
         return None
-    size = int.from_bytes(data[:2], "little")
-    headers = data[:8]
-    length, kind = ATTRIBUTE.unpack(data[4:8])
-    cut = 4 + length
-    if (
-        kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_KEY
-        or size % 4
-        or len(data) % size
-        or cut + 4 > size
-    ):
+    size, _ = ATTRIBUTE.unpack_from(data)
+    key, kind = ATTRIBUTE.unpack_from(data, 4)
+    is_key = kind & NLA_TYPE_MASK == nft.NFTA_SET_ELEM_KEY
+    if not is_key or size % 4 or len(data) % size or 4 + key + 4 > size:
         return None
-    data_header = data[cut : cut + 4]
-    length, kind = ATTRIBUTE.unpack(data_header)
-    end = cut + length
-    if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or end > size:
+    rest, kind = ATTRIBUTE.unpack_from(data, 4 + key)
+    behind = size - 4 - key - rest
+    if kind & NLA_TYPE_MASK != nft.NFTA_SET_ELEM_DATA or behind < 0:
         return None
-    starts = range(0, len(data), size)
-    if not all(
-        data[at : at + 8] == headers and data[at + cut : at + cut + 4] == data_header
-        for at in starts
-    ):
-        return None
-    return ((data[at + 4 : at + cut], data[at + cut : at + end]) for at in starts)
+    found = list(Struct(f"=4s{key}s{rest}s{behind}x").iter_unpack(data))
+    header, first, last = (each[:4] for each in found[0])
+    if all(h == header and k[:4] == first and d[:4] == last for h, k, d in found):
+        return ((head, tail) for _, head, tail in found)
+    return None
 
 
 def _any_elements(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Elements of any shape; counters and time-outs are not part of what they are."""
     for _, element in listed(data):
         parts = attributes(element)
-        yield (
-            _only(
-                parts, nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS
-            ),
-            _only(parts, nft.NFTA_SET_ELEM_DATA),
-        )
+        yield _only(parts, *_HEAD), _only(parts, nft.NFTA_SET_ELEM_DATA)
 
 
 def _only(parts: Mapping[int, bytes], *kinds: int) -> bytes:
@@ -224,7 +190,7 @@ def listed(data: bytes) -> Iterator[tuple[int, bytes]]:
         offset += (length + 3) & ~3
 
 
-def elements_in(message: Message) -> bytes:
+def list_in(message: Message) -> bytes:
     """The list of elements in a message that lists some."""
     return attributes_in(message).get(nft.NFTA_SET_ELEM_LIST_ELEMENTS, b"")
 
@@ -285,18 +251,11 @@ def any_counts(data: bytes) -> Iterator[tuple[bytes, int]]:
         yield key + value, int.from_bytes(counter[nft.NFTA_COUNTER_PACKETS])
 
 
-def chain_in(tail: bytes) -> str:
-    """The chain that the tail of a verdict map's element leads to; "" when it is none."""
-    return name_in(_verdict(tail).get(nft.NFTA_VERDICT_CHAIN, b""))
-
-
-def code_in(tail: bytes) -> int:
-    """The kernel's code of the verdict in the tail of a verdict map's element."""
-    return int.from_bytes(_verdict(tail)[nft.NFTA_VERDICT_CODE], signed=True)
-
-
-def _verdict(tail: bytes) -> dict[int, bytes]:
-    return attributes(attributes(tail[ATTRIBUTE.size :])[nft.NFTA_DATA_VERDICT])
+def verdict_in(tail: bytes) -> tuple[int, str]:
+    """The kernel's code of the verdict in a tail, and the chain that it leads to, if any."""
+    verdict = attributes(attributes(tail[ATTRIBUTE.size :])[nft.NFTA_DATA_VERDICT])
+    code = int.from_bytes(verdict[nft.NFTA_VERDICT_CODE], signed=True)
+    return code, name_in(verdict.get(nft.NFTA_VERDICT_CHAIN, b""))
 
 
 def name_in(value: bytes) -> str:

@@ -14,7 +14,7 @@ from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
-from kubeproxy.dataplane.nftables.language import Verdict, goto
+from kubeproxy.dataplane.nftables.language import RuleVerdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     Slots,
@@ -26,16 +26,9 @@ from kubeproxy.dataplane.nftables.placed import (
     served,
 )
 from kubeproxy.dataplane.nftables.quirks import QUIRKS
+from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
-from kubeproxy.linux.netlink.nftables import (
-    NFT_SET_ELEM_INTERVAL_END,
-    NFTA_DATA_VALUE,
-    NFTA_SET_ELEM_DATA,
-    NFTA_SET_ELEM_FLAGS,
-    NFTA_SET_ELEM_KEY,
-    NFTA_SET_ELEM_KEY_END,
-)
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import Node
 
@@ -54,23 +47,23 @@ _INDEX = [_NUMBER.pack(index) for index in range(4096)]
 
 def head(key: bytes) -> bytes:
     """The head of an element with a plain key."""
-    return nested(NFTA_SET_ELEM_KEY, attribute(NFTA_DATA_VALUE, key))
+    return nested(nft.NFTA_SET_ELEM_KEY, attribute(nft.NFTA_DATA_VALUE, key))
 
 
 def key_in(element: bytes) -> bytes:
     """The key of an element; of a range, its beginning."""
-    return attributes(attributes(element)[NFTA_SET_ELEM_KEY])[NFTA_DATA_VALUE]
+    return attributes(attributes(element)[nft.NFTA_SET_ELEM_KEY])[nft.NFTA_DATA_VALUE]
 
 
 def tail(data: bytes) -> bytes:
     """The tail of an element of a map."""
-    return nested(NFTA_SET_ELEM_DATA, attribute(NFTA_DATA_VALUE, data))
+    return nested(nft.NFTA_SET_ELEM_DATA, attribute(nft.NFTA_DATA_VALUE, data))
 
 
 @lru_cache(maxsize=1024)
-def verdict_tail(verdict: Verdict) -> bytes:
+def verdict_tail(verdict: RuleVerdict) -> bytes:
     """The tail of an element of a verdict map."""
-    return nested(NFTA_SET_ELEM_DATA, verdict_data(verdict))
+    return nested(nft.NFTA_SET_ELEM_DATA, verdict_data(verdict))
 
 
 def frontend_key(frontend: Frontend, protocol: Protocol) -> bytes:
@@ -182,7 +175,7 @@ def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[by
 
 def range_head(first: bytes, last: bytes) -> bytes:
     """The head of an element that is a range."""
-    return head(first) + nested(NFTA_SET_ELEM_KEY_END, attribute(NFTA_DATA_VALUE, last))
+    return head(first) + nested(nft.NFTA_SET_ELEM_KEY_END, attribute(nft.NFTA_DATA_VALUE, last))
 
 
 def bounds(prefix: Prefix) -> tuple[bytes, bytes]:
@@ -237,7 +230,7 @@ def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
     return joined(map(bounds, node.service_cidrs))
 
 
-_IS_END = u32(NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END)
+_IS_END = u32(nft.NFTA_SET_ELEM_FLAGS, nft.NFT_SET_ELEM_INTERVAL_END)
 
 
 def is_end(bound: bytes) -> bool:

@@ -7,15 +7,12 @@ a rule read back from the kernel can be compared byte for byte with the wanted o
 from itertools import accumulate
 from typing import assert_never
 
-from kubeproxy.base.inet import Family, pack
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import language as lang
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6
 
-_STATE_NEW, _STATUS_DNAT = 8, 0x20
-_ADDRTYPE_LOCAL = 2
-_INTERFACE_NAME_SIZE = 16
 _HASH_SEED = 1
 _PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}
 
@@ -42,16 +39,31 @@ def slots(selector: lang.Selector) -> int:
     return (selector.type.size + 3) // 4
 
 
-def load(selector: lang.Selector, slot: int) -> bytes:
+def load(selector: lang.Selector, slot: int) -> bytes:  # noqa: PLR0911  # one a kind
     """Read something of a packet into registers."""
     target = register(slot)
     match selector.load:
         case lang.Payload(base, offset):
-            return _payload(target, base, offset, selector.type.size)
+            return expression(
+                "payload",
+                u32(nft.NFTA_PAYLOAD_DREG, target),
+                u32(nft.NFTA_PAYLOAD_BASE, base),
+                u32(nft.NFTA_PAYLOAD_OFFSET, offset),
+                u32(nft.NFTA_PAYLOAD_LEN, selector.type.size),
+            )
         case lang.Meta(key):
-            return _meta(key, target)
+            return expression("meta", u32(nft.NFTA_META_KEY, key), u32(nft.NFTA_META_DREG, target))
         case lang.Ct(key, original):
-            return _ct(key, target, attribute(nft.NFTA_CT_DIRECTION, b"\0") if original else b"")
+            direction = attribute(nft.NFTA_CT_DIRECTION, b"\0") if original else b""
+            of_connection = u32(nft.NFTA_CT_DREG, target), u32(nft.NFTA_CT_KEY, key), direction
+            return expression("ct", *of_connection)
+        case lang.Fib():
+            return expression(
+                "fib",
+                u32(nft.NFTA_FIB_DREG, target),
+                u32(nft.NFTA_FIB_RESULT, nft.NFT_FIB_RESULT_ADDRTYPE),
+                u32(nft.NFTA_FIB_FLAGS, nft.NFTA_FIB_F_SADDR),
+            )
         case lang.Numgen(modulus, random):
             return expression(
                 "numgen",
@@ -92,12 +104,6 @@ def _data(kind: int, value: bytes) -> bytes:
     return nested(kind, attribute(nft.NFTA_DATA_VALUE, value))
 
 
-def _compare(value: bytes, *, negate: bool = False) -> bytes:
-    operation = u32(nft.NFTA_CMP_OP, nft.NFT_CMP_NEQ if negate else nft.NFT_CMP_EQ)
-    data = _data(nft.NFTA_CMP_DATA, value)
-    return expression("cmp", u32(nft.NFTA_CMP_SREG, _FIRST), operation, data)
-
-
 def _bitwise(mask: bytes, xor: bytes) -> bytes:
     return expression(
         "bitwise",
@@ -110,31 +116,8 @@ def _bitwise(mask: bytes, xor: bytes) -> bytes:
     )
 
 
-def _has(bit: int) -> bytes:
-    """Whether the value that was read has a bit."""
-    return _bitwise(bit.to_bytes(4, "little"), bytes(4)) + _compare(bytes(4), negate=True)
-
-
-def _payload(target: int, base: int, offset: int, size: int) -> bytes:
-    return expression(
-        "payload",
-        u32(nft.NFTA_PAYLOAD_DREG, target),
-        u32(nft.NFTA_PAYLOAD_BASE, base),
-        u32(nft.NFTA_PAYLOAD_OFFSET, offset),
-        u32(nft.NFTA_PAYLOAD_LEN, size),
-    )
-
-
-def _meta(key: int, target: int = _FIRST) -> bytes:
-    return expression("meta", u32(nft.NFTA_META_KEY, key), u32(nft.NFTA_META_DREG, target))
-
-
 def _set_meta(key: int) -> bytes:
     return expression("meta", u32(nft.NFTA_META_KEY, key), u32(nft.NFTA_META_SREG, _FIRST))
-
-
-def _ct(key: int, target: int = _FIRST, direction: bytes = b"") -> bytes:
-    return expression("ct", u32(nft.NFTA_CT_DREG, target), u32(nft.NFTA_CT_KEY, key), direction)
 
 
 def _lookup(key: lang.Key, set_: str, target: int | None = None) -> bytes:
@@ -148,7 +131,7 @@ def _lookup(key: lang.Key, set_: str, target: int | None = None) -> bytes:
     )
 
 
-def verdict_data(verdict: lang.Verdict) -> bytes:
+def verdict_data(verdict: lang.RuleVerdict) -> bytes:
     """A verdict, as the data of an immediate expression or of an element."""
     chain = text(nft.NFTA_VERDICT_CHAIN, verdict.chain) if verdict.chain else b""
     return nested(nft.NFTA_DATA_VERDICT, u32(nft.NFTA_VERDICT_CODE, verdict.jump.value), chain)
@@ -159,24 +142,10 @@ def _immediate(target: int, data: bytes) -> bytes:
     return expression("immediate", target_register, nested(nft.NFTA_IMMEDIATE_DATA, data))
 
 
-def _is_prefix(statement: lang.Is) -> bytes:
-    """Compare the leading bytes; bits that do not fill a byte are masked."""
-    selector, length = statement.selector, statement.prefix.length
-    packed = pack(statement.prefix.address)
-    if length % 8 == 0 and length:
-        packed = packed[: length // 8]
-        assert isinstance(selector.load, lang.Payload)  # noqa: S101  # addresses are in headers
-        read = _payload(_FIRST, selector.load.base, selector.load.offset, len(packed))
-    else:
-        ones = (1 << length) - 1 << (8 * len(packed) - length)
-        mask = ones.to_bytes(len(packed), "big")
-        read = load(selector, 0) + _bitwise(mask, bytes(len(packed)))
-    return read + _compare(packed, negate=statement.negate)
-
-
-def _dnat(family: Family, key: lang.Key, map_: str) -> bytes:
-    port = register(4 if family is Family.IPV6 else 1)
-    return _lookup(key, map_, _FIRST) + expression(
+def _dnat(family: Family) -> bytes:
+    """Send the connection to the address and port that were looked up."""
+    port = register(family.bits // 32)
+    return expression(
         "nat",
         u32(nft.NFTA_NAT_TYPE, nft.NFT_NAT_DNAT),
         u32(nft.NFTA_NAT_FAMILY, NFPROTO[family]),
@@ -188,7 +157,7 @@ def _dnat(family: Family, key: lang.Key, map_: str) -> bytes:
     )
 
 
-def _update(statement: lang.Update) -> bytes:
+def _update(statement: lang.UpdateMap) -> bytes:
     after_key = sum(map(slots, statement.key))
     start = (after_key + 3) // 4 * 4 if after_key <= 4 else after_key
     return (
@@ -206,41 +175,27 @@ def _update(statement: lang.Update) -> bytes:
     )
 
 
-def _condition(statement: lang.Condition) -> bytes:  # noqa: PLR0911  # one a kind
+def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911  # one a kind
     match statement:
-        case lang.Is():
-            return _is_prefix(statement)
-        case lang.IsProtocol(_, number):
-            return _meta(nft.NFT_META_L4PROTO) + _compare(bytes([number]))
-        case lang.IsInterface(name, prefix, negate):
-            packed = name.encode() if prefix else name.encode().ljust(_INTERFACE_NAME_SIZE, b"\0")
-            return _meta(nft.NFT_META_IIFNAME) + _compare(packed, negate=negate)
-        case lang.IsNew():
-            return _ct(nft.NFT_CT_STATE) + _has(_STATE_NEW)
-        case lang.IsTranslated():
-            return _ct(nft.NFT_CT_STATUS) + _has(_STATUS_DNAT)
-        case lang.IsOwnSource():
-            fib = expression(
-                "fib",
-                u32(nft.NFTA_FIB_DREG, _FIRST),
-                u32(nft.NFTA_FIB_RESULT, nft.NFT_FIB_RESULT_ADDRTYPE),
-                u32(nft.NFTA_FIB_FLAGS, nft.NFTA_FIB_F_SADDR),
+        case lang.Match(_, selector, value, mask, negate):
+            masked = _bitwise(mask, bytes(len(mask))) if mask else b""
+            operation = nft.NFT_CMP_NEQ if negate else nft.NFT_CMP_EQ
+            return (
+                load(selector, 0)
+                + masked
+                + expression(
+                    "cmp",
+                    u32(nft.NFTA_CMP_SREG, _FIRST),
+                    u32(nft.NFTA_CMP_OP, operation),
+                    _data(nft.NFTA_CMP_DATA, value),
+                )
             )
-            return fib + _compare(_ADDRTYPE_LOCAL.to_bytes(4, "little"))
-        case lang.IsMarked(bit):
-            return _meta(nft.NFT_META_MARK) + _has(bit)
         case lang.InSet(key, name):
             return _lookup(key, name)
-        case _:
-            assert_never(statement)
-
-
-def _action(statement: lang.Action) -> bytes:  # noqa: PLR0911  # one a kind
-    match statement:
         case lang.Mark(bit, clear):
             keep = 0xFFFFFFFF if clear else 0xFFFFFFFF ^ bit
             change = _bitwise(keep.to_bytes(4, "little"), bit.to_bytes(4, "little"))
-            return _meta(nft.NFT_META_MARK) + change + _set_meta(nft.NFT_META_MARK)
+            return load(lang.MARK, 0) + change + _set_meta(nft.NFT_META_MARK)
         case lang.SetPriority(key, name):
             zero = attribute(nft.NFTA_DATA_VALUE, bytes(4))
             value = _lookup(key, name, _FIRST) if key else _immediate(_FIRST, zero)
@@ -248,8 +203,8 @@ def _action(statement: lang.Action) -> bytes:  # noqa: PLR0911  # one a kind
         case lang.VerdictMap(key, name):
             return _lookup(key, name, nft.NFT_REG_VERDICT)
         case lang.Dnat(family, key, name):
-            return _dnat(family, key, name)
-        case lang.Update():
+            return _lookup(key, name, _FIRST) + _dnat(family)
+        case lang.UpdateMap():
             return _update(statement)
         case lang.Masquerade():
             flags = u32(nft.NFTA_MASQ_FLAGS, nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY)
@@ -258,10 +213,10 @@ def _action(statement: lang.Action) -> bytes:  # noqa: PLR0911  # one a kind
             kind = u32(nft.NFTA_REJECT_TYPE, nft.NFT_REJECT_ICMP_UNREACH)
             code = attribute(nft.NFTA_REJECT_ICMP_CODE, bytes([_PORT_UNREACHABLE[family]]))
             return expression("reject", kind, code)
-        case lang.Count(counter):
+        case lang.UseCounter(counter):
             kind = u32(nft.NFTA_OBJREF_IMM_TYPE, nft.NFT_OBJECT_COUNTER)
             return expression("objref", text(nft.NFTA_OBJREF_IMM_NAME, counter), kind)
-        case lang.Verdict():
+        case lang.RuleVerdict():
             return _immediate(nft.NFT_REG_VERDICT, verdict_data(statement))
         case _:
             assert_never(statement)
@@ -269,6 +224,4 @@ def _action(statement: lang.Action) -> bytes:  # noqa: PLR0911  # one a kind
 
 def encode_rule(rule: lang.Rule) -> bytes:
     """The expressions of a rule, one after the other."""
-    return b"".join(
-        _condition(each) if isinstance(each, lang.Condition) else _action(each) for each in rule
-    )
+    return b"".join(map(_encode, rule))

@@ -10,17 +10,19 @@ import msgspec
 from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
-from kubeproxy.dataplane.nftables.choices import counts_in
+from kubeproxy.dataplane.nftables.choices import chain_of, counts_in, with_parts
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.placed import Placed, choices
+from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.entries import Backend
-from kubeproxy.table.node import LOOPBACK
+from kubeproxy.table.entries import Backend, Entry
+from kubeproxy.table.node import LOOPBACK, Node
 
 _KEY_AT = 8
 _DUMP_ATTEMPTS = 3
@@ -49,7 +51,34 @@ class Found(msgspec.Struct, frozen=True):
     elements: Elements = {}
 
 
-def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Found:
+def look(
+    kernel: Nfnetlink,
+    wanted: Program,
+    entries: Sequence[Entry],
+    node: Node,
+    *,
+    replace: bool = False,
+) -> tuple[Found, Programmed]:
+    """What the kernel has, and the state from which to reconcile it with the entries.
+
+    A table that is to be replaced counts as one of others, whatever is in it.
+    """
+    needed = needed_chains(entries, node)
+    with decoding(f"cannot read the {wanted.family.value} table {wanted.table}"):
+        found = _inspect(kernel, wanted, needed)
+    if replace:
+        found = Found(exists=found.exists)
+    chains = found.chains if found.intact else {chain.name for chain in wanted.chains}
+    return found, Programmed(wanted, node, chains=set(chains))
+
+
+def needed_chains(entries: Iterable[Entry], node: Node) -> list[Chain]:
+    """The chains of all choices that the entries need."""
+    needed = {choice for entry in entries for choice in choices(Placed(entry, (), ()))}
+    return [chain_of(choice, node) for choice in with_parts(needed)]
+
+
+def _inspect(kernel: Nfnetlink, program: Program, needed: Sequence[Chain]) -> Found:
     """Read the table; elements only when the program and the chains of choices are right."""
     family = NFPROTO[program.family]
     try:
@@ -64,7 +93,8 @@ def inspect(kernel: Nfnetlink, program: Program, choices: Iterable[Chain]) -> Fo
     if dormant or dump.wrong_sets(program, sets):
         return Found(exists=True, dormant=dormant)
     declared = read_declared(kernel, program)
-    if not dump.is_program(declared, program, choices):
+    misplaced = dump.misplaced_chains(program, declared.chains)
+    if misplaced or dump.wrong_chains((*program.chains, *needed), declared):
         return Found(exists=True)
     elements: Elements = {}
     for set_ in program.sets:
@@ -155,7 +185,7 @@ def _read_list(
 @lru_cache(maxsize=1024)
 def _lengths(tail: bytes) -> tuple[int, int]:
     """How long the lists are to which a verdict leads: many frontends have the same verdict."""
-    return counts_in(dump.chain_in(tail))
+    return counts_in(dump.verdict_in(tail)[1])
 
 
 def _read_each(

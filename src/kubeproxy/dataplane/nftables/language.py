@@ -8,7 +8,8 @@ from enum import Enum
 
 import msgspec
 
-from kubeproxy.base.inet import Family, Prefix
+from kubeproxy.base.inet import Family, Prefix, Protocol, pack
+from kubeproxy.linux.netlink import nftables as nft
 
 
 class Datatype(msgspec.Struct, frozen=True):
@@ -26,6 +27,7 @@ INET_PROTO = Datatype("inet_proto", 12, 1, host_order=True)
 INET_SERVICE = Datatype("inet_service", 13, 2)
 INTEGER = Datatype("integer", 4, 4, host_order=True)
 CLASSID = Datatype("classid", 23, 4, host_order=True)
+IFNAME = Datatype("ifname", 41, 16)
 RANGED_CLASSID = Datatype("classid", 23, 4)
 """As it stands in sets of ranges, which the kernel compares byte by byte."""
 
@@ -54,6 +56,10 @@ class Ct(msgspec.Struct, frozen=True):
     original: bool = False
 
 
+class Fib(msgspec.Struct, frozen=True):
+    """What kind of address the source is, by the routing table."""
+
+
 class Numgen(msgspec.Struct, frozen=True):
     """A number below the modulus: random, or the next one."""
 
@@ -74,7 +80,7 @@ class NetworkOrder(msgspec.Struct, frozen=True):
     of: "Selector"
 
 
-Load = Payload | Meta | Ct | Numgen | SourceHash | NetworkOrder
+Load = Payload | Meta | Ct | Fib | Numgen | SourceHash | NetworkOrder
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -115,10 +121,15 @@ HEADERS = {
     ),
 }
 
-L4PROTO = Selector("meta l4proto", INET_PROTO, Meta(16))
+L4PROTO = Selector("meta l4proto", INET_PROTO, Meta(nft.NFT_META_L4PROTO))
+IIFNAME = Selector("iifname", IFNAME, Meta(nft.NFT_META_IIFNAME))
+CT_STATE = Selector("ct state", INTEGER, Ct(nft.NFT_CT_STATE))
+CT_STATUS = Selector("ct status", INTEGER, Ct(nft.NFT_CT_STATUS))
+SOURCE_TYPE = Selector("fib saddr type", INTEGER, Fib())
+MARK = Selector("meta mark", INTEGER, Meta(nft.NFT_META_MARK))
 DPORT = Selector("th dport", INET_SERVICE, Payload(_TRANSPORT, 2, 11, 2))
 ORIGINAL_DPORT = Selector("ct original proto-dst", INET_SERVICE, Ct(12, original=True))
-PRIORITY = Selector("meta priority", CLASSID, Meta(2))
+PRIORITY = Selector("meta priority", CLASSID, Meta(nft.NFT_META_PRIORITY))
 RANGED_PRIORITY = Selector("meta priority", RANGED_CLASSID, NetworkOrder(PRIORITY))
 
 
@@ -137,45 +148,64 @@ def source_hash(headers: Headers, modulus: int) -> Selector:
 Key = tuple[Selector, ...]
 
 
-class Is(msgspec.Struct, frozen=True):
-    """The address is, or is not, in a prefix."""
+class Match(msgspec.Struct, frozen=True):
+    """A value is the expected one, or with `negate` is not; of a masked one, only some bits count.
 
+    `text` is how nft writes it.
+    """
+
+    text: str
     selector: Selector
-    prefix: Prefix
+    value: bytes
+    mask: bytes = b""
     negate: bool = False
 
 
-class IsProtocol(msgspec.Struct, frozen=True):
-    """The transport protocol is the one of this number and name."""
-
-    name: str
-    number: int
-
-
-class IsInterface(msgspec.Struct, frozen=True):
-    """The packet came in, or not, by an interface; `prefix` matches the beginning of its name."""
-
-    name: str
-    prefix: bool = False
-    negate: bool = False
-
-
-class IsNew(msgspec.Struct, frozen=True):
-    """It is the first packet of a connection."""
+def in_prefix(selector: Selector, prefix: Prefix, *, negate: bool = False) -> Match:
+    """The address is in a prefix: leading bytes are compared, further bits masked."""
+    # nft writes a prefix of full length as an address.
+    text = str(prefix).removesuffix(f"/{8 * selector.type.size}")
+    text = f"{selector.text} {'!= ' if negate else ''}{text}"
+    packed, length = pack(prefix.address), prefix.length
+    if length % 8 == 0 and length:
+        packed = packed[: length // 8]
+        leading = msgspec.structs.replace(selector.type, size=len(packed))
+        selector = msgspec.structs.replace(selector, type=leading)
+        return Match(text, selector, packed, negate=negate)
+    ones = (1 << length) - 1 << (8 * len(packed) - length)
+    return Match(text, selector, packed, ones.to_bytes(len(packed), "big"), negate)
 
 
-class IsTranslated(msgspec.Struct, frozen=True):
-    """The destination of the connection was translated."""
+def is_protocol(protocol: Protocol) -> Match:
+    """The transport protocol is this one."""
+    return Match(f"{L4PROTO.text} {protocol.name.lower()}", L4PROTO, bytes([protocol]))
 
 
-class IsOwnSource(msgspec.Struct, frozen=True):
-    """The source address is one of this node's."""
+PROTOCOLS = tuple(map(is_protocol, Protocol))
 
 
-class IsMarked(msgspec.Struct, frozen=True):
+def from_interface(name: str, *, prefix: bool = False, negate: bool = False) -> Match:
+    """The packet came in by an interface; `prefix` matches the beginning of its name."""
+    text = f'iifname {"!= " if negate else ""}"{name}{"*" if prefix else ""}"'
+    packed = name.encode() if prefix else name.encode().ljust(IIFNAME.type.size, b"\0")
+    return Match(text, IIFNAME, packed, negate=negate)
+
+
+def _has_bit(text: str, selector: Selector, bit: int) -> Match:
+    return Match(text, selector, bytes(4), bit.to_bytes(4, "little"), negate=True)
+
+
+def is_marked(bit: int) -> Match:
     """The packet's mark has this bit."""
+    return _has_bit(f"meta mark & 0x{bit:08x} != 0x00000000", MARK, bit)
 
-    bit: int
+
+NEW = _has_bit("ct state new", CT_STATE, 8)
+"""The packet is the first of its connection."""
+TRANSLATED = _has_bit("ct status dnat", CT_STATUS, 0x20)
+"""The destination of the connection was translated."""
+OWN_SOURCE = Match("fib saddr type local", SOURCE_TYPE, (2).to_bytes(4, "little"))
+"""The source address is one of this node's."""
 
 
 class InSet(msgspec.Struct, frozen=True):
@@ -214,7 +244,7 @@ class Dnat(msgspec.Struct, frozen=True):
     map: str
 
 
-class Update(msgspec.Struct, frozen=True):
+class UpdateMap(msgspec.Struct, frozen=True):
     """Remember data under a key in a map, for so many seconds from now on."""
 
     map: str
@@ -233,7 +263,7 @@ class Reject(msgspec.Struct, frozen=True):
     family: Family
 
 
-class Count(msgspec.Struct, frozen=True):
+class UseCounter(msgspec.Struct, frozen=True):
     """Count in a named counter."""
 
     counter: str
@@ -248,30 +278,40 @@ class Jump(Enum):
     GOTO = -4
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RuleVerdict(msgspec.Struct, frozen=True):
     """The end of a rule."""
 
     jump: Jump
     chain: str = ""
 
 
-DROP = Verdict(Jump.DROP)
-RETURN = Verdict(Jump.RETURN)
+DROP = RuleVerdict(Jump.DROP)
+RETURN = RuleVerdict(Jump.RETURN)
 
 
-def goto(chain: str) -> Verdict:
+def goto(chain: str) -> RuleVerdict:
     """Go on in a chain, and do not come back to this one."""
-    return Verdict(Jump.GOTO, chain)
+    return RuleVerdict(Jump.GOTO, chain)
 
 
-def jump(chain: str) -> Verdict:
+def jump(chain: str) -> RuleVerdict:
     """Go through a chain, and come back."""
-    return Verdict(Jump.JUMP, chain)
+    return RuleVerdict(Jump.JUMP, chain)
 
 
-Condition = Is | IsProtocol | IsInterface | IsNew | IsTranslated | IsOwnSource | IsMarked | InSet
-Action = Mark | SetPriority | VerdictMap | Dnat | Update | Masquerade | Reject | Count | Verdict
-Statement = Condition | Action
+Statement = (
+    Match
+    | InSet
+    | Mark
+    | SetPriority
+    | VerdictMap
+    | Dnat
+    | UpdateMap
+    | Masquerade
+    | Reject
+    | UseCounter
+    | RuleVerdict
+)
 Rule = tuple[Statement, ...]
 
 

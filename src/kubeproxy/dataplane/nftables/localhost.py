@@ -5,13 +5,11 @@ node ports of these two addresses with listeners of its own, when the operator e
 sockets are in `linux.localproxy`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Backend, Entry, FrontendKey, FrontendKind, Table
 from kubeproxy.table.node import Node
 
@@ -42,38 +40,19 @@ class Pin(msgspec.Struct, frozen=True):
     until: float
 
 
-class ProxyTarget(NamedTuple):
-    """Where to connect to, and the pin for the next connection."""
-
-    address: Address
-    pin: Pin | None
-
-
-def listeners(table: Table, node: Node) -> dict[Address, Listener]:
-    """The listeners that should exist. A port without endpoints has none."""
-    if not node.serves_loopback_by_proxy():
-        return {}
-    host = SERVED_ADDRESS[node.family]
-    return {
-        (host, port): listener
-        for entry in table.entries.values()
-        if (listener := _listener(entry)) is not None
-        for port in _node_ports(entry)
-    }
-
-
-def follow(
-    known: Mapping[Address, Listener], changes: Changes, table: Table, node: Node
+def listeners(
+    known: Mapping[Address, Listener], touched: Iterable[Entry], table: Table, node: Node
 ) -> dict[Address, Listener]:
-    """The same as `listeners`, at the cost of what changed.
+    """The listeners that should exist. A port without endpoints has none.
 
-    `known` are the listeners of this node before the changes; `table` already has the changes.
+    `known` are those of this node before these entries of the table changed, as they were and as
+    they are.
     """
     found = dict(known)
     if not node.serves_loopback_by_proxy():
         return found
     host = SERVED_ADDRESS[node.family]
-    for port in {port for entry in _touched(changes) for port in _node_ports(entry)}:
+    for port in {port for entry in touched for port in _node_ports(entry)}:
         entry = table.find(FrontendKey("", Protocol.TCP, port))
         listener = None if entry is None else _listener(entry)
         if listener is None:
@@ -83,28 +62,24 @@ def follow(
     return found
 
 
-def choose(listener: Listener, pin: Pin | None, now: float, chance: float) -> ProxyTarget:
-    """Where a new connection goes: to the pinned backend, or to any; `chance` is in [0, 1).
+def choose(
+    listener: Listener, pin: Pin | None, now: float, chance: float
+) -> tuple[Address, Pin | None]:
+    """Where a new connection goes, and the pin for the next one.
+
+    It goes to the pinned backend, or to any; `chance` is in [0, 1).
 
     With session affinity every connection restarts the timeout. A pin is also ignored when the
     listener no longer has its backend.
     """
-    backends = listener.backends
+    backends, seconds = listener.backends, listener.affinity_seconds
     backend = backends[int(chance * len(backends))]
-    seconds = listener.affinity_seconds
     if not seconds:
-        return ProxyTarget((backend.address, backend.port), None)
-    if pin is not None and _holds(pin, listener, now):
+        return (backend.address, backend.port), None
+    holds = pin is not None and pin.affinity_seconds == seconds and now < pin.until
+    if pin is not None and holds and pin.backend in backends:
         backend = pin.backend
-    return ProxyTarget((backend.address, backend.port), Pin(backend, seconds, now + seconds))
-
-
-def _holds(pin: Pin, listener: Listener, now: float) -> bool:
-    return (
-        now < pin.until
-        and pin.affinity_seconds == listener.affinity_seconds
-        and pin.backend in listener.backends
-    )
+    return (backend.address, backend.port), Pin(backend, seconds, now + seconds)
 
 
 def _listener(entry: Entry) -> Listener | None:
@@ -123,11 +98,3 @@ def _node_ports(entry: Entry) -> Iterator[int]:
         for frontend in entry.frontends:
             if frontend.kind is FrontendKind.NODE_PORT:
                 yield frontend.port
-
-
-def _touched(changes: Changes) -> Iterator[Entry]:
-    """All entries that changed, as they were and as they are."""
-    yield from changes.removed
-    for pair in changes.changed:
-        yield from pair
-    yield from changes.added

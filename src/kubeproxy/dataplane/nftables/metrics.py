@@ -1,6 +1,7 @@
 """The metrics of nftables mode: failures, listeners for node ports, packets that rules count."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
@@ -10,29 +11,16 @@ from kubeproxy.linux import nfnetlink
 
 _SYNC = "kubeproxy_sync_proxy_rules_nftables_"
 _LOCALHOST = "kubeproxy_nftables_localhost_nodeport_"
-_Series = Iterator[tuple[tuple[str, ...], float]]
 
 
-def _affinity_full(families: tuple[Family, ...]) -> _Series:
-    for family, _, packets in _counted(families, [program.AFFINITY_FULL]):
-        yield (family.value,), packets
-
-
-def _rejected(families: tuple[Family, ...]) -> _Series:
-    protocol_of = {name: protocol for protocol, name in program.LOCALHOST_COUNTER.items()}
-    for family, name, packets in _counted(families, protocol_of):
-        yield (family.value, protocol_of[name].name), packets
-
-
-def _counted(
-    families: tuple[Family, ...], names: Collection[str]
-) -> Iterator[tuple[Family, str, int]]:
-    """The packets of named counters of our tables."""
+def _packets(
+    families: tuple[Family, ...], labels: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The packets of named counters of our tables; each counter has the family and its labels."""
     for family in families:
-        for name, packets in nfnetlink.read_counters(
-            NFPROTO[family], program.TABLE, names
-        ).items():
-            yield family, name, packets
+        found = nfnetlink.read_counters(NFPROTO[family], program.TABLE, labels)
+        for name, packets in found.items():
+            yield (family.value, *labels[name]), packets
 
 
 SYNC_FAILURES = Metric(f"{_SYNC}sync_failures_total", "Transactions that the kernel refused")
@@ -50,13 +38,16 @@ REJECTED = Metric(
     f"{_LOCALHOST}rejected_packets_total",
     "Packets to node ports of localhost without a listener",
     ("ip_family", "protocol"),
-    read=_rejected,
+    read=partial(
+        _packets,
+        labels={name: (each.name,) for each, name in program.LOCALHOST_COUNTER.items()},
+    ),
 )
 AFFINITY_FULL = Metric(
     "kubeproxy_nftables_affinity_full_total",
     "Connections to services with session affinity whose client shares a place with"
     " others, because nftables.affinitySize clients are remembered already",
-    read=_affinity_full,
+    read=partial(_packets, labels={program.AFFINITY_FULL: ()}),
 )
 
 

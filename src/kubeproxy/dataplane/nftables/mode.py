@@ -15,8 +15,8 @@ from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Metric, Mode
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.quirks import QUIRKS
-from kubeproxy.dataplane.nftables.settings import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import Node
@@ -74,17 +74,17 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
 def _render(config: Config, table: Table, node: Node) -> str:
     from kubeproxy.dataplane.nftables.describe import describe
 
-    return describe(_settings(config).program(node), table, node)
+    return describe(program(node, _settings(config)), table, node)
 
 
 def _drift(
     config: Config, table: Table, node: Node, failed: Collection[ServicePortName]
 ) -> list[Difference]:
-    from kubeproxy.dataplane.nftables.drift import Wanted, drift
+    from kubeproxy.dataplane.nftables.drift import drift
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     with Nfnetlink() as kernel:
-        return drift(kernel, Wanted(_settings(config).program(node), table, node, failed))
+        return drift(kernel, program(node, _settings(config)), table, node, failed)
 
 
 def _check(machine: Machine) -> list[Finding]:

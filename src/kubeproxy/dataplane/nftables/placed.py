@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import Choice, Masqueraded, Pick, Remember, Split
-from kubeproxy.dataplane.nftables.language import DROP, Verdict, goto
+from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
+from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 
@@ -73,18 +73,18 @@ def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:
     return Split(pod, host, outside) if pod and host else outside
 
 
-def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | Masqueraded | None:
+def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | None:
     """How one class of source chooses."""
     count = len(entry.backends(treatment.scope))
     if not count:
         return None
     node_port = frontend.kind is FrontendKind.NODE_PORT
     local = treatment.scope is Scope.LOCAL
-    pick = Pick(node_port, local, count, entry.affinity_seconds > 0, entry.balance)
-    return Masqueraded(pick) if treatment.masquerade else pick
+    sticky = entry.affinity_seconds > 0
+    return Pick(node_port, local, count, sticky, entry.balance, treatment.masquerade)
 
 
-def refusal_of(placed: Placed, frontend: Frontend) -> Verdict | None:
+def refusal_of(placed: Placed, frontend: Frontend) -> RuleVerdict | None:
     """What happens to packets that found no endpoint; None when all sources get one.
 
     Refusals come after choices, and no source gets less than clients outside: theirs count.
@@ -143,8 +143,6 @@ def lists_of(placed: Placed, choice: Choice | None) -> list[tuple[bool, Slots]]:
     match choice:
         case Pick(local=local):
             return [(local, placed.local if local else placed.cluster)]
-        case Masqueraded(pick=pick):
-            return lists_of(placed, pick)
         case Split(pod=pod, host=host, outside=outside):
             ways = (*lists_of(placed, pod), *lists_of(placed, host), *lists_of(placed, outside))
             return list(dict(ways).items())

@@ -6,7 +6,7 @@ from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables import choices
 from kubeproxy.dataplane.nftables.batch import program_messages
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.program import masquerade_mark, program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.render import rule_text
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
@@ -45,9 +45,9 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
     nf_tables, it says that.
     """
     kernel.generation()
-    fixed = program(node, masquerade_mark(14))
-    every_choice = choices.in_order(choices.with_parts(_EVERY_CHOICE))
-    chains = (*fixed.chains, *(choices.chain_of(choice, node) for choice in every_choice))
+    fixed = program(node, NftablesSettings())
+    every_choice = (choices.chain_of(each, node) for each in choices.with_parts(_EVERY_CHOICE))
+    chains = (*fixed.chains, *every_choice)
     wanted = msgspec.structs.replace(fixed, table=PROBE_TABLE, chains=chains)
     try:
         kernel.rehearse(program_messages(wanted))
@@ -65,9 +65,9 @@ def probe(kernel: Nfnetlink, node: Node) -> None:
 
 _PICK = choices.Pick(node_port=False, local=False, count=2, sticky=True)
 _REMEMBER = choices.Remember(node_port=False, local=False, seconds=10800)
+_MASQUERADED = msgspec.structs.replace(_PICK, masquerade=True)
 _EVERY_CHOICE = (
-    choices.Masqueraded(_PICK),
-    choices.Split(_PICK, choices.Masqueraded(_PICK), msgspec.structs.replace(_PICK, local=True)),
+    choices.Split(_PICK, _MASQUERADED, msgspec.structs.replace(_PICK, local=True)),
     choices.Pick(node_port=False, local=False, count=2, balance=Balance.ROUND_ROBIN),
     choices.Pick(node_port=False, local=False, count=2, balance=Balance.SOURCE_HASH),
     choices.Split(_REMEMBER, _REMEMBER, msgspec.structs.replace(_REMEMBER, local=True)),

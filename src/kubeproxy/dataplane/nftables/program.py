@@ -4,6 +4,8 @@ The cluster is the content of the sets and maps. The only chains that depend on 
 `choices`: one for each way of choosing that is in use, such as "one of three, at random".
 """
 
+import msgspec
+
 from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
@@ -61,7 +63,6 @@ AFFINITY_FULL = "affinity-full"
 """Counts the clients that found no room in the map of their own."""
 
 INDEX = nft.numgen(65536)
-AFFINITY_SIZE = 65535
 
 # When one service has filled the map, clients of others are remembered by a hash of their address:
 # each service has so many places of its own. The size is for 256 services at once whose places are
@@ -73,31 +74,29 @@ _HOOK_NUMBER = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrou
 _NODE_PORT: nft.Key = (nft.L4PROTO, nft.DPORT)
 
 
-def masquerade_mark(bit: int) -> int:
-    """The mark of a masquerade bit."""
-    return 1 << bit
+class NftablesSettings(msgspec.Struct, frozen=True):
+    """The fields of the configuration that nftables mode reads."""
+
+    masquerade_bit: int = 14
+    endpoint_counters: bool = False
+    affinity_size: int = 65535
 
 
-def is_pod(node: Node, headers: nft.Headers, *, negate: bool = False) -> nft.Statement | None:
+def is_pod(node: Node, headers: nft.Headers, *, negate: bool = False) -> nft.Match | None:
     """The packet comes, or does not come, from a pod; None when that cannot be detected."""
     detector = node.detector
     if detector is None:
         return None
     if isinstance(detector, PodCIDR):
-        return nft.Is(headers.saddr, detector.prefix, negate)
-    return nft.IsInterface(detector.name, detector.prefix, negate)
+        return nft.in_prefix(headers.saddr, detector.prefix, negate=negate)
+    return nft.from_interface(detector.name, prefix=detector.prefix, negate=negate)
 
 
-def program(
-    node: Node,
-    mark: int,
-    *,
-    endpoint_counters: bool = False,
-    affinity_size: int = AFFINITY_SIZE,
-) -> nft.Program:
+def program(node: Node, settings: NftablesSettings) -> nft.Program:
     """The program for one family of this node."""
     headers = nft.HEADERS[node.family]
     gate = node.localhost_gate
+    mark = 1 << settings.masquerade_bit
     refused_on_loopback = "node ports refused on loopback addresses"
     return nft.Program(
         family=node.family,
@@ -105,8 +104,8 @@ def program(
         comment=COMMENT,
         counters=(AFFINITY_FULL, *(LOCALHOST_COUNTER.values() if gate else ())),
         sets=(
-            *_sets(headers, endpoint_counters=endpoint_counters),
-            *_pins(headers, affinity_size),
+            *_sets(headers, endpoint_counters=settings.endpoint_counters),
+            *_pins(headers, settings.affinity_size),
             *((nft.Set(LOCALHOST_NODEPORTS, _NODE_PORT, refused_on_loopback),) if gate else ()),
         ),
         chains=(
@@ -118,8 +117,8 @@ def program(
             _hooked(
                 "nat/postrouting",
                 (100, "srcnat"),
-                (nft.IsMarked(mark), nft.jump("masquerade-marked")),
-                (nft.IsTranslated(), nft.InSet(_itself(headers), HAIRPINS), nft.Masquerade()),
+                (nft.is_marked(mark), nft.jump("masquerade-marked")),
+                (nft.TRANSLATED, nft.InSet(_itself(headers), HAIRPINS), nft.Masquerade()),
             ),
         ),
     )
@@ -197,7 +196,7 @@ def _hooked_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     Their names contain a slash: by that upstream knows chains which it may empty and delete. Its
     first transaction empties them, so that no packet comes to what we leave behind.
     """
-    new = nft.IsNew()
+    new = nft.NEW
     frontend = (headers.daddr, *_NODE_PORT)
     firewall: nft.Rule = (
         new,
@@ -208,7 +207,7 @@ def _hooked_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     new_services: nft.Rule = (new, nft.jump("refuse-services"))
     checks = (new_services, (new, nft.jump("refuse-cluster-ips")))
     localhost = ((nft.jump("localhost-check"),),) if node.localhost_gate else ()
-    remember: nft.Rule = (new, nft.IsTranslated(), nft.jump("remember"))
+    remember: nft.Rule = (new, nft.TRANSLATED, nft.jump("remember"))
     mark = _mark_cluster_ip_traffic(node, headers)
     nat = (*mark, (nft.jump("frontends"),))
     # A packet that was on its way through the rules when a transaction took effect goes on through
@@ -277,24 +276,26 @@ def _check_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
         # A port of conntrack has no type but beside its protocol: hence a rule for each.
         _chain(
             "remember",
-            *((_of(each), remember_service) for each in Protocol),
-            *((was_node_port, _of(each), remember_node_port) for each in Protocol),
+            *((each, remember_service) for each in nft.PROTOCOLS),
+            *((was_node_port, each, remember_node_port) for each in nft.PROTOCOLS),
         ),
     )
 
 
-def _of(protocol: Protocol) -> nft.IsProtocol:
-    return nft.IsProtocol(protocol.name.lower(), protocol)
-
-
 def _localhost_check(node: Node, headers: nft.Headers) -> nft.Chain:
     """Node ports that are refused on loopback addresses, counted by protocol."""
-    loopback = nft.Is(headers.daddr, LOOPBACK[node.family])
+    loopback = nft.in_prefix(headers.daddr, LOOPBACK[node.family])
     refused = nft.InSet(_NODE_PORT, LOCALHOST_NODEPORTS)
     return _chain(
         "localhost-check",
         *(
-            (loopback, _of(each), refused, nft.Count(counter), nft.Reject(node.family))
+            (
+                loopback,
+                nft.is_protocol(each),
+                refused,
+                nft.UseCounter(counter),
+                nft.Reject(node.family),
+            )
             for each, counter in LOCALHOST_COUNTER.items()
         ),
     )

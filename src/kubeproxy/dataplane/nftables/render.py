@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables import language as nft
 
 
@@ -11,25 +12,11 @@ def concat(key: nft.Key) -> str:
     return " . ".join(selector.text for selector in key)
 
 
-def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911, PLR0912  # one a kind
+def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911  # one a kind
     """One statement of a rule."""
     match statement:
-        case nft.Is(selector, prefix, negate):
-            # nft writes a prefix of full length as an address.
-            text = str(prefix).removesuffix(f"/{8 * selector.type.size}")
-            return f"{selector.text} {'!= ' if negate else ''}{text}"
-        case nft.IsProtocol(name):
-            return f"meta l4proto {name}"
-        case nft.IsInterface(name, prefix, negate):
-            return f'iifname {"!= " if negate else ""}"{name}{"*" if prefix else ""}"'
-        case nft.IsNew():
-            return "ct state new"
-        case nft.IsTranslated():
-            return "ct status dnat"
-        case nft.IsOwnSource():
-            return "fib saddr type local"
-        case nft.IsMarked(bit):
-            return f"meta mark & 0x{bit:08x} != 0x00000000"
+        case nft.Match(text):
+            return text
         case nft.InSet(key, name):
             return f"{concat(key)} @{name}"
         case nft.Mark(bit, clear):
@@ -40,16 +27,16 @@ def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911, PLR
             return f"{concat(key)} vmap @{name}"
         case nft.Dnat(family, key, name):
             return f"dnat {nft.HEADERS[family].keyword} to {concat(key)} map @{name}"
-        case nft.Update(name, key, data, seconds):
+        case nft.UpdateMap(name, key, data, seconds):
             timeout = f"timeout {timeout_text(seconds)}"
             return f"update @{name} {{ {concat(key)} {timeout} : {concat(data)} }}"
         case nft.Masquerade():
             return "masquerade fully-random"
         case nft.Reject():
             return "reject"
-        case nft.Count(counter):
+        case nft.UseCounter(counter):
             return f'counter name "{counter}"'
-        case nft.Verdict(jump, chain):
+        case nft.RuleVerdict(jump, chain):
             return f"{jump.name.lower()} {chain}".rstrip()
         case _:
             assert_never(statement)
@@ -68,12 +55,13 @@ def timeout_text(seconds: int) -> str:
 def rule_text(rule: nft.Rule) -> str:
     """One rule. A port of a known protocol is written with its name, as nft lists it."""
     text = " ".join(map(statement_text, rule))
-    known = next((each.name for each in rule if isinstance(each, nft.IsProtocol)), None)
+    known = next((each for each in Protocol if nft.is_protocol(each) in rule), None)
     if known is None:
         return text
-    text = text.replace("th dport", f"{known} dport")
+    port = f"{known.name.lower()} dport"
+    text = text.replace("th dport", port)
     # nft leaves the match out where the port's protocol implies it.
-    return text.replace(f"meta l4proto {known} ", "", 1) if f"{known} dport" in text else text
+    return text.replace(f"{nft.is_protocol(known).text} ", "", 1) if port in text else text
 
 
 def _block(head: str, lines: Iterable[str]) -> list[str]:

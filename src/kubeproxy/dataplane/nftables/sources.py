@@ -79,20 +79,16 @@ class SourceChange:
             return 0
         # The ports of a Service have the same ranges: even thousands are checked once.
         same = (id(entry.source_ranges), *(vips if entry.own_vips else ()))
-        found = self._of.get(same)
-        if found is None:
-            found = self._of[same] = self._list_of(entry, number)
+        if same not in self._of:
+            try:
+                self._of[same] = self._number(allowed_sources(entry), number)
+            except Unfit as error:
+                self._of[same] = error
+        found = self._of[same]
         if isinstance(found, Unfit):
             raise found
         self._users[found] += 1
         return found
-
-    def _list_of(self, entry: Entry, preferred: int) -> int | Unfit:
-        """The number of the entry's list, or why it cannot have one."""
-        try:
-            return self._number(allowed_sources(entry), preferred)
-        except Unfit as error:
-            return error
 
     def _number(self, ranges: Ranges, number: int) -> int:
         known = self._lists.numbers.get(ranges) or self._fresh.get(ranges)

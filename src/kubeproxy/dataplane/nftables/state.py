@@ -12,7 +12,7 @@ import msgspec
 
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, chain_of, in_order, with_parts
+from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, chain_of, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
@@ -134,7 +134,7 @@ def _add_chains(
 ) -> set[str]:
     """Add the chains that are needed and not known; the names of all that are needed."""
     wanted = {choice for each in placed if each is not None for choice in choices(each)}
-    needed = in_order(with_parts(wanted))
+    needed = with_parts(wanted)
     batch.chains = [chain_of(choice, node) for choice in needed if choice.chain not in known]
     return {choice.chain for choice in needed}
 

@@ -35,12 +35,6 @@ def addresses_request(family: Family) -> Message:
     return Message(RTM_GETADDR, nl.NLM_F_REQUEST | nl.NLM_F_DUMP, 0, payload)
 
 
-def address_in(message: Message, family: Family) -> str | None:
-    """The address in a message; None when it is of another kind or family."""
-    change = change_in(message, family)
-    return change.address if change and change.is_there else None
-
-
 def change_in(message: Message, family: Family) -> AddressChange | None:
     """The address that was added or removed; None for a message of another kind or family."""
     is_address = message.type in {RTM_NEWADDR, RTM_DELADDR}

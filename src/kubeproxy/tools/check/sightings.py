@@ -16,7 +16,7 @@ from kubeproxy.dataplane.xtables_chains import HINT, ChainName, Chains, is_own_c
 from kubeproxy.dataplane.xtables_guard import nft_chains
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink_socket import Refused
-from kubeproxy.linux.tools import Backend, find_iptables, run
+from kubeproxy.linux.tools import RuleKind, find_iptables, run
 from kubeproxy.tools.check.rivals import Sightings
 
 _LEGACY_TABLES = {
@@ -36,8 +36,8 @@ def sightings(kind: str, *, administers: bool) -> Sightings:
     devices = frozenset(name for _, name in socket.if_nameindex())
     scan = Scan(kind, devices, administers=administers)
     scan.chains = (
-        scan.at("chains of iptables-nft", _nft_chains, Chains(Backend.NFT.value)),
-        scan.at("chains of iptables-legacy", _legacy_chains, Chains(Backend.LEGACY.value)),
+        scan.at("chains of iptables-nft", _nft_chains, Chains(RuleKind.NFT.value)),
+        scan.at("chains of iptables-legacy", _legacy_chains, Chains(RuleKind.LEGACY.value)),
     )
     leftovers = {mode.name: tuple(mode.leftovers(scan)) for mode in all_modes()}
     return Sightings(scan, leftovers, scan.at("eBPF maps of Cilium and Calico", _pins, None))
@@ -45,19 +45,19 @@ def sightings(kind: str, *, administers: bool) -> Sightings:
 
 def _nft_chains() -> Chains:
     try:
-        return _found(Backend.NFT, {family: nft_chains(family) for family in Family})
+        return _found(RuleKind.NFT, {family: nft_chains(family) for family in Family})
     except Refused as error:
         if error.errno == errno.EPERM:
             raise PermissionError from error
-        return Chains(Backend.NFT.value)  # the kernel has no nf_tables
+        return Chains(RuleKind.NFT.value)  # the kernel has no nf_tables
 
 
 def _legacy_chains() -> Chains:
     saved = {family: _legacy_listing(family) for family in Family}
-    return _found(Backend.LEGACY, {family: tuple(_listed(saved[family])) for family in saved})
+    return _found(RuleKind.LEGACY, {family: tuple(_listed(saved[family])) for family in saved})
 
 
-def _found(backend: Backend, chains: Mapping[Family, tuple[ChainName, ...]]) -> Chains:
+def _found(backend: RuleKind, chains: Mapping[Family, tuple[ChainName, ...]]) -> Chains:
     """What there is of both families, and whether kube-proxy's could be removed."""
     own = {family: [c.name for c in chains[family] if is_own_chain(*c)] for family in chains}
     return Chains(
@@ -76,7 +76,7 @@ def _legacy_listing(family: Family) -> str:
     if not has_tables:
         return ""
     program = PROGRAM[family]
-    save = find_iptables(f"{program}-save", Backend.LEGACY)
+    save = find_iptables(f"{program}-save", RuleKind.LEGACY)
     if save is None:
         raise NotInstalled(f"iptables: there is no {program}-legacy-save to list them with")
     return run([save], seconds=_SECONDS)
@@ -91,7 +91,7 @@ def _listed(saved: str) -> Iterator[ChainName]:
             yield ChainName(table, line[1:].split(" ", 1)[0])
 
 
-def _has(family: Family, backend: Backend) -> bool:
+def _has(family: Family, backend: RuleKind) -> bool:
     program = PROGRAM[family]
     return all(find_iptables(f"{program}-{verb}", backend) for verb in ("save", "restore"))
 
