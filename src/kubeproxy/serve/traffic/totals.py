@@ -39,7 +39,7 @@ class Totals(msgspec.Struct, frozen=True):
     tallies: Mapping[ServicePortName, Tally] = {}
 
 
-class Look(msgspec.Struct, frozen=True):
+class TrafficWindow(msgspec.Struct, frozen=True):
     """The totals of one family now and some seconds before, for rates.
 
     `before` is None when the counters were not read then.
