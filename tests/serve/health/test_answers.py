@@ -1,7 +1,7 @@
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.serve.health.answers import Clock, healthz, judge, livez, service_health
+from kubeproxy.serve.health.answers import Clock, health_answer, service_health
 from kubeproxy.serve.health.state import Families, FamilyHealth, Instant
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.table.entries import ServiceName
@@ -100,8 +100,7 @@ def body(text: str) -> bytes:
     ],
 )
 def test_healthz(families: Families, eligible: bool, expected: Answer) -> None:
-    verdict = judge(families, NOW, timeout=60.0)
-    assert expected == healthz(verdict, Clock(NOW), eligible=eligible)
+    assert expected == health_answer(families, Clock(NOW), 60.0, eligible=eligible)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +135,8 @@ def test_healthz(families: Families, eligible: bool, expected: Answer) -> None:
     ],
 )
 def test_livez(family: FamilyHealth, expected: Answer) -> None:
-    verdict = judge({Family.IPV4: family}, NOW, timeout=60.0)
-    assert expected == livez(verdict, Clock(NOW))
+    families = {Family.IPV4: family}
+    assert expected == health_answer(families, Clock(NOW), 60.0, eligible=None)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_livez(family: FamilyHealth, expected: Answer) -> None:
     ],
 )
 def test_times_are_local(ahead: int, expected: bytes) -> None:
-    answer = livez(judge({}, NOW, 60.0), Clock(NOW, ahead)).body
+    answer = health_answer({}, Clock(NOW, ahead), 60.0, eligible=None).body
     assert isinstance(answer, bytes)
     assert expected in answer
 

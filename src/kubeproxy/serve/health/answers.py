@@ -1,12 +1,10 @@
 """Health as HTTP answers, byte for byte what upstream sends. Functions on values only."""
 
 import json
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
 import msgspec
 
-from kubeproxy.base.inet import Family
 from kubeproxy.serve.health.state import Families, Instant
 from kubeproxy.serve.http.answer import JSON, Answer
 from kubeproxy.table.entries import ServiceName
@@ -22,61 +20,36 @@ class Clock(msgspec.Struct, frozen=True):
     ahead_seconds: int = 0
 
 
-class HealthVerdict(msgspec.Struct, frozen=True):
-    """Every family that has started, and whether each keeps up."""
+def health_answer(
+    families: Families, clock: Clock, timeout: float, *, eligible: bool | None
+) -> Answer:
+    """The answer of /livez: whether the process lives, and all families that started keep up.
 
-    families: Families
-    healthy_families: Mapping[Family, bool]
-
-    @property
-    def healthy(self) -> bool:
-        """Whether all of them keep up; true while none has started."""
-        return all(self.healthy_families.values())
-
-
-def judge(families: Families, now: Instant, timeout: float) -> HealthVerdict:
-    """The health of the families at the moment."""
-    return HealthVerdict(
-        families,
-        {family: each.is_healthy(now.seconds, timeout) for family, each in families.items()},
-    )
-
-
-def livez(verdict: HealthVerdict, clock: Clock) -> Answer:
-    """Whether the process lives and syncs."""
-    return _answer(verdict, clock, verdict.healthy, {})
-
-
-def healthz(verdict: HealthVerdict, clock: Clock, *, eligible: bool) -> Answer:
-    """Whether load balancers should send traffic to this node.
-
-    `healthy` in the body is about the syncs alone, as upstream has it: a node that is about to
-    be removed answers 503 and `"healthy":true`.
+    With `eligible` that of /healthz: whether load balancers should send traffic to this node, too.
+    `healthy` in the body is about the syncs alone, as upstream has it: a node that is about to be
+    removed answers 503 and `"healthy":true`.
     """
-    return _answer(verdict, clock, verdict.healthy and eligible, {"nodeEligible": eligible})
-
-
-def _answer(verdict: HealthVerdict, clock: Clock, well: bool, extra: Mapping[str, bool]) -> Answer:  # noqa: FBT001  # it is the question
+    now = clock.now
+    keeps_up = {family: each.is_healthy(now.seconds, timeout) for family, each in families.items()}
+    updated = {family: each.updated.wall_ns for family, each in families.items()}
+    healthy = all(keeps_up.values())
+    well = healthy and eligible is not False
     body: dict[str, object] = {
-        "lastUpdated": _time(clock, clock.now.wall_ns if well else _last_updated(verdict)),
-        "currentTime": _time(clock, clock.now.wall_ns),
-        **extra,
-        "healthy": verdict.healthy,
+        "lastUpdated": _time(clock, now.wall_ns if well else max(updated.values(), default=None)),
+        "currentTime": _time(clock, now.wall_ns),
+        **({} if eligible is None else {"nodeEligible": eligible}),
+        "healthy": healthy,
     }
-    if verdict.families:
+    if families:
         body["status"] = {
             family.value: {
-                "lastUpdated": _time(clock, verdict.families[family].updated.wall_ns),
-                "healthy": verdict.healthy_families[family],
+                "lastUpdated": _time(clock, updated[family]),
+                "healthy": keeps_up[family],
             }
-            for family in sorted(verdict.families, key=lambda family: family.value)
+            for family in sorted(families, key=lambda family: family.value)
         }
     text = json.dumps(body, separators=(",", ":"))
     return Answer(200 if well else 503, JSON, text.encode())
-
-
-def _last_updated(verdict: HealthVerdict) -> int | None:
-    return max((each.updated.wall_ns for each in verdict.families.values()), default=None)
 
 
 def _time(clock: Clock, wall_ns: int | None) -> str:

@@ -60,28 +60,20 @@ def observe(families: Families, observation: Observation, now: Instant) -> Famil
     match observation:
         case LoopStarted(family) | SyncRequested(family) | SyncStarted(family) | SyncEnded(family):
             health = families.get(family) or FamilyHealth(now)
-            return {**families, family: _after(health, observation, now)}
-    return families
-
-
-def _after(
-    health: FamilyHealth,
-    observation: LoopStarted | SyncRequested | SyncStarted | SyncEnded,
-    now: Instant,
-) -> FamilyHealth:
-    replace = msgspec.structs.replace
-    match observation:
-        case LoopStarted():
-            return health
-        case SyncRequested():
-            return health if health.wanted is not None else replace(health, wanted=now.seconds)
-        case SyncStarted():
-            return replace(health, wanted=None, running=_older(health.running, health.wanted))
-        case SyncEnded(outcome=Outcome.FAILED):
-            return replace(health, wanted=_older(health.running, health.wanted), running=None)
         case _:
+            return families
+    replace, oldest = msgspec.structs.replace, _older(health.running, health.wanted)
+    match observation:
+        case SyncRequested() if health.wanted is None:
+            health = replace(health, wanted=now.seconds)
+        case SyncStarted():
+            health = replace(health, wanted=None, running=oldest)
+        case SyncEnded(outcome=Outcome.FAILED):
+            health = replace(health, wanted=oldest, running=None)
+        case SyncEnded():
             # PARTLY is healthy, too: one bad service must not take the node out of load balancers.
-            return replace(health, updated=now, running=None)
+            health = replace(health, updated=now, running=None)
+    return {**families, family: health}
 
 
 def _older(one: float | None, other: float | None) -> float | None:
