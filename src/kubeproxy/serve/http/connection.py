@@ -14,7 +14,6 @@ from collections.abc import AsyncIterable
 import msgspec
 
 from kubeproxy.base import klog
-from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import (
     LAST_CHUNK,
     Answer,
@@ -26,7 +25,7 @@ from kubeproxy.serve.http.answer import (
     refusal,
     text,
 )
-from kubeproxy.serve.http.places import Caller, ConnectionStage
+from kubeproxy.serve.http.places import ConnectionStage, caller_of
 from kubeproxy.serve.http.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
 from kubeproxy.serve.http.room import Room
 
@@ -36,12 +35,13 @@ _CLOSING_BYTES = 1 << 18
 _CLOSING_SECONDS = 0.5
 
 
-class ClientConnection:
+class HttpConnection:
     """The requests and answers of one connection; its socket is closed by the port."""
 
-    def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
+    def __init__(self, client: socket.socket, ends: Ends, page: Page, room: Room) -> None:
         self._client = client
-        self._caller = caller
+        self._ends = ends
+        self.caller = caller_of(ends)
         self._page = page
         self._room = room
         self._limits = room.limits
@@ -49,8 +49,6 @@ class ClientConnection:
         self._deadline = asyncio.timeout(None)
         self._read = bytearray()
         self._stage = ConnectionStage.FIRST
-        self._ends = _ends(client)
-        self._peer = _peer(client, self._ends)
 
     async def run(self) -> None:
         """Answer until the connection ends.
@@ -58,18 +56,15 @@ class ClientConnection:
         An error ends this connection and nothing else: its task is one of the daemon's.
         """
         try:
-            await self._answer_all()
+            async with self._deadline:
+                self._allow(self._limits.request_seconds)
+                while await self._exchange():
+                    limits, begun = self._limits, bool(self._read)
+                    self._allow(limits.request_seconds if begun else limits.idle_seconds)
         except OSError:  # the client is gone, or out of time
             pass
         except Exception as error:  # noqa: BLE001  # no request may end the proxying
-            klog.error("HTTP connection failed", err=repr(error), peer=self._peer)
-
-    async def _answer_all(self) -> None:
-        async with self._deadline:
-            self._allow(self._limits.request_seconds)
-            while await self._exchange():
-                waits = self._limits.request_seconds if self._read else self._limits.idle_seconds
-                self._allow(waits)
+            klog.error("HTTP connection failed", err=repr(error), peer=self._ends.client[0])
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
@@ -127,7 +122,7 @@ class ClientConnection:
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            named = msgspec.structs.replace(request, peer=self._peer, ends=self._ends)
+            named = msgspec.structs.replace(request, peer=self._ends.client[0], ends=self._ends)
             answer = self._page(named)
             return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001  # a page that fails must not end the proxying
@@ -183,26 +178,10 @@ class ClientConnection:
     def _note(self, stage: ConnectionStage) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._room.note(task, self._caller, stage)
+            self._room.note(task, self.caller, stage)
 
     async def _wait_turn(self) -> None:
-        await self._room.wait_turn(self._caller, self._stage)
+        await self._room.wait_turn(self.caller, self._stage)
 
     def _allow(self, seconds: float) -> None:
         self._deadline.reschedule(self._loop.time() + seconds)
-
-
-def _peer(client: socket.socket, ends: Ends | None) -> str:
-    if client.family == socket.AF_UNIX:
-        return SOCKET_PEER
-    return ends.client[0] if ends else ""
-
-
-def _ends(client: socket.socket) -> Ends | None:
-    """The two ends of a TCP connection; None of any other, and when the client is gone."""
-    if client.family == socket.AF_UNIX:
-        return None
-    try:
-        return Ends(client.getpeername()[:2], client.getsockname()[:2])
-    except OSError:
-        return None

@@ -18,15 +18,17 @@ from kubeproxy.base.inet import join, parse_address
 from kubeproxy.linux.descriptors import leave_the_last
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
-from kubeproxy.serve.http.connection import ClientConnection
+from kubeproxy.serve.http.connection import HttpConnection
 from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
-from kubeproxy.serve.http.places import Caller, caller_of
+from kubeproxy.serve.http.places import caller_of
+from kubeproxy.serve.http.request import Ends
 from kubeproxy.serve.http.room import Limits, Room, Task
 
 RETRY_SECONDS = 5.0
 _ACCEPTS_AT_ONCE = 8
 _REST_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
+_UNIX = Ends((SOCKET_PEER, 0), (SOCKET_PEER, 0))
 
 
 def every_client(_: socket.socket) -> bool:
@@ -74,16 +76,19 @@ class Port:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                client, _ = listening.accept()
+                client, peer = listening.accept()
                 leave_the_last(client)
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._rest(listening, error)
                 return
-            caller = _caller(client)
-            if self._admits(client) and self._room.make_room(caller):
-                self._begin(client, caller)
+            ends = _UNIX
+            if client.family != socket.AF_UNIX:
+                ends = Ends(peer[:2], client.getsockname()[:2])
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._admits(client) and self._room.make_room(caller_of(ends)):
+                self._begin(client, ends)
             else:
                 client.close()
 
@@ -98,28 +103,15 @@ class Port:
         del self._rests[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _begin(self, client: socket.socket, caller: Caller) -> None:
+    def _begin(self, client: socket.socket, ends: Ends) -> None:
         client.setblocking(False)
-        if client.family != socket.AF_UNIX:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = ClientConnection(client, caller, self._page, self._room)
+        connection = HttpConnection(client, ends, self._page, self._room)
         task = self._tasks.create_task(connection.run(), name="http connection")
-        self._room.enter(task, caller)
+        self._room.enter(task, connection.caller)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
         # Here and not in the task, which may be cancelled before its first step.
         task.add_done_callback(lambda _: client.close())
-
-
-def _caller(client: socket.socket) -> Caller:
-    if client.family == socket.AF_UNIX:
-        return Caller(0, SOCKET_PEER)
-    local, port = client.getsockname()[:2]
-    try:
-        peer = client.getpeername()[0]
-    except OSError:  # the client is gone
-        peer = ""
-    return caller_of(port, peer, local)
 
 
 def _name(listening: socket.socket) -> str:
@@ -195,8 +187,7 @@ def _file_of(path: str) -> Iterator[None]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None
