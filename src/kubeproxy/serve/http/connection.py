@@ -25,7 +25,7 @@ from kubeproxy.serve.http.answer import (
     refusal,
     text,
 )
-from kubeproxy.serve.http.places import ConnectionStage, caller_of
+from kubeproxy.serve.http.places import Caller, ConnectionStage
 from kubeproxy.serve.http.request import BadRequest, Ends, Head, Request, end_of_head, parse_head
 from kubeproxy.serve.http.room import Room
 
@@ -38,10 +38,12 @@ _CLOSING_SECONDS = 0.5
 class HttpConnection:
     """The requests and answers of one connection; its socket is closed by the port."""
 
-    def __init__(self, client: socket.socket, ends: Ends, page: Page, room: Room) -> None:
+    def __init__(
+        self, client: socket.socket, ends: Ends, caller: Caller, page: Page, room: Room
+    ) -> None:
         self._client = client
         self._ends = ends
-        self.caller = caller_of(ends)
+        self._caller = caller
         self._page = page
         self._room = room
         self._limits = room.limits
@@ -178,10 +180,10 @@ class HttpConnection:
     def _note(self, stage: ConnectionStage) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._room.note(task, self.caller, stage)
+            self._room.note(task, self._caller, stage)
 
     async def _wait_turn(self) -> None:
-        await self._room.wait_turn(self.caller, self._stage)
+        await self._room.wait_turn(self._caller, self._stage)
 
     def _allow(self, seconds: float) -> None:
         self._deadline.reschedule(self._loop.time() + seconds)

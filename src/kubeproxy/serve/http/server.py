@@ -20,7 +20,7 @@ from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
 from kubeproxy.serve.http.connection import HttpConnection
 from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
-from kubeproxy.serve.http.places import caller_of
+from kubeproxy.serve.http.places import Caller, caller_of
 from kubeproxy.serve.http.request import Ends
 from kubeproxy.serve.http.room import Limits, Room, Task
 
@@ -87,8 +87,9 @@ class Port:
             if client.family != socket.AF_UNIX:
                 ends = Ends(peer[:2], client.getsockname()[:2])
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._admits(client) and self._room.make_room(caller_of(ends)):
-                self._begin(client, ends)
+            caller = caller_of(ends)
+            if self._admits(client) and self._room.make_room(caller):
+                self._begin(client, ends, caller)
             else:
                 client.close()
 
@@ -103,11 +104,11 @@ class Port:
         del self._rests[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _begin(self, client: socket.socket, ends: Ends) -> None:
+    def _begin(self, client: socket.socket, ends: Ends, caller: Caller) -> None:
         client.setblocking(False)
-        connection = HttpConnection(client, ends, self._page, self._room)
+        connection = HttpConnection(client, ends, caller, self._page, self._room)
         task = self._tasks.create_task(connection.run(), name="http connection")
-        self._room.enter(task, connection.caller)
+        self._room.enter(task, caller)
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
         # Here and not in the task, which may be cancelled before its first step.
@@ -120,9 +121,7 @@ def _name(listening: socket.socket) -> str:
     return address if isinstance(address, str) else join(*address[:2])
 
 
-async def serve(
-    address: str, page: Page, refused: Callable[[ListenError], None], room: Room | None = None
-) -> None:
+async def serve(address: str, page: Page, refused: Callable[[ListenError], None]) -> None:
     """Answer on `host:port` until cancelled.
 
     Each time that the port cannot be opened, `refused` is called with the reason; unless it
@@ -138,7 +137,7 @@ async def serve(
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
-    await _serve(listening, page, room or Room(), every_client)
+    await _serve(listening, page, Room(), every_client)
 
 
 async def _serve(
