@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, MetricKind, reading
+from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, reading
 from serve.metrics.exposed import exposed, shown
 
 
@@ -50,7 +50,7 @@ def test_a_value_on_a_bound_is_below_it() -> None:
 
 async def test_the_text_of_a_reading() -> None:
     values = [(("1", "2"), 3.0)]
-    family = reading("r", MetricKind.GAUGE, "Read at each scrape", lambda: values, "b", "a")
+    family = reading("r", "Read at each scrape", lambda: values, "b", "a")
     expected = '# HELP r Read at each scrape\n# TYPE r gauge\nr{a="2",b="1"} 3\n'
     assert expected == await exposed(family)
     values.clear()

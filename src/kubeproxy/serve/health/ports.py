@@ -14,7 +14,7 @@ from kubeproxy.base import klog
 from kubeproxy.base.inet import Family, Prefix, contains
 from kubeproxy.engine.observer import Observation, SyncEnded
 from kubeproxy.engine.schedule import Outcome
-from kubeproxy.serve.health.answers import service_health
+from kubeproxy.serve.health.state import service_health
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.listening import ListenError, listen
 from kubeproxy.serve.http.request import Request
@@ -152,20 +152,16 @@ class HealthChecks:
         self._healthy = healthy
         self._addresses = addresses
         self._refused = refused
-        self._noted: dict[Family, dict[ServiceName, HealthCheck | None]] = {}
-        self._synced: set[Family] = set()
-        self._wake = asyncio.Event()
+        self._noted: dict[Family, dict[ServiceName, HealthCheck | None]] = {f: {} for f in Family}
+        self._synced: asyncio.Queue[Family] = asyncio.Queue()
 
     def observe(self, observation: Observation) -> None:
         """Note what a sync changed, and whether it succeeded."""
         if isinstance(observation, SyncEnded):
             # A failed sync's changes come with the next one that succeeds.
-            self._noted.setdefault(observation.family, {}).update(
-                observation.changes.health_checks
-            )
+            self._noted[observation.family].update(observation.changes.health_checks)
             if observation.outcome is not Outcome.FAILED:
-                self._synced.add(observation.family)
-                self._wake.set()
+                self._synced.put_nowait(observation.family)
 
     async def run(self) -> None:
         """Open, answer and close until cancelled."""
@@ -177,12 +173,9 @@ class HealthChecks:
             }
             try:
                 while True:
-                    await self._wake.wait()
-                    self._wake.clear()
-                    while self._synced:
-                        family = self._synced.pop()
-                        changes, addresses = self._noted.pop(family), self._addresses(family)
-                        await ports[family].settle(changes, addresses)
+                    family = await self._synced.get()
+                    changes, self._noted[family] = self._noted[family], {}
+                    await ports[family].settle(changes, self._addresses(family))
             finally:
                 for each in ports.values():
                     each.close()

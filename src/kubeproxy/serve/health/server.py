@@ -3,11 +3,11 @@
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta, timezone
 
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.observer import Observation
-from kubeproxy.serve.health.answers import Clock, health_answer
-from kubeproxy.serve.health.state import Families, Instant, observe
+from kubeproxy.serve.health.state import Families, Instant, health_answer, observe
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 
@@ -62,7 +62,7 @@ class Health:
 
     def _answer(self, request: Request, *, eligible: bool | None) -> Answer:
         now = self._clock()
-        clock = Clock(now, time.localtime(now.wall_ns / 1e9).tm_gmtoff)
-        answer = health_answer(self._families, clock, self._timeout, eligible=eligible)
+        zone = timezone(timedelta(seconds=time.localtime(now.wall_ns / 1e9).tm_gmtoff))
+        answer = health_answer(self._families, now, zone, self._timeout, eligible=eligible)
         self.answered[request.path, answer.status] += 1
         return answer

@@ -70,7 +70,7 @@ class HttpConnection:
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
-        self._note(ConnectionStage.WAITING)
+        self._room.note(self._caller, ConnectionStage.WAITING)
         try:
             head = await self._receive_head()
             if head is None:
@@ -81,8 +81,8 @@ class HttpConnection:
             await self._close_gently()
             return False
         self._deadline.reschedule(None)
-        self._note(self._stage)
-        await self._wait_turn()
+        self._room.note(self._caller, self._stage)
+        await self._room.wait_turn(self._caller, self._stage)
         answer = await self._answer(request)
         await self._write(answer, head)
         self._stage = ConnectionStage.AGAIN
@@ -102,7 +102,8 @@ class HttpConnection:
                 self._allow(limits.request_seconds)
             end = end_of_head(self._read, searched)
             if end is None:
-                await self._wait_turn()  # reading small pieces is work, too
+                # Reading small pieces is work, too.
+                await self._room.wait_turn(self._caller, self._stage)
         head = parse_head(bytes(self._read[:end]))
         del self._read[:end]
         return head
@@ -117,7 +118,7 @@ class HttpConnection:
         while len(self._read) < head.length:
             if not await self._receive():
                 raise BadRequest(400)
-            await self._wait_turn()
+            await self._room.wait_turn(self._caller, self._stage)
         body = bytes(self._read[: head.length])
         del self._read[: head.length]
         return msgspec.structs.replace(head.request, body=body)
@@ -150,8 +151,9 @@ class HttpConnection:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
                 self._stage = ConnectionStage.AGAIN
-                self._note(self._stage)
-            await self._wait_turn()  # a piece is work, as an answer is
+                self._room.note(self._caller, self._stage)
+            # A piece is work, as an answer is.
+            await self._room.wait_turn(self._caller, self._stage)
         if in_chunks:
             await self._send(LAST_CHUNK)
 
@@ -165,7 +167,7 @@ class HttpConnection:
         view = memoryview(data)
         for start in range(begin, len(data), _PIECE):
             self._allow(self._limits.piece_seconds)
-            self._note(ConnectionStage.WAITING)
+            self._room.note(self._caller, ConnectionStage.WAITING)
             await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
 
     async def _close_gently(self) -> None:
@@ -176,14 +178,6 @@ class HttpConnection:
             left = _CLOSING_BYTES
             while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
                 left -= len(got)
-
-    def _note(self, stage: ConnectionStage) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._room.note(task, self._caller, stage)
-
-    async def _wait_turn(self) -> None:
-        await self._room.wait_turn(self._caller, self._stage)
 
     def _allow(self, seconds: float) -> None:
         self._deadline.reschedule(self._loop.time() + seconds)

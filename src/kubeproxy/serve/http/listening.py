@@ -24,12 +24,11 @@ def listen(address: str, port: int, family: Family | None = None) -> socket.sock
     Without one, an unspecified address stands for both, however it is written; where there is no
     IPv6, for IPv4.
     """
-    at = address
-    if family is None and not any(pack(address)):
-        at = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104  # asked for
-    both = family is None and at == "::"
-    kind = _AF[family_of(at)]
     try:
+        at = address
+        if family is None and not any(pack(address)):
+            at = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104  # asked for
+        both, kind = family is None and at == "::", _AF[family_of(at)]
         made = socket.create_server((at, port), family=kind, backlog=_BACKLOG, dualstack_ipv6=both)
         leave_the_last(made)
     except OSError as error:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kubeproxy.base import klog
@@ -31,15 +31,10 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 _UNIX = Ends((SOCKET_PEER, 0), (SOCKET_PEER, 0))
 
 
-def every_client(_: socket.socket) -> bool:
-    """Admits all."""
-    return True
-
-
 class Port:
     """Listening sockets that answer with one page, from their opening until they are closed.
 
-    Connections of clients that `admits` rejects are closed at once.
+    A Unix socket is for root and our own user: connections of others are closed at once.
     """
 
     def __init__(
@@ -48,13 +43,11 @@ class Port:
         page: Page,
         room: Room,
         tasks: asyncio.TaskGroup,
-        admits: Callable[[socket.socket], bool] = every_client,
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page
         self._room = room
         self._tasks = tasks
-        self._admits = admits
         self._loop = asyncio.get_running_loop()
         self._connections: set[Task] = set()
         self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -83,12 +76,13 @@ class Port:
             except OSError as error:
                 self._rest(listening, error)
                 return
-            ends = _UNIX
-            if client.family != socket.AF_UNIX:
-                ends = Ends(peer[:2], client.getsockname()[:2])
+            if client.family == socket.AF_UNIX:
+                ends, admitted = _UNIX, is_admitted(client)
+            else:
+                ends, admitted = Ends(peer[:2], client.getsockname()[:2]), True
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             caller = caller_of(ends)
-            if self._admits(client) and self._room.make_room(caller):
+            if admitted and self._room.make_room(caller):
                 self._begin(client, ends, caller)
             else:
                 client.close()
@@ -137,14 +131,12 @@ async def serve(address: str, page: Page, refused: Callable[[ListenError], None]
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
-    await _serve(listening, page, Room(), every_client)
+    await _serve(listening, page, Room())
 
 
-async def _serve(
-    listening: socket.socket, page: Page, room: Room, admits: Callable[[socket.socket], bool]
-) -> None:
+async def _serve(listening: socket.socket, page: Page, room: Room) -> None:
     async with asyncio.TaskGroup() as tasks:
-        opened = Port((listening,), page, room, tasks, admits)
+        opened = Port((listening,), page, room, tasks)
         try:
             await asyncio.Event().wait()
         finally:
@@ -163,8 +155,11 @@ async def serve_unix(path: str, page: Page) -> None:
         klog.warning("The status socket cannot be opened, going on without", err=error)
         return
     klog.info("Serving status", v=3, socket=path)
-    with _file_of(path):
-        await _serve(listening, page, Room(Limits(connections=64)), is_admitted)
+    own = _identity(path)
+    try:
+        await _serve(listening, page, Room(Limits(connections=64)))
+    finally:
+        _remove(path, own)
 
 
 def is_admitted(client: socket.socket) -> bool:
@@ -173,16 +168,11 @@ def is_admitted(client: socket.socket) -> bool:
     return _CREDENTIALS.unpack(raw)[1] in {0, os.geteuid()}
 
 
-@contextlib.contextmanager
-def _file_of(path: str) -> Iterator[None]:
-    """Remove the file at the end, unless it is another one by then."""
-    own = _identity(path)
-    try:
-        yield
-    finally:
-        if _identity(path) == own:
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
+def _remove(path: str, own: tuple[int, int] | None) -> None:
+    """Remove the file, unless it is another one by now."""
+    if _identity(path) == own:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
 
 
 def _identity(path: str) -> tuple[int, int] | None:

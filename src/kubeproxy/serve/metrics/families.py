@@ -51,13 +51,13 @@ Series = tuple[tuple[str, ...], float]
 
 
 def reading(
-    name: str,
-    kind: MetricKind,
-    help_: str,
-    read: Callable[[], float | Iterable[Series]],
-    *labels: str,
+    name: str, help_: str, read: Callable[[], float | Iterable[Series]], *labels: str
 ) -> Reading:
-    """A family of what `read` returns at a scrape: one value, or a pair for each series."""
+    """A family of what `read` returns at a scrape: one value, or a pair for each series.
+
+    It is a counter if its name ends in `_total`, as is the custom, else a gauge.
+    """
+    kind = MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE
 
     def samples() -> Iterator[Sample]:
         found = read()
@@ -107,17 +107,15 @@ class Histogram:
     ) -> None:
         self.about = About(name, MetricKind.HISTOGRAM, help_, labels)
         self._bounds = (*bounds, INFINITY)
-        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._zeros = [0] * len(self._bounds)
+        self._counts: dict[tuple[str, ...], list[int]] = {} if labels else {(): [*self._zeros]}
         self._sums: dict[tuple[str, ...], float] = {}
-        if not labels:
-            self._open(())
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value; label values stand in the order of their names."""
-        if labels not in self._counts:
-            self._open(labels)
-        self._counts[labels][bisect_left(self._bounds, value)] += 1
-        self._sums[labels] += value
+        counts = self._counts.setdefault(labels, [*self._zeros])
+        counts[bisect_left(self._bounds, value)] += 1
+        self._sums[labels] = self._sums.get(labels, 0.0) + value
 
     def samples(self) -> Iterator[Sample]:
         """The buckets of each series, its sum and its count."""
@@ -127,12 +125,8 @@ class Histogram:
             for bound, count in zip(self._bounds, self._counts[labels], strict=True):
                 total += count
                 yield Sample(with_bound(text, bound), total, "_bucket")
-            yield Sample(text, self._sums[labels], "_sum")
+            yield Sample(text, self._sums.get(labels, 0.0), "_sum")
             yield Sample(text, total, "_count")
-
-    def _open(self, labels: tuple[str, ...]) -> None:
-        self._counts[labels] = [0] * len(self._bounds)
-        self._sums[labels] = 0.0
 
 
 MetricFamily = Reading | Counter | Histogram

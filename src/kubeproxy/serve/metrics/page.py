@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from kubeproxy.serve.http.answer import Answer, text
 from kubeproxy.serve.http.request import Request
-from kubeproxy.serve.metrics.families import MetricKind, Series, reading
+from kubeproxy.serve.metrics.families import Series, reading
 from kubeproxy.serve.metrics.process import start_family
 from kubeproxy.serve.metrics.registry import Registry
 
@@ -51,14 +51,12 @@ class Liveness:
         self._registry.add(
             reading(
                 "kubernetes_healthcheck",
-                MetricKind.GAUGE,
                 "[STABLE] Whether a check succeeded",
                 lambda: self._counted(("healthz", _CHECK), 1),
                 *("type", "name"),
             ),
             reading(
                 "kubernetes_healthchecks_total",
-                MetricKind.COUNTER,
                 "[STABLE] Results of checks",
                 lambda: self._counted(("healthz", _CHECK, "success"), self._checks),
                 *("type", "name", "status"),

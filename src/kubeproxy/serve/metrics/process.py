@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.gates import GATES, Gates, GateStage
-from kubeproxy.serve.metrics.families import MetricKind, Reading, Series, reading
+from kubeproxy.serve.metrics.families import Reading, Series, reading
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.zpages import python_version
 
@@ -76,8 +76,7 @@ def start_time() -> float:
 
 def start_family(started: float) -> Reading:
     """When this process started; /metrics/slis has it too."""
-    name, help_ = "process_start_time_seconds", "Unix time of the start"
-    return reading(name, MetricKind.GAUGE, help_, lambda: started)
+    return reading("process_start_time_seconds", "Unix time of the start", lambda: started)
 
 
 def process_families() -> list[Reading]:
@@ -109,13 +108,7 @@ def process_families() -> list[Reading]:
             lambda: octets()[1],
         ),
     }
-    return [_one(f"process_{name}", *each) for name, each in families.items()]
-
-
-def _one(name: str, help_: str, read: Callable[[], float]) -> Reading:
-    """A family of one value."""
-    kind = MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE
-    return reading(name, kind, help_, read)
+    return [reading(f"process_{name}", *each) for name, each in families.items()]
 
 
 def python_families() -> list[Reading]:
@@ -128,22 +121,22 @@ def python_families() -> list[Reading]:
         def read() -> Iterator[Series]:
             return (((str(n),), each[key]) for n, each in enumerate(gc.get_stats()))
 
-        return reading(f"python_gc_{name}_total", MetricKind.COUNTER, help_, read, "generation")
+        return reading(f"python_gc_{name}_total", help_, read, "generation")
 
     return [
         _info("python_info", "The interpreter; always 1", dict(zip(labels, info, strict=True))),
         collected("collections", "Collections", "collections"),
         collected("objects_collected", "Objects collected", "collected"),
         collected("objects_uncollectable", "Objects that could not be collected", "uncollectable"),
-        _one("python_allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
-        _one("python_threads", "Threads", threading.active_count),
-        _one("python_tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
+        reading("python_allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
+        reading("python_threads", "Threads", threading.active_count),
+        reading("python_tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
     ]
 
 
 def _info(name: str, help_: str, labels: Mapping[str, str]) -> Reading:
     """A family whose labels are what it says."""
-    return reading(name, MetricKind.GAUGE, help_, lambda: [(tuple(labels.values()), 1)], *labels)
+    return reading(name, help_, lambda: [(tuple(labels.values()), 1)], *labels)
 
 
 def program_families(registry: Registry, gates: Gates) -> list[Reading]:
@@ -155,20 +148,18 @@ def program_families(registry: Registry, gates: Gates) -> list[Reading]:
         _info("kubeproxy_build_info", version, {"version": VERSION}),
         reading(
             "kubernetes_feature_enabled",
-            MetricKind.GAUGE,
             "[BETA] Whether a feature gate is on, and its stage",
             lambda: (((name, _stage(name)), gates.enabled(name)) for name in sorted(GATES)),
             *("name", "stage"),
         ),
         reading(
             "registered_metrics_total",
-            MetricKind.COUNTER,
             "[BETA] Families that can be shown, by upstream's level of stability",
             lambda: _registered(registry),
             *("deprecated_version", "stability_level"),
         ),
-        _one("hidden_metrics_total", "[BETA] Families that are hidden", int),
-        _one("disabled_metrics_total", "[BETA] Families that are disabled", int),
+        reading("hidden_metrics_total", "[BETA] Families that are hidden", int),
+        reading("disabled_metrics_total", "[BETA] Families that are disabled", int),
     ]
 
 

@@ -10,7 +10,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Counting, Dataplane
 from kubeproxy.dataplane.counts import Counts
 from kubeproxy.dataplane.mode import Metric, Mode
-from kubeproxy.serve.metrics.families import MetricKind, Reading, Series, reading
+from kubeproxy.serve.metrics.families import Reading, Series, reading
 from kubeproxy.serve.metrics.process import (
     process_families,
     program_families,
@@ -47,9 +47,8 @@ def mode_family(metric: Metric, planes: Mapping[Family, Dataplane]) -> Reading:
             if isinstance(plane, Counting):
                 yield (family.value,), plane.figures()[metric.name]
 
-    kind = MetricKind.GAUGE if metric.is_gauge else MetricKind.COUNTER
     read = figures if metric.read is None else partial(metric.read, tuple(planes))
-    return reading(metric.name, kind, f"[ALPHA] {metric.help}", read, *metric.labels)
+    return reading(metric.name, f"[ALPHA] {metric.help}", read, *metric.labels)
 
 
 def count_traffic(
@@ -84,7 +83,6 @@ def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:
     return [
         reading(
             f"kubeproxy_proxy_{path[1:]}_total",
-            MetricKind.COUNTER,
             f"[ALPHA] Answers of {path}, by status code",
             partial(read, path),
             "code",
