@@ -37,9 +37,8 @@ from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.status.rules import Selected, text_pieces
 from kubeproxy.serve.status.state import FamilyState
-from kubeproxy.serve.traffic.metrics import families
 from kubeproxy.serve.traffic.series import SeriesLimits
-from kubeproxy.serve.traffic.traffic import FRESH, Traffic
+from kubeproxy.serve.traffic.traffic import FRESH, Traffic, families
 
 ROUNDS = 6
 SYNCS = 60

@@ -14,11 +14,16 @@ from deploy.overlays import overlay
 from fakes.apiserver import FakeApiServer, Request
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
-from kubeproxy.serve.events.event import Event, service_health_port_failed, starting
+from kubeproxy.serve.events.event import (
+    Event,
+    Occurrence,
+    create,
+    service_health_port_failed,
+    starting,
+    update,
+)
 from kubeproxy.serve.events.event import Subject as About
 from kubeproxy.serve.events.recorder import Recorder
-from kubeproxy.serve.events.series import Occurrence
-from kubeproxy.serve.events.wire import create, update
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
 

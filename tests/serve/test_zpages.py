@@ -3,10 +3,17 @@ import json
 import pytest
 import yaml
 
-from kubeproxy.serve.zpages import Object, negotiate
+from kubeproxy.serve.http.answer import Answer
+from kubeproxy.serve.http.request import Request
+from kubeproxy.serve.zpages import negotiate
 
-FIELDS: Object = {"uptimeSeconds": 3, "paths": ["/metrics"]}
+FIELDS = {"uptimeSeconds": 3, "paths": ["/metrics"]}
 OBJECT = "g=config.k8s.io;as=Statusz"
+
+
+def statusz(accept: str) -> Answer:
+    request = Request("GET", "/statusz", headers={"accept": accept})
+    return negotiate(request, "Statusz", ["words"], FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +48,17 @@ OBJECT = "g=config.k8s.io;as=Statusz"
     ],
 )
 def test_what_is_accepted(accept: str, expected: str) -> None:
-    answer = negotiate(accept, "Statusz", "words", FIELDS)
+    answer = statusz(accept)
     assert answer.status == (200 if expected else 406)
     assert dict(answer.headers)["Content-Type"] == (expected or "application/json")
-    assert (answer.body == b"words") == expected.startswith("text")
+    assert isinstance(answer.body, bytes)
+    assert answer.body.endswith(b"\nwords\n") == expected.startswith("text")
 
 
 @pytest.mark.parametrize("media", ["application/json", "application/yaml"])
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
 def test_the_object(media: str, version: str) -> None:
-    answer = negotiate(f"{media};v={version};{OBJECT}", "Statusz", "", FIELDS)
+    answer = statusz(f"{media};v={version};{OBJECT}")
     assert isinstance(answer.body, bytes)
     assert yaml.safe_load(answer.body) == {
         "kind": "Statusz",
@@ -64,7 +72,7 @@ def test_the_object(media: str, version: str) -> None:
 
 
 def test_what_is_said_when_nothing_fits() -> None:
-    answer = negotiate("text/html", "Statusz", "", FIELDS)
+    answer = statusz("text/html")
     assert isinstance(answer.body, bytes)
     assert json.loads(answer.body) == {
         "kind": "Status",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kubeproxy.app.metrics import count_traffic, health_families, registry_of
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
@@ -46,6 +45,7 @@ from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
 from kubeproxy.serve.metrics.registry import Registry
+from kubeproxy.serve.metrics.run import count_traffic, health_families, make_registry
 from kubeproxy.serve.routes import HttpRoute, RunFacts, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
@@ -232,7 +232,7 @@ def make_parts(setup: Setup) -> Parts:
     history = History(time.time)
     observers += (health.observe, health_checks.observe, proxy.observe, history.observe)
     facts = RunFacts(config, setup.gates, setup.flags, start_time())
-    registry = registry_of(facts, mode, dataplanes)
+    registry = make_registry(setup.gates, facts.started, mode, dataplanes)
     registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))
     traffic = count_traffic(config, mode, dataplanes, registry)
     remains: list[str] = []

@@ -34,7 +34,6 @@ class Metric(msgspec.Struct, frozen=True):
     name: str
     help: str
     labels: tuple[str, ...] = ("ip_family",)
-    is_gauge: bool = False
     read: Callable[[tuple[Family, ...]], Iterable[tuple[tuple[str, ...], float]]] | None = None
 
 

@@ -20,8 +20,7 @@ from kubeproxy.serve.http.answer import Answer, Page, not_found, text
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.server import serve, serve_unix
-from kubeproxy.serve.metrics.liveness import Liveness
-from kubeproxy.serve.metrics.page import metrics
+from kubeproxy.serve.metrics.page import Liveness, metrics
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.zpages import configz, flagz, statusz

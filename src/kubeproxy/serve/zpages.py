@@ -6,7 +6,7 @@ rules: text unless a versioned object is asked for by group, version and kind.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from kubeproxy.base.version import KUBERNETES_VERSION
@@ -25,9 +25,6 @@ _VERSIONS = {"v1beta1": False, "v1alpha1": True}
 _TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 _TEXT_RANGES = ("*/*", "text/*", "text/plain")
 
-Value = str | int | Sequence[str] | Mapping[str, str]
-Object = Mapping[str, Value]
-
 
 def configz(config: KubeProxyConfiguration) -> Answer:
     """The configuration."""
@@ -39,7 +36,7 @@ def configz(config: KubeProxyConfiguration) -> Answer:
 def flagz(flags: Mapping[str, str], request: Request) -> Answer:
     """The flags of the command line."""
     lines = [f"{name}={value}" for name, value in flags.items()]
-    return _component(request, "Flagz", lines, {"flags": flags})
+    return negotiate(request, "Flagz", lines, {"flags": flags})
 
 
 def python_version() -> str:
@@ -63,7 +60,7 @@ def statusz(every: Iterable[str], started: float, now: float, request: Request) 
         f"Emulation version: {emulated}",
         f"Paths: {' '.join(paths)}",
     ]
-    fields: Object = {
+    fields = {
         "startTime": f"{since:%Y-%m-%dT%H:%M:%SZ}",
         "uptimeSeconds": up,
         "goVersion": f"python{python_version()}",
@@ -71,22 +68,20 @@ def statusz(every: Iterable[str], started: float, now: float, request: Request) 
         "emulationVersion": emulated,
         "paths": paths,
     }
-    return _component(request, "Statusz", lines, fields)
-
-
-def _component(request: Request, kind: str, lines: list[str], fields: Object) -> Answer:
-    shown = "\n".join(("", f"kube-proxy {kind.lower()}", _UNSTABLE, *lines, ""))
-    return negotiate(request.headers.get("accept", ""), kind, shown, fields)
+    return negotiate(request, "Statusz", lines, fields)
 
 
 # --- what the client accepts ------------------------------------------------------------------
 
 
-def negotiate(accept: str, kind: str, text: str, fields: Object) -> Answer:
+def negotiate(
+    request: Request, kind: str, lines: Iterable[str], fields: Mapping[str, object]
+) -> Answer:
     """The answer that fits what the client accepts; 406 when none does."""
-    for name, parameters in _preferences(accept):
+    for name, parameters in _preferences(request.headers.get("accept", "")):
         if name in _TEXT_RANGES and not parameters:
-            return Answer(200, _TEXT, text.encode())
+            shown = "\n".join(("", f"kube-proxy {kind.lower()}", _UNSTABLE, *lines, ""))
+            return Answer(200, _TEXT, shown.encode())
         version = parameters.get("v", "")
         asked = (parameters.get("g"), parameters.get("as"))
         if name in _WRITERS and asked == (_GROUP, kind) and version in _VERSIONS:
@@ -112,7 +107,7 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-def _object(media: str, version: str, kind: str, fields: Object) -> Answer:
+def _object(media: str, version: str, kind: str, fields: Mapping[str, object]) -> Answer:
     headers = [("Content-Type", f"{media};g={_GROUP};v={version};as={kind}")]
     if _VERSIONS[version]:
         old = f"This version of the {kind.lower()} endpoint is deprecated."

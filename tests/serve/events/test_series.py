@@ -1,5 +1,11 @@
-from kubeproxy.serve.events.event import Event, Subject, service_health_port_failed, starting
-from kubeproxy.serve.events.series import FORGOTTEN_AFTER, SENT_EVERY, Occurrence, Series
+from kubeproxy.serve.events.event import (
+    Event,
+    Occurrence,
+    Subject,
+    service_health_port_failed,
+    starting,
+)
+from kubeproxy.serve.events.series import FORGOTTEN_AFTER, SENT_EVERY, Series
 
 SECOND = 10**9
 EVENT = starting("kestrel", "nftables")

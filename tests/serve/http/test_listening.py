@@ -3,8 +3,9 @@ import socket
 
 import pytest
 
+from kubeproxy.base.inet import Family
 from kubeproxy.linux.descriptors import KEPT
-from kubeproxy.serve.http.listening import ListenError, Network, listen
+from kubeproxy.serve.http.listening import ListenError, listen
 from scarcity import room_for
 
 
@@ -22,20 +23,22 @@ def reaches(address: str, port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("address", "network", "hears"),
+    ("address", "family", "reached"),
     [
-        pytest.param("0.0.0.0", Network.TCP, (True, True), id="any-ipv4-is-both"),
-        pytest.param("::", Network.TCP, (True, True), id="any-ipv6-is-both"),
-        pytest.param("127.0.0.1", Network.TCP, (True, False), id="one-ipv4"),
-        pytest.param("::1", Network.TCP, (False, True), id="one-ipv6"),
-        pytest.param("0.0.0.0", Network.TCP4, (True, False), id="tcp4"),
-        pytest.param("::", Network.TCP6, (False, True), id="tcp6"),
+        pytest.param("0.0.0.0", None, (True, True), id="any-ipv4-is-both"),
+        pytest.param("::", None, (True, True), id="any-ipv6-is-both"),
+        pytest.param("127.0.0.1", None, (True, False), id="one-ipv4"),
+        pytest.param("::1", None, (False, True), id="one-ipv6"),
+        pytest.param("0.0.0.0", Family.IPV4, (True, False), id="tcp4"),
+        pytest.param("::", Family.IPV6, (False, True), id="tcp6"),
     ],
 )
-def test_who_is_heard(address: str, network: Network, hears: tuple[bool, bool]) -> None:
-    with listen(address, 0, network) as made:
+def test_which_clients_reach_it(
+    address: str, family: Family | None, reached: tuple[bool, bool]
+) -> None:
+    with listen(address, 0, family) as made:
         port = port_of(made)
-        assert hears == (reaches("127.0.0.1", port), reaches("::1", port))
+        assert reached == (reaches("127.0.0.1", port), reaches("::1", port))
 
 
 def test_without_ipv6_any_is_any_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,39 +54,39 @@ def test_without_ipv6_any_is_any_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "network", "error"),
+    ("address", "family", "error"),
     [
         pytest.param(
             "127.0.0.1",
-            Network.TCP,
+            None,
             "listen tcp 127.0.0.1:{}: bind: address already in use",
             id="in-use",
         ),
         pytest.param(
             "0.0.0.0",
-            Network.TCP,
+            None,
             "listen tcp 0.0.0.0:{}: bind: address already in use",
             id="in-use-somewhere",
         ),
         pytest.param(
             "192.0.2.1",
-            Network.TCP4,
+            Family.IPV4,
             "listen tcp4 192.0.2.1:{}: bind: cannot assign requested address",
             id="not-ours",
         ),
         pytest.param(
             "2001:db8::1",
-            Network.TCP6,
+            Family.IPV6,
             "listen tcp6 [2001:db8::1]:{}: bind: cannot assign requested address",
             id="not-ours-ipv6",
         ),
     ],
 )
-def test_a_refusal_is_worded_as_go_does(address: str, network: Network, error: str) -> None:
+def test_a_refusal_is_worded_as_go_does(address: str, family: Family | None, error: str) -> None:
     with listen("127.0.0.1", 0) as first:
         port = port_of(first)
         with pytest.raises(ListenError) as caught:
-            listen(address, port, network)
+            listen(address, port, family)
     assert error.format(port) == str(caught.value)
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from kubeproxy.serve.http.places import Caller, ConnectionStage, Places, caller_of
+from kubeproxy.serve.http.request import Ends
 
 A, B = 30001, 30002
 """Two ports."""
@@ -114,8 +115,8 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
         pytest.param("::1", "::1", "loopback", True, id="loopback-ipv6"),
         pytest.param("198.51.100.10", "198.51.100.10", "198.51.100.10", True, id="this-node"),
         pytest.param("2001:db8::10", "2001:db8::10", "2001:db8::", True, id="this-node-ipv6"),
-        pytest.param("", "198.51.100.10", "", False, id="gone-already"),
+        pytest.param("unix", "unix", "unix", False, id="unix-socket"),
     ],
 )
 def test_who_calls(peer: str, local: str, client: str, own: bool) -> None:
-    assert Caller(80, client, own) == caller_of(80, peer, local)
+    assert Caller(80, client, own) == caller_of(Ends((peer, 40000), (local, 80)))

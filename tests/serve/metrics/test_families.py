@@ -1,6 +1,6 @@
 import pytest
 
-from kubeproxy.serve.metrics.families import About, Counter, Gauge, Histogram, Kind, Reading
+from kubeproxy.serve.metrics.families import Counter, Gauge, Histogram, reading
 from serve.metrics.exposed import exposed, shown
 
 
@@ -49,16 +49,15 @@ def test_a_value_on_a_bound_is_below_it() -> None:
 
 
 async def test_the_text_of_a_reading() -> None:
-    about = About("r", Kind.GAUGE, "Read at each scrape", ("b", "a"))
     values = [(("1", "2"), 3.0)]
-    reading = Reading(about, lambda: values)
+    family = reading("r", "Read at each scrape", lambda: values, "b", "a")
     expected = '# HELP r Read at each scrape\n# TYPE r gauge\nr{a="2",b="1"} 3\n'
-    assert expected == await exposed(reading)
+    assert expected == await exposed(family)
     values.clear()
-    assert await exposed(reading) == ""
+    assert await exposed(family) == ""
 
 
-@pytest.mark.parametrize("only", [("c_total",), ("c_total", "nobody")])
+@pytest.mark.parametrize("only", [("c_total",), ("c_total", "unknown")])
 async def test_only_what_was_asked_for(only: tuple[str, ...]) -> None:
     text = await exposed(Gauge("g", "x"), Counter("c_total", "y"), only=only)
     assert text == "# HELP c_total y\n# TYPE c_total counter\nc_total 0\n"

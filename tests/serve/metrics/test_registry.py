@@ -7,7 +7,7 @@ import pytest
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.serve.metrics import registry as module
-from kubeproxy.serve.metrics.families import About, Gauge, Kind, Reading
+from kubeproxy.serve.metrics.families import Gauge, reading
 from kubeproxy.serve.metrics.registry import Registry
 
 Series = Iterator[tuple[tuple[str, ...], float]]
@@ -37,8 +37,8 @@ async def test_a_large_family_comes_in_pieces_and_others_have_their_turn() -> No
     registry = Registry()
     rows = [((str(number),), float(number)) for number in range(1700)]
     registry.add(
-        Reading(About("a", Kind.GAUGE, "", ("n",)), lambda: rows),
-        Reading(About("b", Kind.GAUGE, "", ("n",)), lambda: rows),
+        reading("a", "", lambda: rows, "n"),
+        reading("b", "", lambda: rows, "n"),
     )
     turns = 0
 
@@ -65,9 +65,7 @@ async def test_what_asks_the_kernel_is_read_in_a_thread_of_its_own() -> None:
         names.append(threading.current_thread().name)
         yield (), 1.0
 
-    registry.add(
-        *(Reading(About(name, Kind.GAUGE, ""), read) for name in ("a", "b")), in_thread=True
-    )
+    registry.add(*(reading(name, "", read) for name in ("a", "b")), in_thread=True)
     assert "a 1\n" in await text_of(registry)
     assert names == ["scrape_0", "scrape_0"]
     registry.close()
@@ -99,7 +97,7 @@ async def test_a_family_that_cannot_be_read_is_left_out_and_named(
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     assert callable(read)
     registry = Registry()
-    registry.add(Reading(About("a", Kind.GAUGE, ""), read), in_thread=True)
+    registry.add(reading("a", "", read), in_thread=True)
     registry.add(Gauge("b", "y"))
     assert await text_of(registry) == "# HELP b y\n# TYPE b gauge\nb 0\n"
     assert reason in capsys.readouterr().err

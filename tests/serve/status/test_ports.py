@@ -10,7 +10,7 @@ from kubeproxy.base.steps import finish
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.ports import WAITS, service_detail
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail
-from kubeproxy.serve.traffic.totals import Look, Tally, Totals
+from kubeproxy.serve.traffic.totals import Tally, Totals, TrafficWindow
 from kubeproxy.table.entries import Backend, ServicePortName
 from serve.status.living import Rig
 from world import (
@@ -28,7 +28,10 @@ CART_HTTP = ServicePortName("shop", "cart", "http", Protocol.TCP)
 
 
 async def detail(
-    *documents: Document, look: Look | None = None, is_synced: bool = True, refuse: str = ""
+    *documents: Document,
+    look: TrafficWindow | None = None,
+    is_synced: bool = True,
+    refuse: str = "",
 ) -> PortDetail:
     """The only port of the cart in IPv4."""
     rig = Rig(*documents, families=(V4,))
@@ -111,7 +114,7 @@ async def test_endpoints_are_in_the_order_in_which_people_count() -> None:
 async def test_an_endpoint_in_full() -> None:
     tally = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 9})
     before = Tally(endpoints={Backend("10.64.3.11", 8080, local=True): 3})
-    look = Look(Totals(12.0, 1, {CART_HTTP: tally}), Totals(10.0, 1, {CART_HTTP: before}))
+    look = TrafficWindow(Totals(12.0, 1, {CART_HTTP: tally}), Totals(10.0, 1, {CART_HTTP: before}))
     (found,) = (await detail(service(), endpoint_slice("L1:draining"), look=look)).endpoints
     expected = EndpointDetail(
         address="10.64.3.11",
@@ -140,7 +143,7 @@ async def test_a_service_port_in_full() -> None:
     }
     entry = table_of(everywhere(spec)).entries[CART_HTTP]
     now = Tally({frontend: number for number, frontend in enumerate(entry.frontends)})
-    look = Look(Totals(1.0, 1, {CART_HTTP: now}))
+    look = TrafficWindow(Totals(1.0, 1, {CART_HTTP: now}))
     found = await detail(everywhere(spec), look=look)
     expected = PortDetail(
         name="http",

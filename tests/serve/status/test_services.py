@@ -24,7 +24,7 @@ from kubeproxy.serve.status.services import (
 )
 from kubeproxy.serve.status.state import FamilyState
 from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
-from kubeproxy.serve.traffic.totals import Look, Tally, Totals
+from kubeproxy.serve.traffic.totals import Tally, Totals, TrafficWindow
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import (
     Frontend,
@@ -124,7 +124,7 @@ def test_a_service_in_one_line() -> None:
     )
     entry = table_of(*documents).entries[NAME]
     tally = Tally(dict.fromkeys(entry.frontends, 2))
-    found = listed(*documents, look=Look(Totals(1.0, 1, {NAME: tally})))
+    found = listed(*documents, look=TrafficWindow(Totals(1.0, 1, {NAME: tally})))
     expected = ServiceSummary(
         namespace="shop",
         service="cart",
@@ -228,9 +228,11 @@ VIP = Frontend(FrontendKind.LOAD_BALANCER, "203.0.113.7", 80)
 IDLE = Tally({CIP: 7})
 
 
-def look(before: dict[ServicePortName, Tally] | None, now: dict[ServicePortName, Tally]) -> Look:
+def look(
+    before: dict[ServicePortName, Tally] | None, now: dict[ServicePortName, Tally]
+) -> TrafficWindow:
     earlier = None if before is None else Totals(100.0, 1, before)
-    return Look(Totals(102.0, 1, now), earlier)
+    return TrafficWindow(Totals(102.0, 1, now), earlier)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def look(before: dict[ServicePortName, Tally] | None, now: dict[ServicePortName,
         pytest.param({V4: look({}, {})}, Counted(0, 0.0), id="not-read-yet"),
     ],
 )
-def test_all_ports_together(looks: dict[Family, Look], expected: Counted) -> None:
+def test_all_ports_together(looks: dict[Family, TrafficWindow], expected: Counted) -> None:
     assert expected == together(
         (looks.get(each), name) for each, name in ((V4, NAME), (V4, DNS), (V6, NAME))
     )

@@ -83,7 +83,6 @@ SERVICES = ['{namespace="shop",service="cart"} 15', '{namespace="kube-system",se
         pytest.param(
             SeriesLimits(Detail.SERVICE), SERVICES, Shares(2, merged=6), id="by-service-on-request"
         ),
-        pytest.param(SeriesLimits(Detail.NONE), [], Shares(dropped=6), id="none"),
     ],
 )
 def test_services(limits: SeriesLimits, expected: list[str], shares: Shares) -> None:

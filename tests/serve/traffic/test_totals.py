@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.contract import Count, Target
-from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, accumulate, per_second
-from kubeproxy.table.entries import Backend, Frontend, FrontendKind
+from kubeproxy.serve.traffic.totals import (
+    NOTHING,
+    PortRates,
+    Tally,
+    Totals,
+    TrafficWindow,
+    accumulate,
+)
+from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServicePortName
 
+CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
 CLUSTER = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
 NODE_PORT = Frontend(FrontendKind.NODE_PORT, "", 31080)
 L1 = Backend("10.64.3.11", 8080, local=True)
@@ -170,4 +179,5 @@ def test_rates() -> None:
     before = Tally({CLUSTER: 7}, {L1: 2})
     after = Tally({CLUSTER: 17, NODE_PORT: 5}, {L1: 2, R1: 9})
     expected = PortRates({CLUSTER: 5.0, NODE_PORT: 0.0}, {L1: 0.0, R1: 0.0})
-    assert expected == per_second(before, after, 2.0)
+    window = TrafficWindow(Totals(12.0, 1, {CART: after}), Totals(10.0, 1, {CART: before}))
+    assert expected == window.rates(CART)

@@ -8,10 +8,12 @@ import pytest
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import ConnectionCounts, Count, Counts
+from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.traffic import traffic as module
+from kubeproxy.serve.traffic.series import Detail, SeriesLimits
 from kubeproxy.serve.traffic.totals import PortRates
-from kubeproxy.serve.traffic.traffic import ATTENTION, FRESH, Traffic, gently
-from kubeproxy.table.entries import Frontend, FrontendKind, ServicePortName
+from kubeproxy.serve.traffic.traffic import ATTENTION, FRESH, Traffic, families, gently
+from kubeproxy.table.entries import Backend, Frontend, FrontendKind, ServicePortName
 
 CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
 FRONTEND = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.21", 80)
@@ -119,19 +121,19 @@ def test_before_the_first_sync_there_is_nothing(traffic: Traffic, kernel: Kernel
 def test_rates_need_somebody_who_keeps_asking(
     traffic: Traffic, kernel: Kernel, clock: Clock
 ) -> None:
-    def looked() -> tuple[float, PortRates | None]:
-        look = traffic.looks()[Family.IPV4]
-        return look.seconds, look.rates(CART)
+    def rates() -> tuple[float, PortRates | None]:
+        window = traffic.windows()[Family.IPV4]
+        return window.seconds, window.rates(CART)
 
     kernel.value = 5
-    assert looked() == (0.0, None)
+    assert rates() == (0.0, None)
     clock.now += 2.0
     kernel.value = 9
-    assert looked() == (2.0, PortRates({FRONTEND: 2.0}))
+    assert rates() == (2.0, PortRates({FRONTEND: 2.0}))
     clock.now += FRESH / 2
-    assert looked() == (2.0, PortRates({FRONTEND: 2.0}))
+    assert rates() == (2.0, PortRates({FRONTEND: 2.0}))
     clock.now += ATTENTION + 1
-    assert looked() == (0.0, None)
+    assert rates() == (0.0, None)
 
 
 def test_scrapes_alone_keep_no_second_reading(
@@ -161,3 +163,53 @@ def test_others_get_their_turn_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert list(gently(many())) == list(range(3 * module.PIECE + 1))
     assert pauses == [module.PAUSE] * 3
+
+
+# --- as a scrape shows them -------------------------------------------------------------------
+
+
+class CountingKernel:
+    def connections(self) -> ConnectionCounts:
+        counts = [Count(FRONTEND, b"f", 5), Count(Backend("10.64.3.11", 8080), b"e", 4)]
+        return ConnectionCounts(1, [(CART, counts)])
+
+
+async def scraped(limits: SeriesLimits, *, endpoints: bool) -> str:
+    registry = Registry()
+    found = families(Traffic({Family.IPV4: CountingKernel()}), limits, endpoints=endpoints)
+    registry.add(*found, in_thread=True)
+    try:
+        return "".join([piece async for piece in registry.expose()])
+    finally:
+        registry.close()
+
+
+def samples(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+async def test_services_only() -> None:
+    text = await scraped(SeriesLimits(), endpoints=False)
+    assert "# TYPE kubeproxy_service_connections_total counter\n" in text
+    assert samples(text) == [
+        'kubeproxy_connections_series{metric="service",state="shown"} 1',
+        'kubeproxy_connections_series{metric="service",state="merged"} 0',
+        'kubeproxy_connections_series{metric="service",state="dropped"} 0',
+        (
+            'kubeproxy_service_connections_total{address="10.112.0.21:80",frontend="cluster-ip",'
+            'ip_family="IPv4",namespace="shop",port="http",protocol="TCP",service="cart"} 5'
+        ),
+    ]
+
+
+async def test_with_endpoints() -> None:
+    text = await scraped(SeriesLimits(), endpoints=True)
+    assert (
+        'kubeproxy_endpoint_connections_total{endpoint="10.64.3.11:8080",ip_family="IPv4",'
+        'namespace="shop",port="http",protocol="TCP",service="cart"} 4'
+    ) in samples(text)
+    assert 'kubeproxy_connections_series{metric="endpoint",state="shown"} 1' in samples(text)
+
+
+async def test_none() -> None:
+    assert await scraped(SeriesLimits(Detail.NONE), endpoints=True) == ""

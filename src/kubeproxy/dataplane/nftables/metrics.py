@@ -27,9 +27,7 @@ SYNC_FAILURES = Metric(f"{_SYNC}sync_failures_total", "Transactions that the ker
 CLEANUP_FAILURES = Metric(
     f"{_SYNC}cleanup_failures_total", "Removals of unused chains that the kernel refused"
 )
-LISTENERS = Metric(
-    f"{_LOCALHOST}listeners", "Listeners for node ports of localhost", is_gauge=True
-)
+LISTENERS = Metric(f"{_LOCALHOST}listeners", "Listeners for node ports of localhost")
 LISTENER_FAILURES = Metric(
     f"{_LOCALHOST}listener_creation_failures_total",
     "Times that a listener for a node port of localhost could not be opened",

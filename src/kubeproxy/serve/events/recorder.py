@@ -14,9 +14,8 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import ApiServerError, OperatorError
 from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.source import Write
-from kubeproxy.serve.events import wire
-from kubeproxy.serve.events.event import Event
-from kubeproxy.serve.events.series import Occurrence, Series
+from kubeproxy.serve.events.event import Event, Occurrence, create, update
+from kubeproxy.serve.events.series import Series
 
 MOST_WAITING = 1000
 MOST_TRIES = 12
@@ -99,7 +98,7 @@ class Recorder:
 
     async def _deliver(self, sink: Write, occurrence: Occurrence) -> None:
         """Send; try again while the server cannot be reached, a limited number of times."""
-        name = wire.name_of(occurrence)
+        name = occurrence.name
         for _ in range(MOST_TRIES):
             try:
                 status = await self._send(sink, occurrence)
@@ -122,7 +121,7 @@ class Recorder:
     async def _send(self, sink: Write, occurrence: Occurrence) -> Status | None:
         """Create the event, or patch the existing one; create it again when it is gone."""
         if occurrence.count > 1:
-            status = await sink(*wire.update(occurrence))
+            status = await sink(*update(occurrence))
             if status is None or status.code != HTTPStatus.NOT_FOUND:
                 return status
-        return await sink(*wire.create(occurrence, self._host))
+        return await sink(*create(occurrence, self._host))

@@ -6,7 +6,7 @@ are counted, and sent when the series has lasted long or has ended.
 
 import msgspec
 
-from kubeproxy.serve.events.event import Event, Severity, Subject
+from kubeproxy.serve.events.event import Event, Occurrence, Severity, Subject
 
 _MINUTE = 60 * 10**9
 FORGOTTEN_AFTER = 6 * _MINUTE
@@ -14,18 +14,6 @@ FORGOTTEN_AFTER = 6 * _MINUTE
 SENT_EVERY = 30 * _MINUTE
 
 _Key = tuple[Subject, Severity, str, str]
-
-
-class Occurrence(msgspec.Struct, frozen=True):
-    """An event that occurred `count` times; times are nanoseconds since 1970.
-
-    The first time is its identity for the API server.
-    """
-
-    event: Event
-    first: int
-    last: int
-    count: int = 1
 
 
 class _Known(msgspec.Struct, frozen=True):

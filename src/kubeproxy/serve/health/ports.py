@@ -5,7 +5,7 @@ are open follows from the syncs that succeeded; a failed sync changes nothing.
 """
 
 import asyncio
-import socket
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from kubeproxy.base import klog
 from kubeproxy.base.inet import Family, Prefix, contains
 from kubeproxy.engine.observer import Observation, SyncEnded
 from kubeproxy.engine.schedule import Outcome
-from kubeproxy.serve.health.answers import service_health
+from kubeproxy.serve.health.state import service_health
 from kubeproxy.serve.http.answer import Answer
-from kubeproxy.serve.http.listening import ListenError, Network, listen
+from kubeproxy.serve.http.listening import ListenError, listen
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
@@ -25,7 +25,6 @@ from kubeproxy.table.entries import HealthCheck, ServiceName
 Refused = Callable[[ServiceName, int, ListenError], None]
 Checks = Mapping[ServiceName, HealthCheck | None]
 
-_NETWORK = {Family.IPV4: Network.TCP4, Family.IPV6: Network.TCP6}
 _EVERYWHERE = {Family.IPV4: ("0.0.0.0",), Family.IPV6: ("::",)}  # noqa: S104  # asked for
 _OPENED_AT_ONCE = 32
 
@@ -55,7 +54,7 @@ class _Opened(NamedTuple):
 
 
 class FamilyPorts:
-    """The ports of one family: `note` what changes, then `settle`.
+    """The ports of one family.
 
     A port that cannot be opened concerns its service alone: `refused` is called, and it is tried
     again the next time.
@@ -76,73 +75,66 @@ class FamilyPorts:
         self._tasks = tasks
         self._wanted: dict[ServiceName, HealthCheck] = {}
         self._open: dict[ServiceName, _Opened] = {}
-        self._due: set[ServiceName] = set()
-        self._counts: dict[ServiceName, int] = {}
+        self._failed: set[ServiceName] = set()
         self._addresses: tuple[str, ...] = ()
 
-    def note(self, changes: Checks) -> None:
-        """These checks changed; None is one that was removed."""
-        self._due |= changes.keys()
+    async def settle(self, changes: Checks, addresses: tuple[str, ...]) -> None:
+        """Open the desired ports on these addresses, and answer with the current counts.
+
+        `changes` are the checks that changed; None is one that was removed. Ports are closed
+        before others are opened, because one may go to another Service.
+        """
         for service, check in changes.items():
             if check is None:
                 self._wanted.pop(service, None)
             else:
                 self._wanted[service] = check
-
-    async def settle(self, addresses: tuple[str, ...]) -> None:
-        """Open the desired ports on these addresses, and answer with the current counts.
-
-        Ports are closed before others are opened, because one may go to another Service.
-        """
+        due = self._failed | changes.keys()
+        self._failed = set()
         if addresses != self._addresses:
             self._addresses = addresses
-            self._due |= self._wanted.keys()
-        due = sorted(self._due)
-        for service in due:
-            self._update(service)
-        for done, service in enumerate(due, start=1):
-            if service in self._wanted and service not in self._open:
-                self._try(service, self._wanted[service].port)
-                if done % _OPENED_AT_ONCE == 0:
-                    await asyncio.sleep(0)  # hundreds at the start must not hold up other tasks
+            due |= self._wanted.keys()
+        for service in sorted(due):
+            self._close_unless_right(service)
+        closed = sorted(due & (self._wanted.keys() - self._open.keys()))
+        for done, service in enumerate(closed, start=1):
+            self._try(service, self._wanted[service].port)
+            if done % _OPENED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # hundreds at the start must not hold up other tasks
 
     def close(self) -> None:
         """Close all ports, and drop their connections."""
-        for service in tuple(self._open):
-            self._close(service)
+        while self._open:
+            self._open.popitem()[1].port.close()
 
-    def _update(self, service: ServiceName) -> None:
-        """Close a port that is not desired as it is; one that stays gets its new count."""
+    def _close_unless_right(self, service: ServiceName) -> None:
         check, opened = self._wanted.get(service), self._open.get(service)
-        if check is None:
-            self._counts.pop(service, None)
-            self._due.discard(service)
-        else:
-            self._counts[service] = check.local_endpoints
-        if opened is None:
-            return
-        if check is not None and (check.port, self._addresses) == opened[:2]:
-            self._due.discard(service)
+        if opened is None or (check and (check.port, self._addresses) == opened[:2]):
             return
         klog.info("Closing healthcheck", v=2, service=str(service), port=opened.number)
-        self._close(service)
-
-    def _close(self, service: ServiceName) -> None:
         self._open.pop(service).port.close()
 
     def _try(self, service: ServiceName, number: int) -> None:
+        """Open a port on all addresses, or on none."""
         klog.info("Opening healthcheck", v=2, service=str(service), port=number)
         try:
-            sockets = _listen_on_all(self._addresses, number, _NETWORK[self._family])
+            with contextlib.ExitStack() as opened:
+                sockets = [
+                    opened.enter_context(listen(address, number, self._family))
+                    for address in self._addresses
+                ]
+                opened.pop_all()
         except ListenError as error:
+            self._failed.add(service)
             self._refused(service, number, error)
             return
-        self._due.discard(service)
         port = Port(sockets, partial(self._answer, service), self._room, self._tasks)
         self._open[service] = _Opened(number, self._addresses, port)
 
     def _answer(self, service: ServiceName, _: Request) -> Answer:
-        return service_health(service, self._counts.get(service, 0), healthy=self._healthy())
+        check = self._wanted.get(service)
+        local = check.local_endpoints if check else 0
+        return service_health(service, local, healthy=self._healthy())
 
 
 class HealthChecks:
@@ -160,50 +152,30 @@ class HealthChecks:
         self._healthy = healthy
         self._addresses = addresses
         self._refused = refused
-        self._noted: dict[Family, dict[ServiceName, HealthCheck | None]] = {}
-        self._synced: set[Family] = set()
-        self._wake = asyncio.Event()
+        self._noted: dict[Family, dict[ServiceName, HealthCheck | None]] = {f: {} for f in Family}
+        self._synced: asyncio.Queue[Family] = asyncio.Queue()
 
     def observe(self, observation: Observation) -> None:
         """Note what a sync changed, and whether it succeeded."""
         if isinstance(observation, SyncEnded):
             # A failed sync's changes come with the next one that succeeds.
-            self._noted.setdefault(observation.family, {}).update(
-                observation.changes.health_checks
-            )
+            self._noted[observation.family].update(observation.changes.health_checks)
             if observation.outcome is not Outcome.FAILED:
-                self._synced.add(observation.family)
-                self._wake.set()
+                self._synced.put_nowait(observation.family)
 
     async def run(self) -> None:
         """Open, answer and close until cancelled."""
         room = Room()
-        ports: dict[Family, FamilyPorts] = {}
         async with asyncio.TaskGroup() as tasks:
-            for family in Family:
-                ports[family] = FamilyPorts(family, self._healthy, self._refused, room, tasks)
+            ports = {
+                family: FamilyPorts(family, self._healthy, self._refused, room, tasks)
+                for family in Family
+            }
             try:
                 while True:
-                    await self._wake.wait()
-                    self._wake.clear()
-                    while self._synced:
-                        family = self._synced.pop()
-                        ports[family].note(self._noted.pop(family))
-                        await ports[family].settle(self._addresses(family))
+                    family = await self._synced.get()
+                    changes, self._noted[family] = self._noted[family], {}
+                    await ports[family].settle(changes, self._addresses(family))
             finally:
                 for each in ports.values():
                     each.close()
-
-
-def _listen_on_all(
-    addresses: Iterable[str], number: int, network: Network
-) -> tuple[socket.socket, ...]:
-    """A socket on each of the addresses, or on none of them."""
-    sockets: list[socket.socket] = []
-    try:
-        sockets.extend(listen(address, number, network) for address in addresses)
-    except ListenError:
-        for each in sockets:
-            each.close()
-        raise
-    return tuple(sockets)

@@ -3,11 +3,11 @@
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta, timezone
 
 from kubeproxy.base.inet import Family
 from kubeproxy.engine.observer import Observation
-from kubeproxy.serve.health.answers import Clock, HealthVerdict, healthz, judge, livez
-from kubeproxy.serve.health.state import Families, Instant, observe
+from kubeproxy.serve.health.state import Families, Instant, health_answer, observe
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 
@@ -40,7 +40,7 @@ class Health:
     @property
     def healthy(self) -> bool:
         """Whether the syncs of every family keep up."""
-        return self._judge(self._clock()).healthy
+        return all(map(self.keeps_up, self._families))
 
     def waiting(self, family: Family) -> float | None:
         """For how many seconds a change has been waiting for its sync; None if none is."""
@@ -49,26 +49,20 @@ class Health:
 
     def keeps_up(self, family: Family) -> bool:
         """Whether the family's syncs keep up; true before its loop has started."""
-        return self._judge(self._clock()).healthy_families.get(family, True)
+        health = self._families.get(family)
+        return health is None or health.is_healthy(self._clock().seconds, self._timeout)
 
     def healthz(self, request: Request) -> Answer:
         """Whether load balancers should use this node."""
-        clock = self._time()
-        answer = healthz(self._judge(clock.now), clock, eligible=self._eligible())
-        return self._counted(request, answer)
+        return self._answer(request, eligible=self._eligible())
 
     def livez(self, request: Request) -> Answer:
         """Whether the process lives and its syncs keep up."""
-        clock = self._time()
-        return self._counted(request, livez(self._judge(clock.now), clock))
+        return self._answer(request, eligible=None)
 
-    def _counted(self, request: Request, answer: Answer) -> Answer:
+    def _answer(self, request: Request, *, eligible: bool | None) -> Answer:
+        now = self._clock()
+        zone = timezone(timedelta(seconds=time.localtime(now.wall_ns / 1e9).tm_gmtoff))
+        answer = health_answer(self._families, now, zone, self._timeout, eligible=eligible)
         self.answered[request.path, answer.status] += 1
         return answer
-
-    def _judge(self, instant: Instant) -> HealthVerdict:
-        return judge(self._families, instant, self._timeout)
-
-    def _time(self) -> Clock:
-        instant = self._clock()
-        return Clock(instant, time.localtime(instant.wall_ns / 1e9).tm_gmtoff)

@@ -1,10 +1,12 @@
-"""Whether the syncs of a family keep up with the changes. Functions on values only.
+"""Whether the syncs of a family keep up with the changes, and how that is answered. No I/O.
 
 A family is healthy unless a change has been waiting for its sync for as long as the time-out: one
-without changes is always healthy.
+without changes is always healthy. Answers are byte for byte what upstream sends.
 """
 
+import json
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +20,8 @@ from kubeproxy.engine.observer import (
     SyncStarted,
 )
 from kubeproxy.engine.schedule import Outcome
+from kubeproxy.serve.http.answer import JSON, Answer
+from kubeproxy.table.entries import ServiceName
 
 
 class Instant(NamedTuple):
@@ -60,29 +64,78 @@ def observe(families: Families, observation: Observation, now: Instant) -> Famil
     match observation:
         case LoopStarted(family) | SyncRequested(family) | SyncStarted(family) | SyncEnded(family):
             health = families.get(family) or FamilyHealth(now)
-            return {**families, family: _after(health, observation, now)}
-    return families
-
-
-def _after(
-    health: FamilyHealth,
-    observation: LoopStarted | SyncRequested | SyncStarted | SyncEnded,
-    now: Instant,
-) -> FamilyHealth:
-    replace = msgspec.structs.replace
-    match observation:
-        case LoopStarted():
-            return health
-        case SyncRequested():
-            return health if health.wanted is not None else replace(health, wanted=now.seconds)
-        case SyncStarted():
-            return replace(health, wanted=None, running=_older(health.running, health.wanted))
-        case SyncEnded(outcome=Outcome.FAILED):
-            return replace(health, wanted=_older(health.running, health.wanted), running=None)
         case _:
+            return families
+    replace, oldest = msgspec.structs.replace, _older(health.running, health.wanted)
+    match observation:
+        case SyncRequested() if health.wanted is None:
+            health = replace(health, wanted=now.seconds)
+        case SyncStarted():
+            health = replace(health, wanted=None, running=oldest)
+        case SyncEnded(outcome=Outcome.FAILED):
+            health = replace(health, wanted=oldest, running=None)
+        case SyncEnded():
             # PARTLY is healthy, too: one bad service must not take the node out of load balancers.
-            return replace(health, updated=now, running=None)
+            health = replace(health, updated=now, running=None)
+    return {**families, family: health}
 
 
 def _older(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+def health_answer(
+    families: Families, now: Instant, zone: timezone, timeout: float, *, eligible: bool | None
+) -> Answer:
+    """The answer of /livez: whether the process lives, and all families that started keep up.
+
+    With `eligible` that of /healthz: whether load balancers should send traffic to this node, too.
+    `healthy` in the body is about the syncs alone, as upstream has it: a node that is about to be
+    removed answers 503 and `"healthy":true`.
+    """
+    keeps_up = {family: each.is_healthy(now.seconds, timeout) for family, each in families.items()}
+    updated = {family: each.updated.wall_ns for family, each in families.items()}
+    healthy = all(keeps_up.values())
+    well = healthy and eligible is not False
+    body: dict[str, object] = {
+        "lastUpdated": _time(zone, now.wall_ns if well else max(updated.values(), default=None)),
+        "currentTime": _time(zone, now.wall_ns),
+        **({} if eligible is None else {"nodeEligible": eligible}),
+        "healthy": healthy,
+    }
+    if families:
+        body["status"] = {
+            family.value: {
+                "lastUpdated": _time(zone, updated[family]),
+                "healthy": keeps_up[family],
+            }
+            for family in sorted(families, key=lambda family: family.value)
+        }
+    text = json.dumps(body, separators=(",", ":"))
+    return Answer(200 if well else 503, JSON, text.encode())
+
+
+def _time(zone: timezone, wall_ns: int | None) -> str:
+    """A time as Go writes it in JSON; None is Go's zero time."""
+    if wall_ns is None:
+        return "0001-01-01T00:00:00Z"
+    seconds, nanoseconds = divmod(wall_ns, 10**9)
+    whole = datetime.fromtimestamp(seconds, zone).isoformat()
+    day, offset = whole[:19], whole[19:]
+    fraction = f".{nanoseconds:09d}".rstrip("0").rstrip(".")
+    return day + fraction + ("Z" if offset == "+00:00" else offset)
+
+
+def service_health(service: ServiceName, local_endpoints: int, *, healthy: bool) -> Answer:
+    """What a service's health-check port of this node answers a load balancer."""
+    headers = (*JSON, ("X-Load-Balancing-Endpoint-Weight", str(local_endpoints)))
+    body = {
+        "service": {"namespace": service.namespace, "name": service.service},
+        "localEndpoints": local_endpoints,
+        "serviceProxyHealthy": healthy,
+    }
+    well = local_endpoints > 0 and healthy
+    return Answer(200 if well else 503, headers, json.dumps(body, indent="\t").encode())

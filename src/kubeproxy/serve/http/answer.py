@@ -10,8 +10,6 @@ from kubeproxy.serve.http.request import BadRequest, Head, Request
 
 PLAIN_TEXT = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
 JSON = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -42,9 +40,11 @@ def not_found(_: Request) -> Answer:
 
 def encode_head(answer: Answer, head: Head, now: float) -> bytes:
     """Status line and headers of the answer to a request, blank line included."""
-    lines = [_status_line(answer.status, http11=head.http11)]
-    lines += [f"{name}: {value}" for name, value in answer.headers]
-    lines.append(f"Date: {http_date(now)}")
+    lines = [
+        f"HTTP/1.{int(head.http11)} {answer.status} {HTTPStatus(answer.status).phrase}",
+        *(f"{name}: {value}" for name, value in answer.headers),
+        f"Date: {http_date(now)}",
+    ]
     if isinstance(answer.body, bytes):
         lines.append(f"Content-Length: {len(answer.body)}")
     if keeps_open(answer, head):
@@ -81,11 +81,5 @@ def refusal(error: BadRequest) -> bytes:
 
 
 def http_date(now: float) -> str:
-    """A time such as `Mon, 02 Jan 2006 15:04:05 GMT`; names are English whatever the locale."""
-    at = datetime.fromtimestamp(now, UTC)
-    day = f"{_DAYS[at.weekday()]}, {at.day:02d} {_MONTHS[at.month - 1]} {at.year}"
-    return f"{day} {at:%H:%M:%S} GMT"
-
-
-def _status_line(status: int, *, http11: bool) -> str:
-    return f"HTTP/1.{int(http11)} {status} {HTTPStatus(status).phrase}"
+    """A time such as `Mon, 02 Jan 2006 15:04:05 GMT`; nothing sets a locale: names are English."""
+    return f"{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S} GMT"

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterable
 import msgspec
 
 from kubeproxy.base import klog
-from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import (
     LAST_CHUNK,
     Answer,
@@ -36,11 +35,14 @@ _CLOSING_BYTES = 1 << 18
 _CLOSING_SECONDS = 0.5
 
 
-class ClientConnection:
+class HttpConnection:
     """The requests and answers of one connection; its socket is closed by the port."""
 
-    def __init__(self, client: socket.socket, caller: Caller, page: Page, room: Room) -> None:
+    def __init__(
+        self, client: socket.socket, ends: Ends, caller: Caller, page: Page, room: Room
+    ) -> None:
         self._client = client
+        self._ends = ends
         self._caller = caller
         self._page = page
         self._room = room
@@ -49,8 +51,6 @@ class ClientConnection:
         self._deadline = asyncio.timeout(None)
         self._read = bytearray()
         self._stage = ConnectionStage.FIRST
-        self._ends = _ends(client)
-        self._peer = _peer(client, self._ends)
 
     async def run(self) -> None:
         """Answer until the connection ends.
@@ -58,22 +58,19 @@ class ClientConnection:
         An error ends this connection and nothing else: its task is one of the daemon's.
         """
         try:
-            await self._answer_all()
+            async with self._deadline:
+                self._allow(self._limits.request_seconds)
+                while await self._exchange():
+                    limits, begun = self._limits, bool(self._read)
+                    self._allow(limits.request_seconds if begun else limits.idle_seconds)
         except OSError:  # the client is gone, or out of time
             pass
         except Exception as error:  # noqa: BLE001  # no request may end the proxying
-            klog.error("HTTP connection failed", err=repr(error), peer=self._peer)
-
-    async def _answer_all(self) -> None:
-        async with self._deadline:
-            self._allow(self._limits.request_seconds)
-            while await self._exchange():
-                waits = self._limits.request_seconds if self._read else self._limits.idle_seconds
-                self._allow(waits)
+            klog.error("HTTP connection failed", err=repr(error), peer=self._ends.client[0])
 
     async def _exchange(self) -> bool:
         """One request and its answer; whether there may be another."""
-        self._note(ConnectionStage.WAITING)
+        self._room.note(self._caller, ConnectionStage.WAITING)
         try:
             head = await self._receive_head()
             if head is None:
@@ -84,8 +81,8 @@ class ClientConnection:
             await self._close_gently()
             return False
         self._deadline.reschedule(None)
-        self._note(self._stage)
-        await self._wait_turn()
+        self._room.note(self._caller, self._stage)
+        await self._room.wait_turn(self._caller, self._stage)
         answer = await self._answer(request)
         await self._write(answer, head)
         self._stage = ConnectionStage.AGAIN
@@ -105,7 +102,8 @@ class ClientConnection:
                 self._allow(limits.request_seconds)
             end = end_of_head(self._read, searched)
             if end is None:
-                await self._wait_turn()  # reading small pieces is work, too
+                # Reading small pieces is work, too.
+                await self._room.wait_turn(self._caller, self._stage)
         head = parse_head(bytes(self._read[:end]))
         del self._read[:end]
         return head
@@ -120,14 +118,14 @@ class ClientConnection:
         while len(self._read) < head.length:
             if not await self._receive():
                 raise BadRequest(400)
-            await self._wait_turn()
+            await self._room.wait_turn(self._caller, self._stage)
         body = bytes(self._read[: head.length])
         del self._read[: head.length]
         return msgspec.structs.replace(head.request, body=body)
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            named = msgspec.structs.replace(request, peer=self._peer, ends=self._ends)
+            named = msgspec.structs.replace(request, peer=self._ends.client[0], ends=self._ends)
             answer = self._page(named)
             return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # noqa: BLE001  # a page that fails must not end the proxying
@@ -153,8 +151,9 @@ class ClientConnection:
                 await self._send(chunk(piece) if in_chunks else piece)
                 self._deadline.reschedule(None)
                 self._stage = ConnectionStage.AGAIN
-                self._note(self._stage)
-            await self._wait_turn()  # a piece is work, as an answer is
+                self._room.note(self._caller, self._stage)
+            # A piece is work, as an answer is.
+            await self._room.wait_turn(self._caller, self._stage)
         if in_chunks:
             await self._send(LAST_CHUNK)
 
@@ -168,7 +167,7 @@ class ClientConnection:
         view = memoryview(data)
         for start in range(begin, len(data), _PIECE):
             self._allow(self._limits.piece_seconds)
-            self._note(ConnectionStage.WAITING)
+            self._room.note(self._caller, ConnectionStage.WAITING)
             await self._loop.sock_sendall(self._client, view[start : start + _PIECE])
 
     async def _close_gently(self) -> None:
@@ -180,29 +179,5 @@ class ClientConnection:
             while left > 0 and (got := await self._loop.sock_recv(self._client, _READ)):
                 left -= len(got)
 
-    def _note(self, stage: ConnectionStage) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._room.note(task, self._caller, stage)
-
-    async def _wait_turn(self) -> None:
-        await self._room.wait_turn(self._caller, self._stage)
-
     def _allow(self, seconds: float) -> None:
         self._deadline.reschedule(self._loop.time() + seconds)
-
-
-def _peer(client: socket.socket, ends: Ends | None) -> str:
-    if client.family == socket.AF_UNIX:
-        return SOCKET_PEER
-    return ends.client[0] if ends else ""
-
-
-def _ends(client: socket.socket) -> Ends | None:
-    """The two ends of a TCP connection; None of any other, and when the client is gone."""
-    if client.family == socket.AF_UNIX:
-        return None
-    try:
-        return Ends(client.getpeername()[:2], client.getsockname()[:2])
-    except OSError:
-        return None

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kubeproxy.base.inet import Family, family_of, network, parse_address
 from kubeproxy.serve.http.access import is_loopback
+from kubeproxy.serve.http.request import Ends
 
 _LOOPBACK = "loopback"
 _SITE = 64
@@ -29,15 +30,16 @@ class Caller(NamedTuple):
     own: bool = False
 
 
-def caller_of(port: int, peer: str, local: str) -> Caller:
-    """The client with that address, which connected to our address `local`.
+def caller_of(ends: Ends) -> Caller:
+    """The client of a connection.
 
     A client whose address is the one that it connected to is on this node: no answer to such a
     packet from elsewhere would leave the node, so there would be no connection.
     """
-    peer, local = peer.partition("%")[0], local.partition("%")[0]
+    peer, local = (address.partition("%")[0] for address, _ in ends)
+    port = ends.server[1]
     address = parse_address(peer)
-    if address is None:  # the Unix socket, or a client that is gone
+    if address is None:  # the Unix socket
         return Caller(port, peer)
     if is_loopback(address):
         return Caller(port, _LOOPBACK, own=True)
@@ -117,7 +119,7 @@ class Places(Generic[M]):
     def giver(self, caller: Caller) -> M | None:
         """The connection that ends for a newcomer; None when the newcomer has to go."""
         mine = self._ports.get(caller.port)
-        largest = max(self._ports.values(), key=_size)
+        largest = max(self._ports.values(), key=lambda port: port.size)
         if mine is None or largest.size > mine.size + 1:
             return largest.giver(-1 if largest.size > 1 else 0)
         return mine.giver(mine.sizes.get(caller.client, 0))
@@ -150,7 +152,3 @@ class Places(Generic[M]):
             port.remove(member, caller.client)
             if not port.size:
                 del self._ports[caller.port]
-
-
-def _size(port: _PortPlaces[M]) -> int:
-    return port.size

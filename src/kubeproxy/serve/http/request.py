@@ -41,9 +41,8 @@ class Request(msgspec.Struct, frozen=True):
 
     `path` is decoded and without the query. `query` has the first value of each name, and `pairs`
     all of it; names of `headers` are in lower case, and the values of repeated ones are joined
-    with commas. `peer` is the client's address, "" when it is gone already, and `ends` has both
-    ends of its TCP connection. `trusted` says that root or our own user asks on this machine, once
-    that was looked up.
+    with commas. `peer` is the client's address, and `ends` has both ends of its connection.
+    `trusted` says that root or our own user asks on this machine, once that was looked up.
     """
 
     method: str

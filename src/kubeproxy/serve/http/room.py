@@ -112,9 +112,11 @@ class Room:
         places.enter(task, caller)
         task.add_done_callback(places.leave)
 
-    def note(self, task: Task, caller: Caller, stage: ConnectionStage) -> None:
-        """The task made progress, to that stage."""
-        self._places(caller).note(task, stage)
+    def note(self, caller: Caller, stage: ConnectionStage) -> None:
+        """The current task made progress, to that stage."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._places(caller).note(task, stage)
 
     async def wait_turn(self, caller: Caller, stage: ConnectionStage) -> None:
         """Wait for the turn of the client."""

@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kubeproxy.base import klog
@@ -18,26 +18,23 @@ from kubeproxy.base.inet import join, parse_address
 from kubeproxy.linux.descriptors import leave_the_last
 from kubeproxy.serve.http.access import SOCKET_PEER
 from kubeproxy.serve.http.answer import Page
-from kubeproxy.serve.http.connection import ClientConnection
+from kubeproxy.serve.http.connection import HttpConnection
 from kubeproxy.serve.http.listening import ListenError, listen, listen_unix
 from kubeproxy.serve.http.places import Caller, caller_of
+from kubeproxy.serve.http.request import Ends
 from kubeproxy.serve.http.room import Limits, Room, Task
 
 RETRY_SECONDS = 5.0
 _ACCEPTS_AT_ONCE = 8
 _REST_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
-
-
-def every_client(_: socket.socket) -> bool:
-    """Admits all."""
-    return True
+_UNIX = Ends((SOCKET_PEER, 0), (SOCKET_PEER, 0))
 
 
 class Port:
     """Listening sockets that answer with one page, from their opening until they are closed.
 
-    Connections of clients that `admits` rejects are closed at once.
+    A Unix socket is for root and our own user: connections of others are closed at once.
     """
 
     def __init__(
@@ -46,13 +43,11 @@ class Port:
         page: Page,
         room: Room,
         tasks: asyncio.TaskGroup,
-        admits: Callable[[socket.socket], bool] = every_client,
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page
         self._room = room
         self._tasks = tasks
-        self._admits = admits
         self._loop = asyncio.get_running_loop()
         self._connections: set[Task] = set()
         self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -74,16 +69,21 @@ class Port:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                client, _ = listening.accept()
+                client, peer = listening.accept()
                 leave_the_last(client)
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._rest(listening, error)
                 return
-            caller = _caller(client)
-            if self._admits(client) and self._room.make_room(caller):
-                self._begin(client, caller)
+            if client.family == socket.AF_UNIX:
+                ends, admitted = _UNIX, is_admitted(client)
+            else:
+                ends, admitted = Ends(peer[:2], client.getsockname()[:2]), True
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            caller = caller_of(ends)
+            if admitted and self._room.make_room(caller):
+                self._begin(client, ends, caller)
             else:
                 client.close()
 
@@ -98,11 +98,9 @@ class Port:
         del self._rests[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _begin(self, client: socket.socket, caller: Caller) -> None:
+    def _begin(self, client: socket.socket, ends: Ends, caller: Caller) -> None:
         client.setblocking(False)
-        if client.family != socket.AF_UNIX:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = ClientConnection(client, caller, self._page, self._room)
+        connection = HttpConnection(client, ends, caller, self._page, self._room)
         task = self._tasks.create_task(connection.run(), name="http connection")
         self._room.enter(task, caller)
         self._connections.add(task)
@@ -111,26 +109,13 @@ class Port:
         task.add_done_callback(lambda _: client.close())
 
 
-def _caller(client: socket.socket) -> Caller:
-    if client.family == socket.AF_UNIX:
-        return Caller(0, SOCKET_PEER)
-    local, port = client.getsockname()[:2]
-    try:
-        peer = client.getpeername()[0]
-    except OSError:  # the client is gone
-        peer = ""
-    return caller_of(port, peer, local)
-
-
 def _name(listening: socket.socket) -> str:
     """The address of a socket as text."""
     address = listening.getsockname()
     return address if isinstance(address, str) else join(*address[:2])
 
 
-async def serve(
-    address: str, page: Page, refused: Callable[[ListenError], None], room: Room | None = None
-) -> None:
+async def serve(address: str, page: Page, refused: Callable[[ListenError], None]) -> None:
     """Answer on `host:port` until cancelled.
 
     Each time that the port cannot be opened, `refused` is called with the reason; unless it
@@ -146,14 +131,12 @@ async def serve(
             refused(error)
         await asyncio.sleep(RETRY_SECONDS)
     klog.info("Serving HTTP", v=3, address=address)
-    await _serve(listening, page, room or Room(), every_client)
+    await _serve(listening, page, Room())
 
 
-async def _serve(
-    listening: socket.socket, page: Page, room: Room, admits: Callable[[socket.socket], bool]
-) -> None:
+async def _serve(listening: socket.socket, page: Page, room: Room) -> None:
     async with asyncio.TaskGroup() as tasks:
-        opened = Port((listening,), page, room, tasks, admits)
+        opened = Port((listening,), page, room, tasks)
         try:
             await asyncio.Event().wait()
         finally:
@@ -172,8 +155,11 @@ async def serve_unix(path: str, page: Page) -> None:
         klog.warning("The status socket cannot be opened, going on without", err=error)
         return
     klog.info("Serving status", v=3, socket=path)
-    with _file_of(path):
-        await _serve(listening, page, Room(Limits(connections=64)), is_admitted)
+    own = _identity(path)
+    try:
+        await _serve(listening, page, Room(Limits(connections=64)))
+    finally:
+        _remove(path, own)
 
 
 def is_admitted(client: socket.socket) -> bool:
@@ -182,21 +168,15 @@ def is_admitted(client: socket.socket) -> bool:
     return _CREDENTIALS.unpack(raw)[1] in {0, os.geteuid()}
 
 
-@contextlib.contextmanager
-def _file_of(path: str) -> Iterator[None]:
-    """Remove the file at the end, unless it is another one by then."""
-    own = _identity(path)
-    try:
-        yield
-    finally:
-        if _identity(path) == own:
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
+def _remove(path: str, own: tuple[int, int] | None) -> None:
+    """Remove the file, unless it is another one by now."""
+    if _identity(path) == own:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None

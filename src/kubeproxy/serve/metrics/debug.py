@@ -20,7 +20,7 @@ from types import FrameType
 from kubeproxy.base import klog
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.values import parse_level
-from kubeproxy.serve.http.answer import Answer, not_found, text
+from kubeproxy.serve.http.answer import Answer, Page, not_found, text
 from kubeproxy.serve.http.request import Request
 
 _PROFILES = "/debug/pprof/"
@@ -35,27 +35,19 @@ _busy = threading.Lock()
 def debug_page(request: Request) -> Answer | Awaitable[Answer]:
     """The page of a path below /debug/."""
     path = request.path
-    if path in {"/debug/pprof", "/debug/flags/v"} or not path.startswith(_PROFILES):
-        return _other_page(request)
-    name = path.removeprefix(_PROFILES)
-    if not name:
-        return _index()
-    profile = _PAGES.get(name)
-    if profile is None:
-        return text("Unknown profile\n", 404)
-    return profile(request)
-
-
-def _other_page(request: Request) -> Answer:
-    path = request.path
-    if path == "/debug/pprof":
-        body = f'<a href="{_PROFILES}">Found</a>.\n\n'
-        return Answer(302, (_HTML[0], ("Location", _PROFILES)), body.encode())
     if path == "/debug/flags/v":
         return _set_verbosity(request)
     if path == "/debug/flags" or path.startswith("/debug/flags/"):
         body = "<html><title>/debug/flags/</title><body>PUT a number to <b>v</b>.</body></html>\n"
         return Answer(200, _HTML[:1], body.encode())
+    if path == "/debug/pprof":
+        body = f'<a href="{_PROFILES}">Found</a>.\n\n'
+        return Answer(302, (_HTML[0], ("Location", _PROFILES)), body.encode())
+    if path == _PROFILES:
+        return _index()
+    if path.startswith(_PROFILES):
+        found = _PAGES.get(path.removeprefix(_PROFILES))
+        return found[1](request) if found else text("Unknown profile\n", 404)
     return not_found(request)
 
 
@@ -72,51 +64,38 @@ def _set_verbosity(request: Request) -> Answer:
 
 def _index() -> Answer:
     rows = "".join(
-        f"<tr><td><a href='{name}'>{name}</a></td><td>{html.escape(_first_line(page))}</td></tr>\n"
-        for name, page in sorted(_PAGES.items())
+        f"<tr><td><a href='{name}'>{name}</a></td><td>{html.escape(about)}</td></tr>\n"
+        for name, (about, _) in _PAGES.items()
     )
     body = f"<html><title>{_PROFILES}</title><body><table>\n{rows}</table></body></html>\n"
     return Answer(200, _HTML, body.encode())
 
 
-def _first_line(page: Callable[..., object]) -> str:
-    return (page.__doc__ or "").partition("\n")[0]
-
-
 # --- profiles ---------------------------------------------------------------------------------
 
 
-async def _profile(request: Request) -> Answer:
-    """Where all threads spend their time, sampled for `seconds` (30): collapsed stacks."""
-    return await _watched(request, 30.0, sample_stacks)
-
-
-async def _allocs(request: Request) -> Answer:
-    """Which lines allocate memory that stays, watched for `seconds` (10)."""
-    return await _watched(request, 10.0, watch_allocations)
-
-
 async def _heap(_: Request) -> Answer:
-    """Which types the living objects are of."""
     return text(await _in_thread(count_objects))
 
 
-def _goroutine(_: Request) -> Answer:
-    """Where every task and every thread stands."""
-    return text("\n".join((*_tasks(), *_threads())))
-
-
-def _cmdline(_: Request) -> Answer:
-    """The command line of this process."""
-    return text("\0".join(sys.orig_argv))
-
-
-_PAGES: dict[str, Callable[[Request], Answer | Awaitable[Answer]]] = {
-    "allocs": _allocs,
-    "cmdline": _cmdline,
-    "goroutine": _goroutine,
-    "heap": _heap,
-    "profile": _profile,
+_PAGES: dict[str, tuple[str, Page]] = {
+    "allocs": (
+        "Which lines allocate memory that stays, watched for `seconds` (10).",
+        lambda request: _watched(request, 10.0, watch_allocations),
+    ),
+    "cmdline": (
+        "The command line of this process.",
+        lambda _: text("\0".join(sys.orig_argv)),
+    ),
+    "goroutine": (
+        "Where every task and every thread stands.",
+        lambda _: text("\n".join((*_tasks(), *_threads()))),
+    ),
+    "heap": ("Which types the living objects are of.", _heap),
+    "profile": (
+        "Where all threads spend their time, sampled for `seconds` (30): collapsed stacks.",
+        lambda request: _watched(request, 30.0, sample_stacks),
+    ),
 }
 
 
@@ -158,22 +137,24 @@ def sample_stacks(seconds: float) -> str:
     found: Counter[str] = Counter()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the only way there is
+        for ident, name, frame in _running():
             if ident != own:
-                found[";".join((names.get(ident, "?"), *_frames(frame)))] += 1
+                found[";".join((name, *_functions(frame)))] += 1
         time.sleep(_INTERVAL)
     return "".join(f"{stack} {count}\n" for stack, count in found.most_common())
 
 
-def _frames(frame: FrameType | None) -> list[str]:
+def _running() -> Iterator[tuple[int, str, FrameType]]:
+    """Every thread: its number, its name, and where it stands."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the only way there is
+        yield ident, names.get(ident, "?"), frame
+
+
+def _functions(frame: FrameType) -> list[str]:
     """The functions of a stack, the outermost first."""
-    found = []
-    while frame is not None:
-        code = frame.f_code
-        found.append(f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]})")
-        frame = frame.f_back
-    return found[::-1]
+    codes = [each.f_code for each, _ in traceback.walk_stack(frame)]
+    return [f"{c.co_qualname} ({c.co_filename.rpartition('/')[2]})" for c in reversed(codes)]
 
 
 def watch_allocations(seconds: float) -> str:
@@ -220,7 +201,6 @@ def _tasks() -> Iterator[str]:
 
 
 def _threads() -> Iterator[str]:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the only way there is
-        yield f"thread {names.get(ident, '?')}"
+    for _, name, frame in _running():
+        yield f"thread {name}"
         yield "".join(traceback.format_stack(frame))

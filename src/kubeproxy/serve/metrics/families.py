@@ -7,15 +7,14 @@ are identified by their text, and `le="1"` and `le="1.0"` are two.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from math import isinf, isnan
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 INFINITY = float("inf")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What the values of a family are."""
 
     COUNTER = "counter"
@@ -27,7 +26,7 @@ class About(msgspec.Struct, frozen=True):
     """What identifies a family. The help begins with `[ALPHA] ` where upstream's does."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
 
@@ -40,52 +39,38 @@ class Sample(NamedTuple):
     suffix: str = ""
 
 
-class MetricFamily(Protocol):
-    """What the registry shows. `samples` is called for every scrape."""
+class Reading(msgspec.Struct, frozen=True):
+    """A family whose values are read at a scrape."""
 
-    @property
-    def about(self) -> About:
-        """What identifies it."""
-        ...
-
-    def samples(self) -> Iterable[Sample]:
-        """Its samples now."""
-        ...
+    about: About
+    samples: Callable[[], Iterable[Sample]]
 
 
 Series = tuple[tuple[str, ...], float]
 """Label values in the order of their names, and a value."""
 
 
-class Reading:
-    """A family that is read at a scrape: pairs of label values and value."""
-
-    def __init__(self, about: About, read: Callable[[], Iterable[Series]]) -> None:
-        self.about = about
-        self._read = read
-
-    def samples(self) -> Iterator[Sample]:
-        """Its samples now."""
-        names = self.about.labels
-        return (Sample(label_text(names, values), value) for values, value in self._read())
-
-
 def reading(
-    name: str, kind: Kind, help_: str, read: Callable[[], float | Iterable[Series]], *labels: str
+    name: str, help_: str, read: Callable[[], float | Iterable[Series]], *labels: str
 ) -> Reading:
-    """A family that is read at a scrape: one value, or a pair for each series."""
+    """A family of what `read` returns at a scrape: one value, or a pair for each series.
 
-    def series() -> Iterable[Series]:
+    It is a counter if its name ends in `_total`, as is the custom, else a gauge.
+    """
+    kind = MetricKind.COUNTER if name.endswith("_total") else MetricKind.GAUGE
+
+    def samples() -> Iterator[Sample]:
         found = read()
-        return (((), found),) if isinstance(found, float | int) else found
+        pairs = (((), found),) if isinstance(found, float | int) else found
+        return (Sample(label_text(labels, values), value) for values, value in pairs)
 
-    return Reading(About(name, kind, help_, labels), series)
+    return Reading(About(name, kind, help_, labels), samples)
 
 
 class Counter:
     """Counts. One without labels is there from the start; series with labels once they count."""
 
-    kind = Kind.COUNTER
+    kind = MetricKind.COUNTER
 
     def __init__(self, name: str, help_: str, labels: tuple[str, ...] = ()) -> None:
         self.about = About(name, self.kind, help_, labels)
@@ -107,7 +92,7 @@ class Counter:
 class Gauge(Counter):
     """A value that goes up and down."""
 
-    kind = Kind.GAUGE
+    kind = MetricKind.GAUGE
 
     def set(self, value: float, *labels: str) -> None:
         """Set the value."""
@@ -120,19 +105,17 @@ class Histogram:
     def __init__(
         self, name: str, help_: str, bounds: Sequence[float], labels: tuple[str, ...] = ()
     ) -> None:
-        self.about = About(name, Kind.HISTOGRAM, help_, labels)
+        self.about = About(name, MetricKind.HISTOGRAM, help_, labels)
         self._bounds = (*bounds, INFINITY)
-        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._zeros = [0] * len(self._bounds)
+        self._counts: dict[tuple[str, ...], list[int]] = {} if labels else {(): [*self._zeros]}
         self._sums: dict[tuple[str, ...], float] = {}
-        if not labels:
-            self._open(())
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value; label values stand in the order of their names."""
-        if labels not in self._counts:
-            self._open(labels)
-        self._counts[labels][bisect_left(self._bounds, value)] += 1
-        self._sums[labels] += value
+        counts = self._counts.setdefault(labels, [*self._zeros])
+        counts[bisect_left(self._bounds, value)] += 1
+        self._sums[labels] = self._sums.get(labels, 0.0) + value
 
     def samples(self) -> Iterator[Sample]:
         """The buckets of each series, its sum and its count."""
@@ -142,42 +125,29 @@ class Histogram:
             for bound, count in zip(self._bounds, self._counts[labels], strict=True):
                 total += count
                 yield Sample(with_bound(text, bound), total, "_bucket")
-            yield Sample(text, self._sums[labels], "_sum")
+            yield Sample(text, self._sums.get(labels, 0.0), "_sum")
             yield Sample(text, total, "_count")
 
-    def _open(self, labels: tuple[str, ...]) -> None:
-        self._counts[labels] = [0] * len(self._bounds)
-        self._sums[labels] = 0.0
+
+MetricFamily = Reading | Counter | Histogram
+"""What the registry shows. `samples` is called for every scrape."""
 
 
 # --- text -------------------------------------------------------------------------------------
 
+_NO_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
+
 
 def number(value: float) -> str:
     """A sample's value: no `.0`, and an exponent of two digits below 1e-4 and from 1e6 on."""
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    if -1e6 < value < 1e6 and value == int(value):
-        return str(int(value))
-    digits, point = _digits(abs(value))
-    sign = "-" if value < 0 else ""
-    if not -4 < point <= 6:
-        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{fraction}e{point - 1:+03d}"
-    if point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    return f"{sign}{digits[:point]}.{digits[point:]}"
-
-
-def _digits(value: float) -> tuple[str, int]:
-    """The shortest digits that mean the value, and where among them the decimal point stands."""
-    mantissa, _, exponent = repr(value).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole.lstrip("0")) or len(digits) - len(fraction)
-    return digits.rstrip("0"), point + int(exponent or 0)
+    text = repr(float(value)).removesuffix(".0")
+    if not 1e6 <= abs(value) < 1e16:  # from there on, Python writes an exponent too
+        return _NO_NUMBERS.get(text, text)
+    whole, _, fraction = text.partition(".")
+    exponent = len(whole.lstrip("-")) - 1
+    point = len(whole) - exponent
+    digits = (whole + fraction).rstrip("0")
+    return f"{digits[:point]}.{digits[point:]}".rstrip(".") + f"e+{exponent:02d}"
 
 
 def label_text(names: Iterable[str], values: Iterable[str]) -> str:

@@ -6,28 +6,24 @@ process_* has the names that Go programs use. There is no go_*: nothing here is 
 import asyncio
 import gc
 import os
+import re
 import resource
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.config.gates import GATES, Gates, GateStage
-from kubeproxy.serve.metrics.families import Kind, Reading, Series, reading
+from kubeproxy.serve.metrics.families import Reading, Series, reading
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.zpages import python_version
 
 _OWN = Path("/proc/self")
 _UNLIMITED = 2.0**64
-_STAGE = {
-    GateStage.ALPHA: "ALPHA",
-    GateStage.BETA: "BETA",
-    GateStage.GA: "",
-    GateStage.DEPRECATED: "DEPRECATED",
-}
+_STABILITY = re.compile(r"\[(\w+)\] ")
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -73,62 +69,46 @@ def usage() -> Usage:
     return parse_usage((_OWN / "stat").read_text(), ticks, page)
 
 
-def _octets() -> tuple[int, int]:
-    return parse_octets((_OWN / "net/netstat").read_text())
-
-
 def start_time() -> float:
     """The Unix time at which this process started."""
-    boot = parse_boot_time(Path("/proc/stat").read_text())
-    return boot + usage().started
-
-
-def _limit(kind: int) -> float:
-    soft = resource.getrlimit(kind)[0]
-    return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+    return parse_boot_time(Path("/proc/stat").read_text()) + usage().started
 
 
 def start_family(started: float) -> Reading:
     """When this process started; /metrics/slis has it too."""
-    help_ = "Unix time of the start"
-    return reading("process_start_time_seconds", Kind.GAUGE, help_, lambda: started)
+    return reading("process_start_time_seconds", "Unix time of the start", lambda: started)
 
 
 def process_families() -> list[Reading]:
     """The process_* families but for the time of the start."""
-    gauge, counter = Kind.GAUGE, Kind.COUNTER
 
-    def open_files() -> int:
-        return len(os.listdir(_OWN / "fd"))  # noqa: PTH208  # twice as fast
+    def octets() -> tuple[int, int]:
+        return parse_octets((_OWN / "net/netstat").read_text())
 
-    return [
-        reading(f"process_{name}", kind, help_, read)
-        for name, kind, help_, read in (
-            ("cpu_seconds_total", counter, "Seconds of CPU time", lambda: usage().cpu),
-            ("resident_memory_bytes", gauge, "Memory in use", lambda: usage().resident),
-            ("virtual_memory_bytes", gauge, "Address space", lambda: usage().virtual),
-            (
-                "virtual_memory_max_bytes",
-                gauge,
-                "Limit of the address space",
-                lambda: _limit(resource.RLIMIT_AS),
-            ),
-            ("open_fds", gauge, "Open files", open_files),
-            ("max_fds", gauge, "Limit of open files", lambda: _limit(resource.RLIMIT_NOFILE)),
-            (
-                "network_receive_bytes_total",
-                counter,
-                "Bytes received in this network namespace",
-                lambda: _octets()[0],
-            ),
-            (
-                "network_transmit_bytes_total",
-                counter,
-                "Bytes sent from this network namespace",
-                lambda: _octets()[1],
-            ),
-        )
-    ]
+    def limit(kind: int) -> float:
+        soft = resource.getrlimit(kind)[0]
+        return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+    families: dict[str, tuple[str, Callable[[], float]]] = {
+        "cpu_seconds_total": ("Seconds of CPU time", lambda: usage().cpu),
+        "resident_memory_bytes": ("Memory in use", lambda: usage().resident),
+        "virtual_memory_bytes": ("Address space", lambda: usage().virtual),
+        "virtual_memory_max_bytes": (
+            "Limit of the address space",
+            lambda: limit(resource.RLIMIT_AS),
+        ),
+        "open_fds": ("Open files", lambda: len(os.listdir(_OWN / "fd"))),  # noqa: PTH208  # faster
+        "max_fds": ("Limit of open files", lambda: limit(resource.RLIMIT_NOFILE)),
+        "network_receive_bytes_total": (
+            "Bytes received in this network namespace",
+            lambda: octets()[0],
+        ),
+        "network_transmit_bytes_total": (
+            "Bytes sent from this network namespace",
+            lambda: octets()[1],
+        ),
+    }
+    return [reading(f"process_{name}", *each) for name, each in families.items()]
 
 
 def python_families() -> list[Reading]:
@@ -141,61 +121,51 @@ def python_families() -> list[Reading]:
         def read() -> Iterator[Series]:
             return (((str(n),), each[key]) for n, each in enumerate(gc.get_stats()))
 
-        return reading(f"python_gc_{name}_total", Kind.COUNTER, help_, read, "generation")
-
-    def gauge(name: str, help_: str, read: Callable[[], float]) -> Reading:
-        return reading(f"python_{name}", Kind.GAUGE, help_, read)
+        return reading(f"python_gc_{name}_total", help_, read, "generation")
 
     return [
-        reading(
-            "python_info", Kind.GAUGE, "The interpreter; always 1", lambda: [(info, 1)], *labels
-        ),
+        _info("python_info", "The interpreter; always 1", dict(zip(labels, info, strict=True))),
         collected("collections", "Collections", "collections"),
         collected("objects_collected", "Objects collected", "collected"),
         collected("objects_uncollectable", "Objects that could not be collected", "uncollectable"),
-        gauge("allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
-        gauge("threads", "Threads", threading.active_count),
-        gauge("tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
+        reading("python_allocated_blocks", "Blocks of memory in use", sys.getallocatedblocks),
+        reading("python_threads", "Threads", threading.active_count),
+        reading("python_tasks", "Tasks of the event loop", lambda: len(asyncio.all_tasks())),
     ]
+
+
+def _info(name: str, help_: str, labels: Mapping[str, str]) -> Reading:
+    """A family whose labels are what it says."""
+    return reading(name, help_, lambda: [(tuple(labels.values()), 1)], *labels)
 
 
 def program_families(registry: Registry, gates: Gates) -> list[Reading]:
     """The program itself: its version, its feature gates, and how many families it shows."""
-    build = _build()
+    release = "[BETA] The Kubernetes release whose behaviour is followed; always 1"
+    version = "The version of this program; always 1"
     return [
-        reading(
-            "kubernetes_build_info",
-            Kind.GAUGE,
-            "[BETA] The Kubernetes release whose behaviour is followed; always 1",
-            lambda: [(tuple(build.values()), 1)],
-            *build,
-        ),
-        reading(
-            "kubeproxy_build_info",
-            Kind.GAUGE,
-            "The version of this program; always 1",
-            lambda: [((VERSION,), 1)],
-            "version",
-        ),
+        _info("kubernetes_build_info", release, _build()),
+        _info("kubeproxy_build_info", version, {"version": VERSION}),
         reading(
             "kubernetes_feature_enabled",
-            Kind.GAUGE,
             "[BETA] Whether a feature gate is on, and its stage",
-            lambda: (
-                ((name, _STAGE[GATES[name].stage]), gates.enabled(name)) for name in sorted(GATES)
-            ),
+            lambda: (((name, _stage(name)), gates.enabled(name)) for name in sorted(GATES)),
             *("name", "stage"),
         ),
         reading(
             "registered_metrics_total",
-            Kind.COUNTER,
             "[BETA] Families that can be shown, by upstream's level of stability",
             lambda: _registered(registry),
             *("deprecated_version", "stability_level"),
         ),
-        reading("hidden_metrics_total", Kind.COUNTER, "[BETA] Families that are hidden", int),
-        reading("disabled_metrics_total", Kind.COUNTER, "[BETA] Families that are disabled", int),
+        reading("hidden_metrics_total", "[BETA] Families that are hidden", int),
+        reading("disabled_metrics_total", "[BETA] Families that are disabled", int),
     ]
+
+
+def _stage(gate: str) -> str:
+    stage = GATES[gate].stage
+    return "" if stage is GateStage.GA else stage.name
 
 
 def _build() -> dict[str, str]:
@@ -216,11 +186,7 @@ def _build() -> dict[str, str]:
 
 
 def _registered(registry: Registry) -> Iterator[Series]:
-    counted = Counter(_stability(family.about.help) for family in registry.families())
-    for level, count in sorted(counted.items()):
-        yield ("", level), count
-
-
-def _stability(help_: str) -> str:
-    level, bracket, _ = help_.removeprefix("[").partition("] ")
-    return level if bracket and help_.startswith("[") else "INTERNAL"
+    helps = (family.about.help for family in registry.families())
+    found = (_STABILITY.match(help_) for help_ in helps)
+    counted = Counter(level[1] if level else "INTERNAL" for level in found)
+    return ((("", level), count) for level, count in sorted(counted.items()))

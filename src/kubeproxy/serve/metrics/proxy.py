@@ -29,17 +29,19 @@ from kubeproxy.table.policy import Refusal, Scope
 EXPONENTIAL = tuple(0.001 * 2**n for n in range(15))
 PROGRAMMING = (*(0, 0.25, 0.5), *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
 
-_FAMILY = ("ip_family",)
-_ALPHA = "[ALPHA] "
 _PREFIX = "kubeproxy_sync_proxy_rules_"
 
 
 def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -> Histogram:
-    return Histogram(name, _ALPHA + help_, bounds, _FAMILY)
+    return Histogram(f"kubeproxy_{name}", _alpha(help_), bounds, ("ip_family",))
 
 
 def _gauge(name: str, help_: str, *labels: str) -> Gauge:
-    return Gauge(_PREFIX + name, _ALPHA + help_, (*labels, *_FAMILY))
+    return Gauge(_PREFIX + name, _alpha(help_), labels)
+
+
+def _alpha(help_: str) -> str:
+    return f"[ALPHA] {help_}"
 
 
 class ProxyMetrics:
@@ -53,57 +55,52 @@ class ProxyMetrics:
     ) -> None:
         self._mode = mode
         self._clock = clock
-        self._started = clock()
-        self._durations = _histogram(f"{_PREFIX}duration_seconds", "Seconds that a sync took")
+        self._changes = _ChangeMetrics(families)
+        self._programming = _Programming(families, clock())
+        self._unserved = _Unserved(families)
+        self._durations = _histogram(
+            "sync_proxy_rules_duration_seconds", "Seconds that a sync took"
+        )
         self._full = _histogram(
-            "kubeproxy_sync_full_proxy_rules_duration_seconds", "Seconds that a full sync took"
+            "sync_full_proxy_rules_duration_seconds", "Seconds that a full sync took"
         )
         self._partial = _histogram(
-            "kubeproxy_sync_partial_proxy_rules_duration_seconds",
-            "Seconds that a sync of changes took",
+            "sync_partial_proxy_rules_duration_seconds", "Seconds that a sync of changes took"
         )
         self._ended = _gauge(
-            "last_timestamp_seconds", "When a sync last succeeded, 0 before the first"
+            "last_timestamp_seconds", "When a sync last succeeded, 0 before the first", "ip_family"
         )
         for family in families:
             # Upstream has no series yet, so that alerts do not see a node that never synced.
             self._ended.set(0.0, family.value)
-        self._queued = _gauge("last_queued_timestamp_seconds", "When a sync was last requested")
-        self._changes = _ChangeMetrics(families)
-        self._programming = _Programming(families, self._started)
-        self._unserved = _Unserved(families)
+        self._queued = _gauge(
+            "last_queued_timestamp_seconds", "When a sync was last requested", "ip_family"
+        )
         self._failed = Gauge(
             "kubeproxy_service_ports_failed",
             "Service ports that could not be programmed and are tried again",
-            _FAMILY,
+            ("ip_family",),
         )
-        self._rules = _gauge("iptables_total", "Rules of kube-proxy", "table")
+        by_table = ("table", "ip_family")
+        self._rules = _gauge("iptables_total", "Rules of kube-proxy", *by_table)
         self._written = _gauge(
-            "iptables_last", "Rules written by the last sync that wrote any", "table"
+            "iptables_last", "Rules written by the last sync that wrote any", *by_table
         )
         self._flows_seconds = _histogram(
-            "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+            "conntrack_reconciler_sync_duration_seconds",
             "Seconds that a search for stale UDP flows took",
         )
         self._flows_deleted = Counter(
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
-            _ALPHA + "Stale UDP flows that were deleted",
-            _FAMILY,
+            _alpha("Stale UDP flows that were deleted"),
+            ("ip_family",),
         )
 
     def families(self) -> list[MetricFamily]:
         """Those that the mode has."""
-        found: list[MetricFamily] = [
-            self._durations,
-            self._ended,
-            self._queued,
-            *self._changes.families(),
-            self._programming.latency,
-            self._unserved.gauge,
-            self._failed,
-            self._flows_seconds,
-            self._flows_deleted,
-        ]
+        found: list[MetricFamily] = [self._durations, self._ended, self._queued, self._failed]
+        found += (self._programming.latency, self._unserved.gauge, *self._changes.families())
+        found += (self._flows_seconds, self._flows_deleted)
         if self._mode.times_full_syncs:
             found += (self._full, self._partial)
         if self._mode.counts_rules:
@@ -155,19 +152,17 @@ class _ChangeMetrics:
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._slices = Counter(
-            f"{_PREFIX}endpoint_changes_total", _ALPHA + "EndpointSlice events received"
+            f"{_PREFIX}endpoint_changes_total", _alpha("EndpointSlice events received")
         )
-        self._slices_pending = Gauge(
-            f"{_PREFIX}endpoint_changes_pending",
-            _ALPHA + "EndpointSlices that changed since the last sync began",
+        self._slices_pending = _gauge(
+            "endpoint_changes_pending", "EndpointSlices that changed since the last sync began"
         )
         self._services = Counter(
             f"{_PREFIX}service_changes_total",
-            _ALPHA + "Service events received, once for each IP family",
+            _alpha("Service events received, once for each IP family"),
         )
-        self._services_pending = Gauge(
-            f"{_PREFIX}service_changes_pending",
-            _ALPHA + "Services that changed since the last sync began",
+        self._services_pending = _gauge(
+            "service_changes_pending", "Services that changed since the last sync began"
         )
         self._waiting: dict[Family, set[ObjectKey]] = {family: set() for family in families}
 
@@ -202,7 +197,7 @@ class _Programming:
 
     def __init__(self, families: Iterable[Family], since: float) -> None:
         self.latency = _histogram(
-            "kubeproxy_network_programming_duration_seconds",
+            "network_programming_duration_seconds",
             "Seconds from a change of endpoints until it is programmed on this node",
             PROGRAMMING,
         )
@@ -252,35 +247,29 @@ class _Unserved:
     """
 
     def __init__(self, families: Iterable[Family]) -> None:
-        self.gauge = Gauge(
-            f"{_PREFIX}no_local_endpoints_total",
-            _ALPHA + "Service ports of policy Local without an endpoint on this node",
-            ("traffic_policy", *_FAMILY),
+        self.gauge = _gauge(
+            "no_local_endpoints_total",
+            "Service ports of policy Local without an endpoint on this node",
+            *("traffic_policy", "ip_family"),
         )
-        self._names: dict[tuple[Family, str], set[ServicePortName]] = {
-            (family, policy): set() for family in families for policy in ("internal", "external")
+        self._names: dict[Family, dict[str, set[ServicePortName]]] = {
+            family: {"internal": set(), "external": set()} for family in families
         }
 
     def changed(self, family: Family, changes: Changes) -> None:
-        internal, external = self._names[family, "internal"], self._names[family, "external"]
+        internal, external = self._names[family].values()
         for entry in changes.removed:
             internal.discard(entry.name)
             external.discard(entry.name)
         for entry in (*changes.added, *(after for _, after in changes.changed)):
             for names, policy in ((internal, entry.internal), (external, entry.external)):
                 scope = policy.outside.scope
-                dropped = entry.refusal(scope) is Refusal.DROP
-                _keep(names, entry.name, kept=dropped and scope is Scope.LOCAL)
+                if scope is Scope.LOCAL and entry.refusal(scope) is Refusal.DROP:
+                    names.add(entry.name)
+                else:
+                    names.discard(entry.name)
 
     def show(self, family: Family, mode: Mode) -> None:
-        for (of, policy), names in self._names.items():
-            if of is family:
-                count = len({name[:2] for name in names} if mode.counts_services else names)
-                self.gauge.set(count, policy, family.value)
-
-
-def _keep(names: set[ServicePortName], name: ServicePortName, *, kept: bool) -> None:
-    if kept:
-        names.add(name)
-    else:
-        names.discard(name)
+        for policy, names in self._names[family].items():
+            count = len({name[:2] for name in names} if mode.counts_services else names)
+            self.gauge.set(count, policy, family.value)

@@ -32,7 +32,7 @@ class Live(msgspec.Struct, frozen=True):
         if self.traffic is None:
             return self.state()
         async with self.one_reader:
-            looks = await asyncio.to_thread(self.traffic.looks)
+            looks = await asyncio.to_thread(self.traffic.windows)
         state = self.state()
         families = {
             family: msgspec.structs.replace(each, look=looks.get(family))

@@ -21,7 +21,7 @@ from kubeproxy.serve.status.report import conflict
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.words import policy, ranges
 from kubeproxy.serve.traffic.series import KIND
-from kubeproxy.serve.traffic.totals import NOTHING, Look, PortRates, Tally
+from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, TrafficWindow
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import frontends, service_port_name
 from kubeproxy.table.entries import Backend, ServicePortName
@@ -103,7 +103,7 @@ def _port(
     )
 
 
-def _connections(look: Look | None, name: ServicePortName) -> tuple[Tally, PortRates]:
+def _connections(look: TrafficWindow | None, name: ServicePortName) -> tuple[Tally, PortRates]:
     """The connections of a service port, and those of a second."""
     if look is None:
         return NOTHING, PortRates()

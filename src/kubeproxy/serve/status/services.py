@@ -19,7 +19,7 @@ from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.serve.status.report import timestamp
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary
-from kubeproxy.serve.traffic.totals import NOTHING, Look
+from kubeproxy.serve.traffic.totals import NOTHING, TrafficWindow
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
 
@@ -159,7 +159,7 @@ class Counted(NamedTuple):
     per_second: float | None = None
 
 
-def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Counted:
+def together(ports: Iterable[tuple[TrafficWindow | None, ServicePortName]]) -> Counted:
     """The connections of several service ports, added up."""
     total: int | None = None
     rate: float | None = None
@@ -172,7 +172,7 @@ def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Counted:
     return Counted(total, rate)
 
 
-def _rate(look: Look, name: ServicePortName) -> float:
+def _rate(look: TrafficWindow, name: ServicePortName) -> float:
     """Connections per second. Most service ports are idle, and an idle one has the same tally."""
     if look.before and look.before.tallies.get(name) is look.now.tallies.get(name):
         return 0.0

@@ -11,7 +11,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.status.history import FamilyHistory
-from kubeproxy.serve.traffic.totals import Look
+from kubeproxy.serve.traffic.totals import TrafficWindow
 from kubeproxy.table.build import Builder
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Node
@@ -34,7 +34,7 @@ class FamilyState(msgspec.Struct, frozen=True):
     waiting: float | None
     history: FamilyHistory
     dataplane: Dataplane
-    look: Look | None = None
+    look: TrafficWindow | None = None
 
 
 class State(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 from kubeproxy.base.inet import Family, join
 from kubeproxy.serve.metrics.families import Sample, label_text
 from kubeproxy.serve.traffic.totals import Tally, Totals
-from kubeproxy.table.entries import Frontend, FrontendKind, ServiceName, ServicePortName
+from kubeproxy.table.entries import FrontendKind, ServiceName, ServicePortName
 
 FRONTEND_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "frontend", "address")
 ENDPOINT_LABELS = ("namespace", "service", "port", "protocol", "ip_family", "endpoint")
@@ -61,8 +61,6 @@ class Shares(msgspec.Struct, frozen=True):
 def service_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:
     """Connections of frontends, or of services where there are too many of those."""
     frontends = sum(len(tally.frontends) for _, _, tally in _tallies(totals))
-    if limits.detail is Detail.NONE:
-        return Shares(dropped=frontends), iter(())
     if limits.detail is Detail.FRONTEND and limits.allow(frontends):
         return Shares(shown=frontends), _frontend_samples(totals)
     sums: dict[ServiceName, int] = {}
@@ -87,13 +85,10 @@ def _frontend_samples(totals: ByFamily) -> Iterator[Sample]:
         # The labels are in the order of their names, and most of them are the same for all.
         common = label_text(FRONTEND_LABELS[:4], (*name[:3], name.protocol.name))[1:]
         for frontend, total in tally.frontends.items():
-            where = f'address="{_address(frontend)}",frontend="{KIND[frontend.kind]}"'
+            address, port = frontend.address, frontend.port
+            at = join(address, port) if address else f"*:{port}"  # a node port is on any address
+            where = f'address="{at}",frontend="{KIND[frontend.kind]}"'
             yield Sample(f'{{{where},ip_family="{family.value}",{common}', total)
-
-
-def _address(frontend: Frontend) -> str:
-    """`address:port`; a node port is served on any of the node's addresses: `*:port`."""
-    return join(frontend.address, frontend.port) if frontend.address else f"*:{frontend.port}"
 
 
 def endpoint_series(totals: ByFamily, limits: SeriesLimits) -> tuple[Shares, Iterator[Sample]]:

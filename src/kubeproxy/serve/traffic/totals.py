@@ -6,11 +6,14 @@ and that moment.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from kubeproxy.dataplane.contract import Count
 from kubeproxy.table.entries import Backend, Frontend, ServicePortName
+
+T = TypeVar("T", bound=Hashable)
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -39,7 +42,7 @@ class Totals(msgspec.Struct, frozen=True):
     tallies: Mapping[ServicePortName, Tally] = {}
 
 
-class Look(msgspec.Struct, frozen=True):
+class TrafficWindow(msgspec.Struct, frozen=True):
     """The totals of one family now and some seconds before, for rates.
 
     `before` is None when the counters were not read then.
@@ -57,8 +60,16 @@ class Look(msgspec.Struct, frozen=True):
         """How fast the totals of a service port grow; None when that is not known."""
         if self.before is None:
             return None
-        before = self.before.tallies.get(name, NOTHING)
-        return per_second(before, self.now.tallies.get(name, NOTHING), self.seconds)
+        now, before = (each.tallies.get(name, NOTHING) for each in (self.now, self.before))
+        return PortRates(
+            _per_second(now.frontends, before.frontends, self.seconds),
+            _per_second(now.endpoints, before.endpoints, self.seconds),
+        )
+
+
+def _per_second(now: Mapping[T, int], before: Mapping[T, int], seconds: float) -> dict[T, float]:
+    """How fast totals grew; one that was not there before says nothing yet."""
+    return {key: (total - before.get(key, total)) / seconds for key, total in now.items()}
 
 
 NOTHING = Tally()
@@ -100,18 +111,4 @@ def _says(tally: Tally, counts: Sequence[Count]) -> bool:
     return all(
         seen.get(counter) == value and (target in frontends or target in endpoints)
         for target, counter, value in counts
-    )
-
-
-def per_second(before: Tally, after: Tally, seconds: float) -> PortRates:
-    """How fast totals grew; one that was not there before says nothing yet."""
-    return PortRates(
-        {
-            frontend: (total - before.frontends.get(frontend, total)) / seconds
-            for frontend, total in after.frontends.items()
-        },
-        {
-            endpoint: (total - before.endpoints.get(endpoint, total)) / seconds
-            for endpoint, total in after.endpoints.items()
-        },
     )

@@ -1,4 +1,4 @@
-"""Reads counters on request, and keeps what is needed for totals that only grow."""
+"""Reads counters on request, keeps what is needed for totals that only grow, and shows metrics."""
 
 import threading
 import time
@@ -8,9 +8,17 @@ from typing import TypeVar
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.contract import ConnectionCounts, Counts
-from kubeproxy.serve.traffic.totals import NOTHING, Look, Tally, Totals, accumulate
-from kubeproxy.table.entries import ServicePortName
+from kubeproxy.dataplane.contract import Counts
+from kubeproxy.serve.metrics.families import About, MetricKind, Reading, Sample, label_text
+from kubeproxy.serve.traffic.series import (
+    ENDPOINT_LABELS,
+    FRONTEND_LABELS,
+    Detail,
+    SeriesLimits,
+    endpoint_series,
+    service_series,
+)
+from kubeproxy.serve.traffic.totals import NOTHING, Totals, TrafficWindow, accumulate
 
 FRESH = 1.0
 """Seconds for which a reading serves all requests."""
@@ -18,6 +26,25 @@ ATTENTION = 60.0
 """Seconds after the last request for rates, after which none are kept."""
 PIECE = 250
 PAUSE = 0.0002
+
+_SERVICE = About(
+    "kubeproxy_service_connections_total",
+    MetricKind.COUNTER,
+    "[ALPHA] New connections to a frontend of a service, as counted by the kernel",
+    FRONTEND_LABELS,
+)
+_ENDPOINT = About(
+    "kubeproxy_endpoint_connections_total",
+    MetricKind.COUNTER,
+    "[ALPHA] New connections sent to an endpoint of a service, as counted by the kernel",
+    ENDPOINT_LABELS,
+)
+_SERIES = About(
+    "kubeproxy_connections_series",
+    MetricKind.GAUGE,
+    "[ALPHA] Series of the connection metrics: shown, merged with their service, or left out",
+    ("metric", "state"),
+)
 
 T = TypeVar("T")
 
@@ -44,7 +71,7 @@ class Traffic:
             self._read_all()
             return dict(self._now)
 
-    def looks(self) -> Mapping[Family, Look]:
+    def windows(self) -> Mapping[Family, TrafficWindow]:
         """The totals of each family, with those before if they were read not long ago.
 
         A second call, a second later, gives the rates of that second.
@@ -52,11 +79,8 @@ class Traffic:
         with self._lock:
             asked, self._rates_asked = self._rates_asked, self._clock()
             self._read_all()
-            if self._rates_asked - asked > ATTENTION:
-                return {family: Look(now) for family, now in self._now.items()}
-            return {
-                family: Look(now, self._before.get(family)) for family, now in self._now.items()
-            }
+            before = {} if self._rates_asked - asked > ATTENTION else self._before
+            return {f: TrafficWindow(now, before.get(f)) for f, now in self._now.items()}
 
     def _read_all(self) -> None:
         for family, counts in self._counts.items():
@@ -74,20 +98,45 @@ class Traffic:
             return
         if reading is None:
             return
-        self._now[family] = _added(last, reading, now)
+        before = last.tallies if last else {}
+        reset = last is None or last.epoch != reading.epoch
+        tallies = {
+            name: accumulate(before.get(name, NOTHING), found, reset=reset)
+            for name, found in gently(reading.counts)
+        }
+        self._now[family] = Totals(now, reading.epoch, tallies)
         if last is not None and now - self._rates_asked <= ATTENTION:
             self._before[family] = last
         else:
             self._before.pop(family, None)
 
 
-def _added(before: Totals | None, reading: ConnectionCounts, now: float) -> Totals:
-    old = before.tallies if before else {}
-    reset = before is None or before.epoch != reading.epoch
-    tallies: dict[ServicePortName, Tally] = {}
-    for name, found in gently(reading.counts):
-        tallies[name] = accumulate(old.get(name, NOTHING), found, reset=reset)
-    return Totals(now, reading.epoch, tallies)
+def families(traffic: Traffic, limits: SeriesLimits, *, endpoints: bool) -> list[Reading]:
+    """The families to show; `endpoints` where those count too. [] when none are wanted.
+
+    They are read in a thread: `registry.add(*families(...), in_thread=True)`.
+    """
+    if limits.detail is Detail.NONE:
+        return []
+
+    def shares() -> Iterator[Sample]:
+        totals = traffic.totals()
+        found = {"service": service_series(totals, limits)[0]}
+        if endpoints:
+            found["endpoint"] = endpoint_series(totals, limits)[0]
+        for metric, shares in found.items():
+            for state in ("shown", "merged", "dropped"):
+                yield Sample(label_text(_SERIES.labels, (metric, state)), getattr(shares, state))
+
+    found = [
+        Reading(_SERIES, shares),
+        Reading(_SERVICE, lambda: gently(service_series(traffic.totals(), limits)[1])),
+    ]
+    if endpoints:
+        found.append(
+            Reading(_ENDPOINT, lambda: gently(endpoint_series(traffic.totals(), limits)[1]))
+        )
+    return found
 
 
 def gently(items: Iterable[T]) -> Iterator[T]:

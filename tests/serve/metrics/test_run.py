@@ -9,7 +9,8 @@ from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.mode import Metric
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.linux import nfacct, nfnetlink
-from kubeproxy.serve.metrics.planes import figure_families, kernel_families
+from kubeproxy.serve.metrics.families import Reading
+from kubeproxy.serve.metrics.run import mode_family
 from serve.metrics.exposed import shown
 
 SYNC = "kubeproxy_sync_proxy_rules_"
@@ -70,12 +71,17 @@ def metrics(mode: str, *, localhost: bool) -> tuple[Metric, ...]:
     ],
 )
 def test_figures_of_the_mode(mode: str, localhost: bool, expected: list[str]) -> None:
-    own = metrics(mode, localhost=localhost)
-    figures = {metric.name: place for place, metric in enumerate(own) if metric.read is None}
-    found = shown(*figure_families(own, planes(figures)))
+    own = [metric for metric in metrics(mode, localhost=localhost) if metric.read is None]
+    figures = {metric.name: place for place, metric in enumerate(own)}
+    found = shown(*(mode_family(metric, planes(figures)) for metric in own))
     assert {brief(series): value for series, value in found.items()} == dict(
         zip(expected, map(str, figures.values()), strict=True)
     )
+
+
+def kernel_families(mode: str, *, localhost: bool) -> list[Reading]:
+    own = metrics(mode, localhost=localhost)
+    return [mode_family(metric, planes({})) for metric in own if metric.read is not None]
 
 
 def brief(series: str) -> str:
@@ -90,7 +96,7 @@ def test_packets_of_iptables_rules(monkeypatch: pytest.MonkeyPatch) -> None:
         return {name: there[name] for name in names if name in there}
 
     monkeypatch.setattr(nfacct, "read_packets", read)
-    families = kernel_families(metrics("iptables", localhost=True), tuple(Family))
+    families = kernel_families("iptables", localhost=True)
     assert len(families) == 2
     assert shown(*families) == {"kubeproxy_iptables_ct_state_invalid_dropped_packets_total": "7"}
 
@@ -102,7 +108,7 @@ def test_packets_that_nftables_counts(monkeypatch: pytest.MonkeyPatch, localhost
         return {name: packets for name, packets in there.items() if name in names}
 
     monkeypatch.setattr(nfnetlink, "read_counters", read)
-    families = kernel_families(metrics("nftables", localhost=localhost), tuple(Family))
+    families = kernel_families("nftables", localhost=localhost)
     expected = {'kubeproxy_nftables_affinity_full_total{ip_family="IPv4"}': "7"}
     if localhost:
         name = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
@@ -111,4 +117,4 @@ def test_packets_that_nftables_counts(monkeypatch: pytest.MonkeyPatch, localhost
 
 
 def test_ipvs_mode_counts_no_packets() -> None:
-    assert kernel_families(metrics("ipvs", localhost=False), tuple(Family)) == []
+    assert kernel_families("ipvs", localhost=False) == []

@@ -1,0 +1,90 @@
+"""The families of one run, put together."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kubeproxy.base.inet import Family
+from kubeproxy.config.gates import Gates
+from kubeproxy.config.types import KubeProxyConfiguration
+from kubeproxy.dataplane.contract import Counting, Counts, Dataplane
+from kubeproxy.dataplane.mode import Metric, Mode
+from kubeproxy.serve.metrics.families import Reading, Series, reading
+from kubeproxy.serve.metrics.process import (
+    process_families,
+    program_families,
+    python_families,
+    start_family,
+)
+from kubeproxy.serve.metrics.registry import Registry
+
+if TYPE_CHECKING:
+    from kubeproxy.serve.traffic.traffic import Traffic
+
+
+def make_registry(
+    gates: Gates, started: float, mode: Mode, planes: Mapping[Family, Dataplane]
+) -> Registry:
+    """The families of the mode, the process and the program; others are added to it."""
+    registry = Registry()
+    for metric in mode.metrics(gates):
+        registry.add(mode_family(metric, planes), in_thread=metric.read is not None)
+    registry.add(start_family(started), *process_families(), *python_families())
+    registry.add(*program_families(registry, gates))
+    return registry
+
+
+def mode_family(metric: Metric, planes: Mapping[Family, Dataplane]) -> Reading:
+    """A family that only some modes have: figures of the dataplanes, or what the kernel counts.
+
+    A figure is there before anything failed. Upstream's series begin with the first failure, which
+    `increase()` then misses.
+    """
+
+    def figures() -> Iterable[Series]:
+        for family, plane in planes.items():
+            if isinstance(plane, Counting):
+                yield (family.value,), plane.figures()[metric.name]
+
+    read = figures if metric.read is None else partial(metric.read, tuple(planes))
+    return reading(metric.name, f"[ALPHA] {metric.help}", read, *metric.labels)
+
+
+def count_traffic(
+    config: KubeProxyConfiguration,
+    mode: Mode,
+    planes: Mapping[Family, Dataplane],
+    registry: Registry,
+) -> "Traffic | None":
+    """Add the connections of services, where the mode counts them; None where it does not.
+
+    The figures come back for the status, which shows them even where no metrics are wanted.
+    """
+    counts = {family: plane for family, plane in planes.items() if isinstance(plane, Counts)}
+    if not counts:
+        return None
+    from kubeproxy.serve.traffic.series import Detail, SeriesLimits  # noqa: PLC0415
+    from kubeproxy.serve.traffic.traffic import Traffic, families  # noqa: PLC0415  # not always
+
+    traffic = Traffic(counts)
+    limits = SeriesLimits(Detail(config.traffic.metrics), config.traffic.series_limit)
+    endpoints = mode.counts_endpoints(config)
+    registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
+    return traffic
+
+
+def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:
+    """How the health port answered, from its count by path and status code."""
+
+    def read(path: str) -> Iterable[Series]:
+        return (((str(code),), n) for (of, code), n in sorted(answered.items()) if of == path)
+
+    return [
+        reading(
+            f"kubeproxy_proxy_{path[1:]}_total",
+            f"[ALPHA] Answers of {path}, by status code",
+            partial(read, path),
+            "code",
+        )
+        for path in ("/healthz", "/livez")
+    ]
