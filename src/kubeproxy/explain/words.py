@@ -36,6 +36,15 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel"):
     source_rewritten: bool
     hairpin: bool
 
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        if self.on_this_node:
+            return "on this node"
+        if self.node:
+            return f"on node {self.node}"
+        return "on a node that its slice does not name"
+
 
 class Matched(msgspec.Struct, frozen=True, rename="camel"):
     """The service port and the frontend that the packet is addressed to.
@@ -50,6 +59,12 @@ class Matched(msgspec.Struct, frozen=True, rename="camel"):
     address: str
     port: int
     protocol: str
+
+    @property
+    def place(self) -> str:
+        """The address, the port and the protocol."""
+        where = join(self.address, self.port) if self.address else f"{self.port}"
+        return f"{where}/{self.protocol}"
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -319,12 +334,13 @@ def render(explanation: Explanation) -> str:
     if matched is not None:
         port = f", port {matched.port_name}" if matched.port_name else ""
         service = f"Service {matched.namespace}/{matched.service}{port}"
-        where = join(matched.address, matched.port) if matched.address else f"{matched.port}"
-        text = f"{matched.frontend} {where}/{matched.protocol} of {service}"
-        rows.append(("frontend", text))
+        rows.append(("frontend", f"{matched.frontend} {matched.place} of {service}"))
     rows += [("client", explanation.client), ("verdict", explanation.summary)]
     width = max((len(each.endpoint) for each in explanation.endpoints), default=0)
-    rows.extend(("", _candidate(each, width)) for each in explanation.endpoints)
+    rows.extend(
+        ("", f"  {each.endpoint:<{width}}  {each.percent:g} %  {each.place}")
+        for each in explanation.endpoints
+    )
     for index, left_out in enumerate(explanation.not_chosen):
         label = "not chosen" if index == 0 else ""
         rows.append((label, f"{left_out.endpoint}: {left_out.reason}"))
@@ -335,13 +351,3 @@ def render(explanation: Explanation) -> str:
         *(("note", note) for note in explanation.notes),
     ]
     return "\n".join([head, *(f"  {label:<{INDENT - 2}}{text}" for label, text in rows if text)])
-
-
-def _candidate(candidate: Candidate, width: int) -> str:
-    if candidate.on_this_node:
-        place = "on this node"
-    elif candidate.node:
-        place = f"on node {candidate.node}"
-    else:
-        place = "on a node that its slice does not name"
-    return f"  {candidate.endpoint:<{width}}  {candidate.percent:g} %  {place}"
