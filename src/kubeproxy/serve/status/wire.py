@@ -259,7 +259,7 @@ class RuleRow(_Wire, frozen=True):
     source: str
     backends: str
     masquerade: str
-    nobody: str
+    refusal: str = msgspec.field(name="nobody")
 
 
 class RulePort(_Wire, frozen=True, omit_defaults=True):

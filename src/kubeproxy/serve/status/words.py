@@ -102,7 +102,8 @@ def settings(port: PortDetail) -> Iterator[str]:
     if port.affinity_seconds:
         yield f"session affinity {duration(port.affinity_seconds)}"
     if port.source_ranges is not None:
-        yield f"only from {' '.join(port.source_ranges) or 'nobody'}"
+        allowed = " ".join(port.source_ranges)
+        yield f"only from {allowed}" if allowed else "no source allowed"
     if port.health_check_port:
         yield f"health check port {port.health_check_port}"
 

@@ -1,4 +1,4 @@
-"""The small charts: scales, kinds, and what they say to those who do not see them."""
+"""The small charts: scales, kinds, and what they say in words."""
 
 import msgspec
 import pytest

@@ -39,7 +39,7 @@ def test_many_addresses_are_cut_short() -> None:
 
 
 def test_problems_stand_beside_the_name() -> None:
-    assert "shop/webnobody serves10.112" in shown(replace(WEB, problems=("nobody serves",))).text
+    assert "shop/webnot served10.112" in shown(replace(WEB, problems=("not served",))).text
 
 
 def test_a_mode_that_counts_no_connections() -> None:
