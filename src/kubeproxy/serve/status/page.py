@@ -17,7 +17,7 @@ from kubeproxy.serve.status.services import Search, Sort, rates, service_list
 from kubeproxy.serve.status.state import State
 from kubeproxy.serve.status.web.detail import ports, service_page
 from kubeproxy.serve.status.web.explain import Explained, answer
-from kubeproxy.serve.status.web.home import Home, home, not_found, state_section, sync_section
+from kubeproxy.serve.status.web.home import home, not_found, state_section, sync_section
 from kubeproxy.serve.status.web.markup import Markup
 from kubeproxy.serve.status.web.servicetable import service_table
 from kubeproxy.serve.status.wire import FieldProblem
@@ -51,21 +51,14 @@ def _first_page(
     search = Search(request.query.get("q", ""), sort, ROWS)
     if part == "services":
         found = yield from service_list(state, search)
-        return service_table(found, search.text, sort.value)
+        return service_table(found, search)
     status = yield from report(state, usage)
     now = yield from rates(state)
     if part == "state":
         return chain(state_section(status, now), sync_section(status))
-    return home(
-        Home(
-            status=status,
-            rates=now,
-            found=(yield from service_list(state, search)),
-            words=search.text,
-            sort=sort.value,
-            explained=(yield from _explained(request, state)),
-        )
-    )
+    explained = yield from _explained(request, state)
+    found = yield from service_list(state, search)
+    return home(status, now, explained, found, search)
 
 
 def _explained(request: Request, state: State) -> Steps[Explained]:

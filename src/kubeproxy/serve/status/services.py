@@ -7,7 +7,7 @@ garbage collector. What has gone by the next step is left out.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -16,9 +16,10 @@ from kubeproxy.base.inet import Family, join, parse_address
 from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.explain.destination import split_port
 from kubeproxy.serve.status.report import timestamp
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary
+from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary, json_items
 from kubeproxy.serve.traffic.totals import NOTHING, Look
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
@@ -48,7 +49,15 @@ class Sort(Enum):
     RATE = "rate"
 
 
-class SearchText(msgspec.Struct, frozen=True):
+class Search(msgspec.Struct, frozen=True):
+    """Which Services, in what order, and how many at most; 0 is all."""
+
+    text: str = ""
+    sort: Sort = Sort.NAME
+    limit: int = 500
+
+
+class SearchText(NamedTuple):
     """A search text: part of a name, of a frontend's address, or of an endpoint's.
 
     `endpoint` is what endpoints' addresses are searched for, "" when the text can be part of none.
@@ -57,31 +66,23 @@ class SearchText(msgspec.Struct, frozen=True):
     text: str = ""
     endpoint: str = ""
 
-    def fits(self, service: ObjectKey, ports: Ports) -> bool:
-        """Whether the name or a frontend of the Service matches."""
-        return self.text in str(service).lower() or any(
-            self.text in join(frontend.address, frontend.port)
-            for _, entry in ports
-            for frontend in entry.frontends
-        )
-
-    def is_among(self, slices: Iterable[Slice]) -> bool:
-        """Whether an endpoint of the slices, used or not, matches."""
-        wanted = self.endpoint
-        return wanted != "" and any(
-            wanted in endpoint.address for each in slices for endpoint in each.endpoints
-        )
+    def fits(self, service: ObjectKey, ports: Ports, slices: Iterable[Slice]) -> bool:
+        """Whether the name, a frontend, or an endpoint, used or not, matches."""
+        if self.text in str(service).lower():
+            return True
+        frontends = (frontend for _, entry in ports for frontend in entry.frontends)
+        if any(self.text in join(frontend.address, frontend.port) for frontend in frontends):
+            return True
+        endpoints = (endpoint for each in slices for endpoint in each.endpoints)
+        return self.endpoint != "" and any(self.endpoint in each.address for each in endpoints)
 
 
 def search_text(text: str) -> SearchText:
     """The search that a text means; `ADDRESS:PORT` finds the endpoints of the address."""
     text = text.strip().lower()
-    host, colon, port = text.rpartition(":")
-    address = parse_address(host.strip("[]")) if colon and port.isdigit() else None
-    if address is not None and parse_address(text) is None:
-        return SearchText(text, address)
+    host, port = split_port(text)
     bare = text.strip("[]")
-    address = parse_address(bare)
+    address = (parse_address(host.strip("[]")) if port.isdigit() else None) or parse_address(bare)
     return SearchText(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
 
 
@@ -142,10 +143,8 @@ def losers(state: State) -> Lost:
 
 def list_pieces(found: ServiceList) -> Iterator[bytes]:
     """The list as JSON, a Service at a time: `services` is its last field."""
-    encode = msgspec.json.Encoder().encode
-    yield encode(msgspec.structs.replace(found, services=())).removesuffix(b"]}")
-    for number, each in enumerate(found.services):
-        yield (b"," if number else b"") + encode(each)
+    yield msgspec.json.encode(msgspec.structs.replace(found, services=())).removesuffix(b"]}")
+    yield from json_items(found.services)
     yield b"]}"
 
 
@@ -199,18 +198,14 @@ def rates(state: State) -> Steps[ServiceRates]:
 # --- the list ---------------------------------------------------------------------------------
 
 
-class Search(msgspec.Struct, frozen=True):
-    """Which Services, in what order, and how many at most; 0 is all."""
-
-    text: str = ""
-    sort: Sort = Sort.NAME
-    limit: int = 500
-
-
 def service_list(state: State, search: Search) -> Steps[ServiceList]:
     """The Services that match a search."""
-    services = yield from _services(state)
-    matching = yield from _matching(state, services, search.text)
+    known: dict[ObjectKey, None] = {}
+    for each in state.families.values():
+        for key in tuple(each.builder.services()):
+            known[key] = None
+            yield
+    matching = yield from _matching(state, list(known), search.text)
     shown = yield from _sorted(state, matching, search)
     lost, lines = losers(state), []
     for key in shown:
@@ -220,21 +215,11 @@ def service_list(state: State, search: Search) -> Steps[ServiceList]:
         yield
     return ServiceList(
         mode=state.config.mode,
-        total=len(services),
+        total=len(known),
         matching=len(matching),
         counts_connections=state.counts_connections,
         services=tuple(lines),
     )
-
-
-def _services(state: State) -> Steps[list[ObjectKey]]:
-    """All Services that are programmed."""
-    found: dict[ObjectKey, None] = {}
-    for each in state.families.values():
-        for key in tuple(each.builder.services()):
-            found[key] = None
-            yield
-    return list(found)
 
 
 def _ports(state: State, key: ObjectKey) -> Ports:
@@ -246,12 +231,10 @@ def _ports(state: State, key: ObjectKey) -> Ports:
 def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[ObjectKey]]:
     if not text.strip():
         return services
-    asked, slices = search_text(text), state.cluster.slices
-    found = []
+    wanted, found = search_text(text), []
     for key in services:
-        if asked.fits(key, _ports(state, key)) or any(
-            asked.is_among(slices(family, key).values()) for family in state.families
-        ):
+        by_family = (state.cluster.slices(family, key).values() for family in state.families)
+        if wanted.fits(key, _ports(state, key), chain.from_iterable(by_family)):
             found.append(key)
         yield
     return found
@@ -260,11 +243,11 @@ def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[
 def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[list[ObjectKey]]:
     if search.sort is Sort.NAME:
         return (yield from first_of(services, lambda key: key, search.limit))
-    which = 0 if search.sort is Sort.CONNECTIONS else 1
     most: dict[ObjectKey, float] = {}
     for key in services:
         counted = together((family.look, entry.name) for family, entry in _ports(state, key))
-        most[key] = counted[which] or 0
+        by_total = search.sort is Sort.CONNECTIONS
+        most[key] = (counted.total if by_total else counted.per_second) or 0
         yield
     return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
 

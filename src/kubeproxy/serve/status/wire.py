@@ -5,7 +5,15 @@ ever added. Times are RFC 3339 in UTC. Connections are None where the mode does 
 rates are None, too, until the counters were read twice.
 """
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
+
+
+def json_items(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
+    """The values as items of a JSON list, one at a time."""
+    for number, value in enumerate(values):
+        yield (b"," if number else b"") + msgspec.json.encode(value)
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):

@@ -72,11 +72,7 @@ def clock(stamp: str) -> str:
 
 def since(stamp: str, now: str) -> float:
     """Seconds from one stamp to the other."""
-    return (_parsed(now) - _parsed(stamp)).total_seconds()
-
-
-def _parsed(stamp: str) -> datetime:
-    return datetime.fromisoformat(stamp)
+    return (datetime.fromisoformat(now) - datetime.fromisoformat(stamp)).total_seconds()
 
 
 # --- settings ---------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeproxy.serve.status.services import Search
 from kubeproxy.serve.status.web.detail import service_page
 from kubeproxy.serve.status.web.explain import Explained
 from kubeproxy.serve.status.web.home import (
-    Home,
     family_health,
     home,
     not_found,
@@ -49,15 +49,14 @@ T = TypeVar("T")
 
 replace = msgspec.structs.replace
 STAMPS = {"ended", "started", "now"}
-EXPLAINED = Explained("outside", "shop/web", (EXPLANATION,), "it makes no sense")
 SICK = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,))
-HOME = Home(
-    status=replace(STATUS, node_eligible=False, families=(SICK, IPV6)),
-    rates=RATES,
-    found=replace(LIST, total=9, matching=9, services=(replace(WEB, problems=("bad",)),)),
-    words="web",
-    sort="name",
-    explained=EXPLAINED,
+SICK_STATUS = replace(STATUS, node_eligible=False, families=(SICK, IPV6))
+HOME = (
+    SICK_STATUS,
+    RATES,
+    Explained("outside", "shop/web", (EXPLANATION,), "it makes no sense"),
+    replace(LIST, total=9, matching=9, services=(replace(WEB, problems=("bad",)),)),
+    Search("web"),
 )
 SERVICE = replace(DETAIL, ports=(replace(PORT, not_programmed="bad", conflicts=(CLAIMED,)),))
 
@@ -82,13 +81,13 @@ def called(value: T, name: str) -> T:
 
 def pages(name: str) -> Iterator[Iterator[Markup]]:
     """Every page, with this name for everything."""
-    yield home(called(HOME, name))
+    yield home(*called(HOME, name))
     yield service_page(called(SERVICE, name))
     yield not_found(name, name)
 
 
 def test_the_order_of_the_first_page() -> None:
-    found = Parsed(home(HOME))
+    found = Parsed(home(*HOME))
     assert [id_ for id_ in found.values("id") if id_ in ORDER] == ORDER
 
 
@@ -96,8 +95,8 @@ ORDER = ["main", "state", "explain", "ask", "answer", "services", "search", "fou
 
 
 def test_the_parts_are_those_of_the_page() -> None:
-    whole = "".join(piece.text for piece in home(HOME))
-    for part in (state_section(HOME.status, HOME.rates), sync_section(HOME.status)):
+    whole = "".join(piece.text for piece in home(*HOME))
+    for part in (state_section(SICK_STATUS, RATES), sync_section(SICK_STATUS)):
         assert "".join(piece.text for piece in part) in whole
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-import msgspec
-
+from kubeproxy.serve.status.services import Search
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.web.charts import legend, sync_chart, traffic
 from kubeproxy.serve.status.web.document import document, footer
@@ -44,24 +43,18 @@ _COLUMNS: Final = (
 )
 
 
-class Home(msgspec.Struct, frozen=True):
-    """What the first page shows; `words` were searched for, and `sort` is how."""
-
-    status: DaemonStatus
-    rates: ServiceRates
-    found: ServiceList
-    words: str
-    sort: str
-    explained: Explained
-
-
-def home(shown: Home) -> Iterator[Markup]:
-    """The whole page."""
-    status = shown.status
+def home(
+    status: DaemonStatus,
+    rates: ServiceRates,
+    explained: Explained,
+    found: ServiceList,
+    search: Search,
+) -> Iterator[Markup]:
+    """The whole page, with the Services that a search has found."""
     main = chain(
-        state_section(status, shown.rates),
-        explain(shown.explained),
-        services(shown.found, shown.words, shown.sort),
+        state_section(status, rates),
+        explain(explained),
+        services(found, search),
         sync_section(status),
     )
     return document(f"kube-proxy on {status.node}", status.node, main, footer(status))

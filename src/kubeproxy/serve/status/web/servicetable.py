@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kubeproxy.serve.status.services import Search, Sort
 from kubeproxy.serve.status.web.markup import (
     NOTHING,
     Markup,
@@ -16,32 +17,31 @@ from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
 from kubeproxy.serve.status.words import connections, count, plural, rate
 
 _SHOWN: Final = 2
-_SORTS: Final = {"name": "ascending", "connections": "descending", "rate": "descending"}
 
 
-def services(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
-    """The form with the words that were searched for, and the table, sorted so."""
+def services(found: ServiceList, search: Search) -> Iterator[Markup]:
+    """The form with the words that were searched for, and the table."""
     yield html(
         '<section id="services"><h2>Services</h2>'
         '<form id="search" action="/status#services" role="search"><label for="q">Search</label>'
         '<input id="q" name="q" type="search" value="{}" placeholder="name, address or port"'
         ' autocomplete="off" spellcheck="false"><input type="hidden" name="sort" value="{}">'
         "<button>Search</button></form>",
-        words,
-        sort,
+        search.text,
+        search.sort.value,
     )
-    yield from service_table(found, words, sort)
+    yield from service_table(found, search)
     yield html("</section>")
 
 
-def service_table(found: ServiceList, words: str, sort: str) -> Iterator[Markup]:
+def service_table(found: ServiceList, search: Search) -> Iterator[Markup]:
     """The table alone, which the script loads again while the user types."""
     tally = plural(found.total, "service")
-    if words.strip():
+    if search.text.strip():
         match = "matches" if found.matching == 1 else "match"
-        tally = f"{count(found.matching)} of {tally} {match} {words}"
+        tally = f"{count(found.matching)} of {tally} {match} {search.text}"
     yield html('<div id="found" data-refresh="services"><p role="status">{}</p>', tally)
-    columns = _columns(words, sort, counted=found.counts_connections)
+    columns = _columns(search, counted=found.counts_connections)
     if found.services:
         yield from table("Services", columns, (_row(each, columns) for each in found.services))
     more = found.matching - len(found.services)
@@ -60,19 +60,21 @@ def service_link(namespace: str, name: str) -> Markup:
     )
 
 
-def _columns(words: str, sort: str, *, counted: bool) -> tuple[TableColumn, ...]:
-    def sortable(title: str, by: str) -> TableColumn:
-        href = address("status", q=words, sort=by) + "#services"
-        return TableColumn(
-            title, "" if by == "name" else "number", href, _SORTS[by] if sort == by else ""
-        )
+def _columns(search: Search, *, counted: bool) -> tuple[TableColumn, ...]:
+    def sortable(title: str, by: Sort) -> TableColumn:
+        kind, direction = ("", "ascending") if by is Sort.NAME else ("number", "descending")
+        href = address("status", q=search.text, sort=by.value) + "#services"
+        return TableColumn(title, kind, href, direction if search.sort is by else "")
 
     return (
-        sortable("Service", "name"),
+        sortable("Service", Sort.NAME),
         TableColumn("Addresses", "address"),
         TableColumn("Ports", "address"),
         TableColumn("Endpoints", "number"),
-        *((sortable("Connections", "connections"), sortable("Per second", "rate")) * counted),
+        *(
+            (sortable("Connections", Sort.CONNECTIONS), sortable("Per second", Sort.RATE))
+            * counted
+        ),
     )
 
 
