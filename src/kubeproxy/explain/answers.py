@@ -124,15 +124,10 @@ def _endpoints(
     if name is None:
         return {}, ()
     service = ObjectKey(name.namespace, name.service)
-    port = next(
-        (
-            port
-            for port in cluster.service_ports(family, service)
-            if (port.name, port.protocol) == (name.port, name.protocol)
-        ),
-        None,
-    )
-    if port is None:
+    for port in cluster.service_ports(family, service):
+        if (port.name, port.protocol) == (name.port, name.protocol):
+            break
+    else:
         return {}, ()
     endpoints = endpoints_of(cluster.slices(family, service), port.name, port.protocol)
     places = {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}

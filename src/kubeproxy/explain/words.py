@@ -118,6 +118,10 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
             port=frontend.port,
             protocol=service.protocol.name,
         )
+    affinity = ""
+    if verdict.choices and verdict.affinity_seconds:
+        span = duration(verdict.affinity_seconds)
+        affinity = f"a client keeps its endpoint until it made no new connection for {span}"
     return Explanation(
         node=context.node_name,
         mode=context.mode,
@@ -144,7 +148,7 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
         ),
         not_chosen=context.not_chosen,
         source_address=_source_address(verdict),
-        affinity=_affinity(verdict),
+        affinity=affinity,
         replies=_replies(verdict),
         notes=(*context.notes, *_warnings(verdict, packet, context)),
     )
@@ -206,13 +210,6 @@ def _source_address(verdict: Verdict) -> str:
 
 
 _HAIRPIN = "the client reaches itself, and its reply has to come back through this node"
-
-
-def _affinity(verdict: Verdict) -> str:
-    if not verdict.choices or not verdict.affinity_seconds:
-        return ""
-    span = duration(verdict.affinity_seconds)
-    return f"a client keeps its endpoint until it made no new connection for {span}"
 
 
 def duration(seconds: int) -> str:

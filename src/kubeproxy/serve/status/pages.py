@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 
-from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
 from kubeproxy.serve.http.pace import paced, run
@@ -25,9 +24,8 @@ from kubeproxy.serve.status.tablewire import table_pieces
 from kubeproxy.serve.status.wire import FieldProblem
 from kubeproxy.serve.status.words import unknown
 
-SERVICES: Final = "/status/services"
 _LINES: Final = (("Content-Type", "application/x-ndjson"), ("X-Content-Type-Options", "nosniff"))
-_ADVICE: Final = (SERVICES, f"{SERVICES}?q=TEXT")
+_ADVICE: Final = ("/status/services", "/status/services?q=TEXT")
 _ADVICE_FOR_TOOLS: Final = ("kube-proxy services", "kube-proxy services --search TEXT")
 """Where all Services are listed, and where they are searched."""
 _DIGITS: Final = 10
@@ -65,26 +63,16 @@ async def _in_browser(request: Request, live: Live, service: tuple[str, ...] = (
 
 async def show_services(request: Request, live: Live) -> Answer:
     """`/status/services`."""
-    try:
-        search = search_of(request.query)
-    except OperatorError as error:
-        return text(f"{error}\n", 400)
+    query, known = request.query, [each.value for each in Sort]
+    sort, limit = query.get("sort") or Sort.NAME.value, query.get("limit") or "500"
+    if sort not in known:
+        return text(f"sort={printable(sort)}: must be one of {', '.join(known)}\n", 400)
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
+        wrong = f"limit={printable(limit[:40])}"
+        return text(f"{wrong}: must be a number of up to {_DIGITS} digits, 0 for all\n", 400)
+    search = Search(query.get("q", ""), Sort(sort), int(limit))
     found = await run(service_list(await live.counted(), search))
     return Answer(headers=JSON, body=paced(list_pieces(found)))
-
-
-def search_of(query: Mapping[str, str]) -> Search:
-    """The search that a query asks for."""
-    sort, limit = query.get("sort") or Sort.NAME.value, query.get("limit") or "500"
-    known = [each.value for each in Sort]
-    if sort not in known:
-        raise OperatorError(f"sort={printable(sort)}: must be one of {', '.join(known)}")
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
-        shown = printable(limit[:40])
-        raise OperatorError(
-            f"limit={shown}: must be a number of up to {_DIGITS} digits, 0 for all"
-        )
-    return Search(query.get("q", ""), Sort(sort), int(limit))
 
 
 async def show_service(request: Request, live: Live) -> Answer:

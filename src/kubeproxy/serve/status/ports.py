@@ -12,7 +12,7 @@ from kubeproxy.explain.answers import why_not_used
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.report import conflict
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.words import policy, ranges
+from kubeproxy.serve.status.words import ranges
 from kubeproxy.serve.traffic.series import KIND
 from kubeproxy.serve.traffic.totals import NOTHING, Look, PortRates, Tally
 from kubeproxy.table.claims import Conflict
@@ -20,6 +20,7 @@ from kubeproxy.table.compile import frontends, service_port_name
 from kubeproxy.table.entries import Backend, ServicePortName
 
 WAITS = "it waits for the next sync"
+_POLICY = {False: "Cluster", True: "Local"}
 
 
 def all_services(state: State) -> set[tuple[str, str]]:
@@ -85,8 +86,8 @@ def _port(
             for frontend in shown
         ),
         endpoints=() if left_out else (yield from _endpoints(state, family, service, port)),
-        internal_traffic_policy=policy(local=port.internal_local),
-        external_traffic_policy=policy(local=port.external_local) if external else "",
+        internal_traffic_policy=_POLICY[port.internal_local],
+        external_traffic_policy=_POLICY[port.external_local] if external else "",
         affinity_seconds=port.affinity_seconds,
         source_ranges=ranges(port.source_ranges),
         balance=entry.balance.value if entry and state.mode.balances else "",

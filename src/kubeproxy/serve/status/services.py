@@ -91,7 +91,7 @@ def search_text(text: str) -> SearchText:
 
 def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
     """A Service in one line."""
-    counted = together((family.look, entry.name) for family, entry in ports)
+    connections, per_second = together((family.look, entry.name) for family, entry in ports)
     frontends = [frontend for _, entry in ports for frontend in entry.frontends]
     frontends.sort(key=lambda frontend: PRECEDENCE[frontend.kind])
     return ServiceSummary(
@@ -104,8 +104,8 @@ def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
         ),
         endpoints=sum(entry.endpoints for _, entry in ports),
         endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in ports),
-        connections=counted.total,
-        per_second=counted.per_second,
+        connections=connections,
+        per_second=per_second,
         problems=tuple(_problems(ports, lost)),
     )
 
@@ -151,24 +151,15 @@ def list_pieces(found: ServiceList) -> Iterator[bytes]:
 # --- connections ------------------------------------------------------------------------------
 
 
-class Counted(NamedTuple):
-    """All connections, and those of a second; None when that is not known."""
-
-    total: int | None = None
-    per_second: float | None = None
-
-
-def together(ports: Iterable[tuple[Look | None, ServicePortName]]) -> Counted:
-    """The connections of several service ports, added up."""
-    total: int | None = None
-    rate: float | None = None
-    for look, name in ports:
-        if look is None:
-            continue
-        total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
-        if look.before is not None:
-            rate = (rate or 0.0) + _rate(look, name)
-    return Counted(total, rate)
+def together(
+    ports: Iterable[tuple[Look | None, ServicePortName]],
+) -> tuple[int | None, float | None]:
+    """The connections of several service ports, and those of a second; None if not known."""
+    counted = [(look, name) for look, name in ports if look is not None]
+    tallies = [look.now.tallies.get(name, NOTHING) for look, name in counted]
+    rates = [_rate(look, name) for look, name in counted if look.before is not None]
+    total = sum(sum(tally.frontends.values()) for tally in tallies)
+    return (total if tallies else None), (sum(rates) if rates else None)
 
 
 def _rate(look: Look, name: ServicePortName) -> float:
@@ -182,8 +173,7 @@ def _rate(look: Look, name: ServicePortName) -> float:
 def rates(state: State) -> Steps[ServiceRates]:
     """Connections per second of the Services that have any."""
     services: dict[str, float] = {}
-    every = (each.look for each in state.families.values())
-    looks = [look for look in every if look is not None and look.before is not None]
+    looks = [each.look for each in state.families.values() if each.look and each.look.before]
     for look in looks:
         for name in tuple(look.now.tallies):
             rate = _rate(look, name)
@@ -245,9 +235,8 @@ def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[li
         return (yield from first_of(services, lambda key: key, search.limit))
     most: dict[ObjectKey, float] = {}
     for key in services:
-        counted = together((family.look, entry.name) for family, entry in _ports(state, key))
-        by_total = search.sort is Sort.CONNECTIONS
-        most[key] = (counted.total if by_total else counted.per_second) or 0
+        total, rate = together((family.look, entry.name) for family, entry in _ports(state, key))
+        most[key] = (total if search.sort is Sort.CONNECTIONS else rate) or 0
         yield
     return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
 

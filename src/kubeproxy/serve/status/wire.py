@@ -49,10 +49,7 @@ class Sync(_Wire, frozen=True):
 
 
 class NotProgrammed(_Wire, frozen=True):
-    """A service port that the kernel does not have, and why.
-
-    `service_port` is `NAMESPACE/NAME[:PORT]`.
-    """
+    """A service port, `NAMESPACE/NAME[:PORT]`, that the kernel does not have, and why."""
 
     service_port: str
     protocol: str
@@ -104,10 +101,7 @@ class SourceGap(_Wire, frozen=True):
 
 
 class Ignored(_Wire, frozen=True):
-    """A part of an object that is not valid and is ignored.
-
-    `object` is `KIND NAMESPACE/NAME`.
-    """
+    """A part of an object, `KIND NAMESPACE/NAME`, that is not valid and is ignored."""
 
     object: str
     reason: str

@@ -78,11 +78,6 @@ def since(stamp: str, now: str) -> float:
 # --- settings ---------------------------------------------------------------------------------
 
 
-def policy(*, local: bool) -> str:
-    """The name of a traffic policy."""
-    return "Local" if local else "Cluster"
-
-
 def ranges(allowed: Iterable[Prefix] | None) -> tuple[str, ...] | None:
     """Source ranges as text; None when every source is allowed."""
     return None if allowed is None else tuple(map(str, allowed))

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from kubeproxy.serve.status.web.charts import legend, sync_chart, traffic
+from kubeproxy.serve.status.web.charts import LEGEND, sync_chart, traffic
 from kubeproxy.serve.status.wire import Sync
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import FULL, SYNC
@@ -51,7 +51,7 @@ def test_the_scale_fits_the_longest(longest: float, top: str) -> None:
 
 
 def test_the_legend() -> None:
-    assert Parsed([legend()]).text == "what changedfullpartlyfailed"
+    assert Parsed([LEGEND]).text == "what changedfullpartlyfailed"
 
 
 def test_the_connections_of_now() -> None:

@@ -16,12 +16,25 @@ _SHORTEST: Final = 1e-4
 _TOPS: Final = (0.01, 0.1, 1.0, 10.0, 100.0)
 _BARS: Final = 100
 _STEP: Final = (_WIDTH - _LEFT) / _BARS
-_KINDS: Final = {
-    "sync ok": "what changed",
-    "sync ok full": "full",
-    "sync partly": "partly",
-    "sync failed": "failed",
-}
+_SYNCS: Final = (
+    f'<svg class="syncs" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+    ' aria-label="{}">{}{}</svg>'
+)
+_GRID: Final = (
+    f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH}" y1="{{0}}" y2="{{0}}"></line>'
+    f'<text x="{_LEFT - 6}" y="{{1}}">{{2}}</text>'
+)
+_KEY: Final = (
+    '<span><svg class="key" viewBox="0 0 10 10" aria-hidden="true">'
+    '<path class="{}" d="M5 10V0"></path></svg>{}</span>'
+)
+LEGEND: Final = html(
+    '<p class="legend">{}{}{}{}</p>',
+    html(_KEY, "sync ok", "what changed"),
+    html(_KEY, "sync ok full", "full"),
+    html(_KEY, "sync partly", "partly"),
+    html(_KEY, "sync failed", "failed"),
+)
 """What the colours of bars mean."""
 
 
@@ -41,9 +54,7 @@ def sync_chart(history: Sequence[Sync], label: str) -> Markup:
         y = min(_y(sync.seconds, top), _FOOT - 2)
         bars.setdefault(kind, []).append(f"M{x:.1f} {_FOOT}V{y:.1f}")
     return html(
-        '<svg class="syncs" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}</svg>',
-        str(_WIDTH),
-        str(_HEIGHT),
+        _SYNCS,
         _described(shown, label),
         _grid(top),
         (html('<path class="{}" d="{}"></path>', kind, each) for kind, each in bars.items()),
@@ -59,16 +70,7 @@ def _y(seconds: float, top: float) -> float:
 def _grid(top: float) -> Iterator[Markup]:
     for seconds in (0.001, top):
         y = _y(seconds, top)
-        yield html(
-            '<line class="grid" x1="{left}" x2="{right}" y1="{y}" y2="{y}"></line>'
-            '<text x="{before}" y="{below}">{words}</text>',
-            left=str(_LEFT),
-            right=str(_WIDTH),
-            y=f"{y:.1f}",
-            before=str(_LEFT - 6),
-            below=f"{y + 3:.1f}",
-            words=elapsed(seconds),
-        )
+        yield html(_GRID, f"{y:.1f}", f"{y + 3:.1f}", elapsed(seconds))
 
 
 def _described(shown: Sequence[Sync], label: str) -> str:
@@ -80,15 +82,6 @@ def _described(shown: Sequence[Sync], label: str) -> str:
         f"{label}: {len(shown)} latest syncs, half of them within {elapsed(middle)}, the longest"
         f" {elapsed(longest)}"
     )
-
-
-def legend() -> Markup:
-    """What the colours of bars mean."""
-    key = (
-        '<span><svg class="key" viewBox="0 0 10 10" aria-hidden="true">'
-        '<path class="{}" d="M5 10V0"></path></svg>{}</span>'
-    )
-    return html('<p class="legend">{}</p>', (html(key, *kind) for kind in _KINDS.items()))
 
 
 def traffic(service: str, per_second: float | None, words: str) -> Markup:

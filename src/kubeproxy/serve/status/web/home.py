@@ -6,7 +6,7 @@ from typing import Final
 
 from kubeproxy.serve.status.services import Search
 from kubeproxy.serve.status.troubles import Trouble, troubles
-from kubeproxy.serve.status.web.charts import legend, sync_chart, traffic
+from kubeproxy.serve.status.web.charts import LEGEND, sync_chart, traffic
 from kubeproxy.serve.status.web.document import document, footer
 from kubeproxy.serve.status.web.explain import Explained, explain
 from kubeproxy.serve.status.web.markup import (
@@ -73,20 +73,16 @@ def not_found(node: str, reasons: str) -> Iterator[Markup]:
 def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]:
     """The section at the top, which is refreshed while the page is open."""
     yield html(
-        '<section id="state" data-refresh="state" data-syncs="{}"><p class="facts">{}{}</p>{}'
-        '<div class="cards">',
-        str(sum(family.syncs for family in status.families)),
-        badge("healthy", "good") if status.healthy else badge("not healthy", "bad"),
-        (
-            html("<span>{}</span>", fact)
-            for fact in (
-                f"{status.mode} mode",
-                f"version {status.version}",
-                f"up {span(status.uptime_seconds)}",
-                size(status.memory_bytes),
-            )
-        ),
-        _box(troubles(status)),
+        '<section id="state" data-refresh="state" data-syncs="{syncs}"><p class="facts">{health}'
+        "<span>{mode} mode</span><span>version {version}</span><span>up {uptime}</span>"
+        '<span>{memory}</span></p>{troubles}<div class="cards">',
+        syncs=str(sum(family.syncs for family in status.families)),
+        health=badge("healthy", "good") if status.healthy else badge("not healthy", "bad"),
+        mode=status.mode,
+        version=status.version,
+        uptime=span(status.uptime_seconds),
+        memory=size(status.memory_bytes),
+        troubles=_box(troubles(status)),
     )
     for family in status.families:
         yield _family_card(family, status.now)
@@ -106,34 +102,23 @@ def _box(found: Sequence[Trouble]) -> Markup:
     )
 
 
-def _trouble(trouble: Trouble, name: str) -> Markup:
-    return html(
-        "<h3>{}</h3>{}{}<p>{}</p>",
-        trouble.what,
-        _cases(trouble.cases[:_CASES]),
-        _more(trouble.cases[_CASES:], name),
-        trouble.advice,
-    )
+def _trouble(trouble: Trouble, name: str) -> Iterator[Markup]:
+    """Some of its cases are in sight, others unfold; the script keeps open what has a name."""
+    shown, more = trouble.cases[:_CASES], trouble.cases[_CASES:]
+    yield html("<h3>{}</h3>", trouble.what)
+    if shown:
+        yield _cases(shown)
+    if more:
+        yield html('<details id="{}"><summary>{} more</summary>', name, count(len(more)))
+        yield _cases(more[:_UNFOLDED])
+        if len(more) > _UNFOLDED:
+            yield html("<p>and {}: the JSON below has all</p>", count(len(more) - _UNFOLDED))
+        yield html("</details>")
+    yield html("<p>{}</p>", trouble.advice)
 
 
 def _cases(cases: Sequence[tuple[str, str]]) -> Markup:
-    if not cases:
-        return NOTHING
     return html("<ul>{}</ul>", (html("<li><b>{}</b>: {}</li>", *case) for case in cases))
-
-
-def _more(cases: Sequence[tuple[str, str]], name: str) -> Markup:
-    """The cases that unfold; the script keeps open what has a name."""
-    if not cases:
-        return NOTHING
-    hidden = len(cases) - _UNFOLDED
-    return html(
-        '<details id="{}"><summary>{} more</summary>{}{}</details>',
-        name,
-        count(len(cases)),
-        _cases(cases[:_UNFOLDED]),
-        html("<p>and {}: the JSON below has all</p>", count(hidden)) if hidden > 0 else NOTHING,
-    )
 
 
 def family_health(family: FamilyStatus) -> tuple[str, str]:
@@ -164,7 +149,7 @@ def _family_card(family: FamilyStatus, now: str) -> Markup:
         badge(*family_health(family)),
         ", ".join(plural(*each) for each in (*counts, (family.endpoints, "endpoint"))),
         sync_chart(family.history, f"Syncs of {family.ip_family}"),
-        legend(),
+        LEGEND,
         facts(about),
     )
 
