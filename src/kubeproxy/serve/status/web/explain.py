@@ -18,6 +18,8 @@ _ROWS: Final = 12
 _LEFT_OUT: Final = 4
 """Of these, so many that are not chosen: the reasons for that are what people look for."""
 _LEVELS: Final = {"forward": "good", "local proxy": "good", "reject": "bad", "drop": "bad"}
+_WAY: Final = '<path d="M0 {0} C50 {0} 50 {1} 100 {1}" class="way" stroke-width="{2}"></path>'
+_NO_WAY: Final = '<path d="M0 {0} C50 {0} 50 {1} 100 {1}" class="no-way"></path>'
 _FIELD: Final = ' required autocomplete="off" autocapitalize="off" spellcheck="false">'
 _FORM: Final = (
     '<form id="ask" action="/status#explain"><label for="from">From</label>'
@@ -139,17 +141,13 @@ def _fan(chosen: Sequence[float], left_out: int) -> Markup:
     """
     rows = len(chosen) + left_out
     middle, ends = f"{rows / 2:g}", [f"{row + 0.5:g}" for row in range(rows)]
-    curve = '<path d="M0 {0} C50 {0} 50 {1} 100 {1}" class='
-    widths = (f"{1.5 + percent / 25:.1f}" for percent in chosen)
+    widths = [f"{1.5 + percent / 25:.1f}" for percent in chosen]
     return html(
         '<svg class="fan" viewBox="0 0 100 {}" preserveAspectRatio="none" aria-hidden="true">'
         "{}{}</svg>",
         str(rows),
-        (
-            html(f'{curve}"way" stroke-width="{{2}}"></path>', middle, end, width)
-            for end, width in zip(ends, widths, strict=False)
-        ),
-        (html(f'{curve}"no-way"></path>', middle, end) for end in ends[len(chosen) :]),
+        (html(_WAY, middle, *each) for each in zip(ends, widths, strict=False)),
+        (html(_NO_WAY, middle, end) for end in ends[len(chosen) :]),
     )
 
 
