@@ -67,7 +67,7 @@ def test_why_an_endpoint_is_not_chosen(document: Document, endpoints: str, expec
     assert [each.node for each in found.endpoints] == ["kestrel"]
 
 
-def test_an_endpoint_whose_node_nobody_names() -> None:
+def test_an_endpoint_whose_node_is_not_named() -> None:
     nowhere = endpoint_slice(
         "", {"endpoints": [{"addresses": ["10.64.3.11"], "conditions": {"ready": True}}]}
     )
@@ -101,7 +101,7 @@ def test_endpoints_are_those_of_the_port() -> None:
             "203.0.113.7:80",
             (everywhere({"loadBalancerSourceRanges": ["fd00::/8"]}), endpoint_slice("L1")),
             "allowed are no IPv4 sources at all",
-            id="nobody-of-the-family-is-allowed",
+            id="no-source-of-the-family-is-allowed",
         ),
         pytest.param(
             "10.112.0.21:80",
@@ -117,10 +117,10 @@ def test_what_is_known_of_the_destination(
     assert expected in explained(to, *documents).notes
 
 
-def test_a_destination_of_nobody_and_a_conflict_elsewhere() -> None:
+def test_a_destination_that_no_service_has_and_a_conflict_elsewhere() -> None:
     rivals = (service(), service(name="till"))
-    nobody = explained("192.0.2.77:80", *rivals, source="host")
-    assert (nobody.matched, nobody.notes) == (None, ())
+    unserved = explained("192.0.2.77:80", *rivals, source="host")
+    assert (unserved.matched, unserved.notes) == (None, ())
     other = service({"clusterIP": "10.112.0.9"}, name="books")
     (found,) = answer(Asked("host", ("10.112.0.9:80",)), view(*rivals, other))
     assert not any("claims" in note for note in found.notes)

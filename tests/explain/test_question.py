@@ -104,7 +104,7 @@ UNKNOWN = (
         pytest.param("till", f"--to till: {UNKNOWN}", id="unknown-service"),
         pytest.param("other/cart", f"--to other/cart: {UNKNOWN}", id="another-namespace"),
         pytest.param("10.112.0.300:53", f"--to 10.112.0.300:53: {UNKNOWN}", id="bad-address"),
-        pytest.param(":80", f"--to :80: {UNKNOWN}", id="nobody"),
+        pytest.param(":80", f"--to :80: {UNKNOWN}", id="no-name"),
         pytest.param("", f"--to : {UNKNOWN}", id="nothing"),
         pytest.param(
             "10.112.0.10:http", "--to 10.112.0.10:http: 'http' is not a port number", id="bad-port"
@@ -257,9 +257,9 @@ def test_source_address(
             id="mixed-families",
         ),
         pytest.param(
-            "shop/nobody",
+            "shop/missing",
             V4,
-            "--from shop/nobody: it is no address, and no Pod of that name is known; give "
+            "--from shop/missing: it is no address, and no Pod of that name is known; give "
             "[NAMESPACE/]POD, its address, outside or host (with --manifests, Pods are read "
             "from there too: kubectl get pods -A -o yaml)",
             id="unknown-pod",
@@ -278,13 +278,13 @@ def test_source_address(
         ),
     ],
 )
-def test_sources_that_name_nobody(text: str, family: Family, expected: str) -> None:
+def test_sources_that_name_nothing(text: str, family: Family, expected: str) -> None:
     with pytest.raises(OperatorError) as caught:
         source_address(text, family, ORIGIN)
     assert expected == str(caught.value)
 
 
-def test_where_nobody_knows_pods() -> None:
+def test_where_pods_are_not_known() -> None:
     with pytest.raises(OperatorError) as caught:
         source_address("shop/client", V4, Origin("kestrel", ORIGIN.ips, pods=None))
     expected = (

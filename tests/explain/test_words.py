@@ -1,10 +1,10 @@
-"""What is said about packets; who says it best is a reader at night, so sentences are compared."""
+"""What is said about packets: for readers at night, so whole sentences are compared."""
 
 import msgspec
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.explain.words import Context, Explanation, duration, explain, render
+from kubeproxy.explain.words import Context, Explanation, NotChosen, duration, explain, render
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Node, PodCIDR, PodInterface
 from world import (
@@ -35,7 +35,7 @@ def changed(mode: Mode = NFT, **fields: object) -> Node:
     return msgspec.structs.replace(node(mode), **fields)
 
 
-def told(
+def explained(
     sent: str,
     svc: Document,
     endpoints: str = "L1 R1",
@@ -90,12 +90,12 @@ def told(
             changed(detector=BRIDGE),
             "outside: it enters the node through an interface that is not known (--interface), "
             "and pods use interface cni0",
-            id="through-nobody-knows-which-interface",
+            id="through-an-unknown-interface",
         ),
     ],
 )
 def test_client(sent: str, here: Node, expected: str) -> None:
-    assert expected == told(sent, service(), here=here).client
+    assert expected == explained(sent, service(), here=here).client
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_client(sent: str, here: Node, expected: str) -> None:
             service(),
             "L1",
             "dropped without an answer: the address is in a service range, but no service has it",
-            id="nobodys-cluster-ip",
+            id="a-cluster-ip-of-no-service",
         ),
         pytest.param(
             "X 198.51.100.77:31080",
@@ -181,7 +181,7 @@ def test_client(sent: str, here: Node, expected: str) -> None:
             "L1",
             "not touched, ordinary routing applies: the port is a node port, but the address is "
             "not known as one of this node, and no service has it",
-            id="node-port-of-somebody-else",
+            id="node-port-of-no-service",
         ),
         pytest.param(
             "P 8.8.8.8:53/UDP",
@@ -194,7 +194,7 @@ def test_client(sent: str, here: Node, expected: str) -> None:
     ],
 )
 def test_summary(sent: str, svc: Document, endpoints: str, expected: str) -> None:
-    assert expected == told(sent, svc, endpoints).summary
+    assert expected == explained(sent, svc, endpoints).summary
 
 
 SELF = "the client reaches itself, and its reply has to come back through this node"
@@ -249,7 +249,7 @@ CLUSTER = (
     ],
 )
 def test_source_address(sent: str, svc: Document, endpoints: str, expected: str) -> None:
-    assert expected == told(sent, svc, endpoints).source_address
+    assert expected == explained(sent, svc, endpoints).source_address
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_source_address(sent: str, svc: Document, endpoints: str, expected: str)
 def test_source_address_where_ipvs_decides_otherwise(
     sent: str, svc: Document, here: Node, expected: str
 ) -> None:
-    assert expected == told(sent, svc, here=here, mode=IPVS).source_address
+    assert expected == explained(sent, svc, here=here, mode=IPVS).source_address
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_source_address_where_ipvs_decides_otherwise(
     ],
 )
 def test_replies(sent: str, svc: Document, endpoints: str, expected: str) -> None:
-    assert expected == told(sent, svc, endpoints).replies
+    assert expected == explained(sent, svc, endpoints).replies
 
 
 FAIL = "replies of endpoints on other nodes do not pass this node: connections to them fail"
@@ -342,7 +342,7 @@ FAIL = "replies of endpoints on other nodes do not pass this node: connections t
             everywhere(LOCAL),
             node(NFT),
             (f"unless the client is on this node, {FAIL}",),
-            id="pod-of-a-node-nobody-knows",
+            id="pod-of-an-unknown-node",
         ),
         pytest.param(
             "P,cni0 VIP:80",
@@ -363,11 +363,11 @@ FAIL = "replies of endpoints on other nodes do not pass this node: connections t
 def test_notes_on_replies_that_get_lost(
     sent: str, svc: Document, here: Node, expected: tuple[str, ...]
 ) -> None:
-    assert expected == told(sent, svc, here=here).notes
+    assert expected == explained(sent, svc, here=here).notes
 
 
 def test_note_on_ipvs_sending_outside_clients_to_other_nodes() -> None:
-    assert told("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes == (FAIL,)
+    assert explained("X VIP:80", everywhere(LOCAL), "R1", mode=IPVS).notes == (FAIL,)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_note_on_ipvs_sending_outside_clients_to_other_nodes() -> None:
         pytest.param("H NP", IPVS, False, id="not-for-its-node-ports"),
         pytest.param("X VIP:80", IPVS, False, id="not-for-others"),
         pytest.param("H VIP:80", NFT, False, id="not-in-other-modes"),
-        pytest.param("H 10.112.0.77:80", IPVS, False, id="not-for-addresses-of-nobody"),
+        pytest.param("H 10.112.0.77:80", IPVS, False, id="not-for-addresses-of-no-service"),
     ],
 )
 def test_note_on_the_source_that_an_ipvs_node_takes(sent: str, mode: Mode, noted: bool) -> None:
@@ -385,12 +385,14 @@ def test_note_on_the_source_that_an_ipvs_node_takes(sent: str, mode: Mode, noted
         "a program of this node that chooses no source address sends from 203.0.113.7, which in "
         "ipvs mode is the node's own: explain that source for such programs"
     )
-    assert noted == (expected in told(sent, everywhere(), mode=mode).notes)
+    assert noted == (expected in explained(sent, everywhere(), mode=mode).notes)
 
 
 def test_note_on_a_hairpin_that_hangs() -> None:
     # R1 is the client, but its slice says that it runs on another node.
-    said = told("R1 CIP:80", service(), "R1", changed(detector=PodCIDR(prefix("10.64.0.0/14"))))
+    said = explained(
+        "R1 CIP:80", service(), "R1", changed(detector=PodCIDR(prefix("10.64.0.0/14")))
+    )
     expected = (
         "10.65.7.21:8080 is the client itself, but its slice does not say that it is on this "
         "node: the source is not rewritten then, and the connection hangs"
@@ -418,7 +420,7 @@ def test_duration(seconds: int, expected: str) -> None:
 
 
 def test_a_packet_without_protocol_is_an_icmp_packet() -> None:
-    said = told("P CIP:0/ICMP", service())
+    said = explained("P CIP:0/ICMP", service())
     assert (said.destination, said.reason) == ("10.112.0.21 (ICMP)", "undefined-port")
 
 
@@ -465,8 +467,8 @@ def test_everything_there_is_to_say() -> None:
         NFT.quirks,
         places={"10.64.3.11:8080": NODE_NAME, "10.65.7.21:8080": "heron"},
         not_chosen=(
-            ("10.64.3.12:8080", "it is not ready"),
-            ("10.64.3.13:8080", "it is terminating, and others are ready"),
+            NotChosen("10.64.3.12:8080", "it is not ready"),
+            NotChosen("10.64.3.13:8080", "it is terminating, and others are ready"),
         ),
         notes=("one", "two"),
     )
@@ -485,7 +487,7 @@ REJECTED = """\
 
 def test_little_to_say_about_a_node_port_without_a_name() -> None:
     svc = everywhere({"ports": [{"port": 80, "nodePort": NODE_PORT}]})
-    assert render(told("X NP", svc, "", mode=IPT)) == REJECTED
+    assert render(explained("X NP", svc, "", mode=IPT)) == REJECTED
 
 
 PROXIED = """\
@@ -500,12 +502,12 @@ PROXIED = """\
 
 def test_the_proxy_for_the_loopback_address() -> None:
     here = changed(localhost_gate=True, node_port_ranges=(prefix("127.0.0.0/8"),))
-    said = told("127.0.0.1 127.0.0.1:31080", everywhere(LOCAL), here=here)
+    said = explained("127.0.0.1 127.0.0.1:31080", everywhere(LOCAL), here=here)
     assert render(said) == PROXIED
 
 
 def test_what_programs_get() -> None:
-    said = told("P EXT:80", everywhere(), "L1")
+    said = explained("P EXT:80", everywhere(), "L1")
     assert {
         "node": "kestrel",
         "mode": "nftables",

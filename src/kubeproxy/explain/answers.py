@@ -7,15 +7,20 @@ import msgspec
 
 from kubeproxy.base.inet import Family, family_of, join
 from kubeproxy.cluster.model.cluster import Cluster
-from kubeproxy.cluster.model.endpoint import Endpoint, Slice
-from kubeproxy.cluster.model.merge import endpoints_of
-from kubeproxy.cluster.model.serviceport import ServicePort
-from kubeproxy.cluster.model.topology import HintMode, LeftOut, Place, hint_mode
+from kubeproxy.cluster.model.endpoint import Endpoint
+from kubeproxy.cluster.model.merge import PortEndpoint, endpoints_of
+from kubeproxy.cluster.model.topology import (
+    HintMode,
+    LeftOut,
+    Place,
+    Usable,
+    usable_endpoints,
+    why_left_out,
+)
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.explain.question import Origin, Pod, Question, questions
-from kubeproxy.explain.words import Context, Explanation, explain
+from kubeproxy.explain.words import Context, Explanation, NotChosen, explain
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.compile import left_out
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
@@ -100,20 +105,6 @@ def _notes(verdict: Verdict, packet: Packet, view: View) -> Iterator[str]:
             yield f"{conflict.loser} claims {conflict.key} too and does not get it"
 
 
-def _service_port(
-    verdict: Verdict, family: Family, cluster: Cluster
-) -> tuple[ServicePort, Mapping[str, Slice]] | None:
-    """The service port that the packet is addressed to, and the slices of its Service."""
-    name = verdict.service
-    if name is None:
-        return None
-    service = ObjectKey(name.namespace, name.service)
-    for port in cluster.service_ports(family, service):
-        if (port.name, port.protocol) == (name.port, name.protocol):
-            return port, cluster.slices(family, service)
-    return None
-
-
 _ABOUT_ENDPOINTS: Final = (
     None,
     Reason.NO_ENDPOINTS,
@@ -124,28 +115,48 @@ _ABOUT_ENDPOINTS: Final = (
 
 def _endpoints(
     verdict: Verdict, family: Family, cluster: Cluster
-) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+) -> tuple[dict[str, str], tuple[NotChosen, ...]]:
     """The nodes of the service's endpoints, where slices name them, and why some are not chosen.
 
     The second is empty where the verdict is not about endpoints.
     """
-    found = _service_port(verdict, family, cluster)
-    if found is None:
+    name = verdict.service
+    if name is None:
         return {}, ()
-    port, slices = found
-    endpoints = endpoints_of(slices, port.name, port.protocol)
+    service = ObjectKey(name.namespace, name.service)
+    for port in cluster.service_ports(family, service):
+        if (port.name, port.protocol) == (name.port, name.protocol):
+            break
+    else:
+        return {}, ()
+    endpoints = endpoints_of(cluster.slices(family, service), port.name, port.protocol)
     places = {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
     if verdict.reason not in _ABOUT_ENDPOINTS:
         return places, ()
-    place = cluster.place
-    hints = hint_mode(endpoints, place)
+    usable = usable_endpoints(port, endpoints, cluster.place)
+    reasons = why_not_used(endpoints, usable, cluster.place, local_policy=verdict.local_policy)
     return places, tuple(
-        (join(at.endpoint.address, at.port), why_not(at.endpoint, why, hints, place))
-        for at, why in left_out(port, slices, place, local_policy=verdict.local_policy)
+        NotChosen(text, why) for text, why in zip(places, reasons, strict=True) if why
     )
 
 
-def why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
+def why_not_used(
+    endpoints: Sequence[PortEndpoint], usable: Usable, place: Place, *, local_policy: bool
+) -> Iterator[str | None]:
+    """Why a traffic policy sends nothing to each of the endpoints.
+
+    "" where it does, and None for each where no frontend follows the policy.
+    """
+    in_force = (usable.local if local_policy else usable.cluster) is not None
+    whys = why_left_out(endpoints, usable, local_policy=local_policy)
+    for at, why in zip(endpoints, whys, strict=True):
+        if not in_force:
+            yield None
+        else:
+            yield _why_not(at.endpoint, why, usable.hints, place) if why else ""
+
+
+def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
     """Why an endpoint cannot be chosen, with the names of nodes or zones."""
     match why:
         case LeftOut.NOT_LOCAL if endpoint.node:

@@ -5,7 +5,7 @@ the address serves) or a Service (`kube-system/kube-dns`, `kube-dns:dns`, `kube-
 A source is an address, `outside`, `host`, or a pod (`name` or `namespace/name`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from kubeproxy.base.inet import Family, Protocol, family_of, parse_address
 from kubeproxy.engine.node import LOOPBACK_IP
 from kubeproxy.explain.destination import Destination, destination
 from kubeproxy.table.decide import Packet
-from kubeproxy.table.entries import Entry, FrontendKind, Table
+from kubeproxy.table.entries import FrontendKind, ServicePortName, Table
 
 OUTSIDE = {Family.IPV4: "192.0.2.1", Family.IPV6: "2001:db8::1"}
 """Documentation addresses stand for any client outside; they are in no source range."""
@@ -96,20 +96,13 @@ def targets(text: str, tables: Mapping[Family, Table]) -> list[Target]:
         raise FieldError("to", text, f"{family_of(address).value} is not proxied here")
     if asked.port:
         return [Target(address, protocol or Protocol.TCP, asked.number)]
-    found = _all_ports(address, protocol, tables)
-    if not found and protocol is not None:
-        name = protocol.name
-        raise FieldError("to", text, f"no service serves {name} there; give ADDRESS:PORT/{name}")
-    return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
-
-
-def _all_ports(
-    address: str, protocol: Protocol | None, tables: Mapping[Family, Table]
-) -> list[Target]:
-    """All ports that services have at the address."""
     keys = tables[family_of(address)].destinations(address)
     wanted = [key for key in keys if protocol in (None, key.protocol)]
-    return [Target(address, key.protocol, key.port) for key in wanted]
+    if not wanted and protocol is not None:
+        name = protocol.name
+        raise FieldError("to", text, f"no service serves {name} there; give ADDRESS:PORT/{name}")
+    found = [Target(address, key.protocol, key.port) for key in wanted]
+    return found or [Target(address, None, 0, ("without a port, it is taken for a ping",))]
 
 
 def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list[Target]:
@@ -133,31 +126,29 @@ def _service_targets(asked: Destination, tables: Mapping[Family, Table]) -> list
     if len(namespaces) > 1:
         choices = ", ".join(f"{each}/{service}" for each in namespaces)
         raise FieldError("to", text, f"several Services have that name: {choices}")
+    every = [
+        (entry.name, Target(frontend.address, entry.protocol, frontend.port))
+        for entry in of_service
+        for frontend in entry.frontends
+        if frontend.kind is FrontendKind.CLUSTER_IP
+    ]
+    if not every:
+        raise FieldError("to", text, "another Service has its cluster IP; give an address")
     found = [
         target
-        for entry in of_service
-        for target in _cluster_ips(entry)
-        if asked.protocol in (None, entry.protocol)
-        and asked.port in ("", entry.name.port, str(target.port))
+        for name, target in every
+        if asked.protocol in (None, name.protocol)
+        and asked.port in ("", name.port, str(target.port))
     ]
     if not found:
-        ports = [_port(e, t) for e in of_service for t in _cluster_ips(e)]
-        if not ports:
-            raise FieldError("to", text, "another Service has its cluster IP; give an address")
-        listed = ", ".join(dict.fromkeys(ports))
-        raise FieldError("to", text, f"the Service has no such port, but these: {listed}")
+        ports = ", ".join(dict.fromkeys(_port_text(*each) for each in every))
+        raise FieldError("to", text, f"the Service has no such port, but these: {ports}")
     return found
 
 
-def _port(entry: Entry, target: Target) -> str:
-    number = f"{target.port}/{entry.protocol.name}"
-    return f"{entry.name.port} ({number})" if entry.name.port else number
-
-
-def _cluster_ips(entry: Entry) -> Iterator[Target]:
-    for frontend in entry.frontends:
-        if frontend.kind is FrontendKind.CLUSTER_IP:
-            yield Target(frontend.address, entry.protocol, frontend.port)
+def _port_text(name: ServicePortName, target: Target) -> str:
+    number = f"{target.port}/{name.protocol.name}"
+    return f"{name.port} ({number})" if name.port else number
 
 
 def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[str, ...]]:
@@ -166,10 +157,10 @@ def source_address(text: str, family: Family, origin: Origin) -> tuple[str, tupl
         note = f"{OUTSIDE[family]} stands for any client outside (--from ADDRESS names one)"
         return OUTSIDE[family], (note,)
     if text == "host":
-        ip = origin.ips.get(family, LOOPBACK_IP[family])
-        known = family in origin.ips
-        note = f"the {family.value} address of the node is not known: assuming {ip}"
-        return ip, () if known else (note,)
+        if family in origin.ips:
+            return origin.ips[family], ()
+        ip = LOOPBACK_IP[family]
+        return ip, (f"the {family.value} address of the node is not known: assuming {ip}",)
     address = parse_address(text.strip("[]"))
     if address is not None:
         if family_of(address) is not family:
@@ -206,14 +197,10 @@ def _pod_address(text: str, family: Family, origin: Origin) -> tuple[str, tuple[
         choices = ", ".join(sorted(map(str, found)))
         raise FieldError("from", text, f"several Pods have that name: {choices}")
     pod = found[0]
-    for ip in pod.ips:
-        if family_of(ip) is family:
-            return ip, _about_pod(pod, ip, origin.node)
-    raise FieldError("from", text, f"the Pod has no {family.value} address")
-
-
-def _about_pod(pod: Pod, ip: str, node: str) -> tuple[str, ...]:
+    ip = next((ip for ip in pod.ips if family_of(ip) is family), None)
+    if ip is None:
+        raise FieldError("from", text, f"the Pod has no {family.value} address")
     note = f"{ip} is Pod {pod}"
-    if not pod.node or pod.node == node:
-        return (note,)
-    return (f"{note}, whose packets are handled on node {pod.node} (--node {pod.node})",)
+    if pod.node not in {"", origin.node}:
+        note += f", whose packets are handled on node {pod.node} (--node {pod.node})"
+    return ip, (note,)

@@ -4,13 +4,14 @@ All of it was decided elsewhere: `decide` gives the verdict, and the model the r
 endpoints were left out. Here are only the texts.
 """
 
-from collections.abc import Mapping
-from typing import Final, assert_never
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from kubeproxy.base.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
+from kubeproxy.table.entries import FrontendKey
 from kubeproxy.table.node import Node, PodInterface
 from kubeproxy.table.policy import Source
 from kubeproxy.table.quirks import Quirks
@@ -36,6 +37,15 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel"):
     source_rewritten: bool
     hairpin: bool
 
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        if self.on_this_node:
+            return "on this node"
+        if self.node:
+            return f"on node {self.node}"
+        return "on a node that its slice does not name"
+
 
 class Matched(msgspec.Struct, frozen=True, rename="camel"):
     """The service port and the frontend that the packet is addressed to.
@@ -50,6 +60,12 @@ class Matched(msgspec.Struct, frozen=True, rename="camel"):
     address: str
     port: int
     protocol: str
+
+    @property
+    def place(self) -> str:
+        """The address, the port and the protocol."""
+        where = join(self.address, self.port) if self.address else f"{self.port}"
+        return f"{where}/{self.protocol}"
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,8 +92,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 class Context(msgspec.Struct, frozen=True):
     """What the texts need besides the verdict.
 
-    `places` are the nodes of the service's endpoints, `not_chosen` the endpoints that cannot be
-    chosen with the reasons, both by the endpoint's `address:port`.
+    `places` are the nodes of the service's endpoints, by `address:port`.
     """
 
     node_name: str
@@ -85,23 +100,41 @@ class Context(msgspec.Struct, frozen=True):
     mode: str
     quirks: Quirks
     places: Mapping[str, str] = {}
-    not_chosen: tuple[tuple[str, str], ...] = ()
+    not_chosen: tuple[NotChosen, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
     """Say what happens to the packet, and why."""
+    service, frontend = verdict.service, verdict.frontend
+    matched = None
+    if service is not None and frontend is not None:
+        matched = Matched(
+            namespace=service.namespace,
+            service=service.service,
+            port_name=service.port,
+            frontend=frontend.kind.value,
+            address=frontend.address,
+            port=frontend.port,
+            protocol=service.protocol.name,
+        )
+    affinity = ""
+    if verdict.choices and verdict.affinity_seconds:
+        span = duration(verdict.affinity_seconds)
+        affinity = f"a client keeps its endpoint until it made no new connection for {span}"
     return Explanation(
         node=context.node_name,
         mode=context.mode,
         source=packet.source,
         source_class=verdict.source.value,
-        destination=_destination(packet),
+        destination=f"{packet.destination} (ICMP)"
+        if packet.protocol is None
+        else str(FrontendKey(packet.destination, packet.protocol, packet.port)),
         client=_client(verdict.source, packet, context.node),
         verdict=verdict.action.value,
         summary=_summary(verdict),
         reason=verdict.reason.name.lower().replace("_", "-") if verdict.reason else "",
-        matched=_matched(verdict),
+        matched=matched,
         endpoints=tuple(
             Candidate(
                 endpoint=str(choice.backend),
@@ -113,36 +146,11 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
             )
             for choice in verdict.choices
         ),
-        not_chosen=tuple(NotChosen(*each) for each in context.not_chosen),
+        not_chosen=context.not_chosen,
         source_address=_source_address(verdict),
-        affinity=_affinity(verdict),
+        affinity=affinity,
         replies=_replies(verdict),
-        notes=(
-            *context.notes,
-            *_warnings(verdict, packet, context.node),
-            *_own(verdict, packet, context),
-        ),
-    )
-
-
-def _destination(packet: Packet) -> str:
-    if packet.protocol is None:
-        return f"{packet.destination} (ICMP)"
-    return f"{join(packet.destination, packet.port)}/{packet.protocol.name}"
-
-
-def _matched(verdict: Verdict) -> Matched | None:
-    service, frontend = verdict.service, verdict.frontend
-    if service is None or frontend is None:
-        return None
-    return Matched(
-        namespace=service.namespace,
-        service=service.service,
-        port_name=service.port,
-        frontend=frontend.kind.value,
-        address=frontend.address,
-        port=frontend.port,
-        protocol=service.protocol.name,
+        notes=(*context.notes, *_warnings(verdict, packet, context)),
     )
 
 
@@ -158,38 +166,30 @@ def _client(source: Source, packet: Packet, node: Node) -> str:
         )
     if isinstance(detector, PodInterface):
         where = packet.interface or "an interface that is not known (--interface)"
-        return f"{_A[source]}: it enters the node through {where}, and pods use {detector}"
+        taken = "a pod" if source is Source.POD else "outside"
+        return f"{taken}: it enters the node through {where}, and pods use {detector}"
     if source is Source.POD:
         return f"a pod: the address is in {detector}"
     return f"outside: the address is neither this node's nor in {detector}"
 
 
-_A = {Source.POD: "a pod", Source.OUTSIDE: "outside"}
+_SUMMARY: Final = {
+    Action.FORWARD: "forwarded to",
+    Action.LOCAL_PROXY: "accepted by kube-proxy itself, which connects to",
+    Action.REJECT: "rejected with ICMP port unreachable",
+    Action.DROP: "dropped without an answer",
+    Action.PASS: "not touched, ordinary routing applies",
+}
 
 
 def _summary(verdict: Verdict) -> str:
-    because = f": {verdict.reason.value}" if verdict.reason else ""
-    match verdict.action:
-        case Action.FORWARD:
-            return f"forwarded to {_one_of(verdict)}"
-        case Action.LOCAL_PROXY:
-            return f"accepted by kube-proxy itself, which connects to {_one_of(verdict)}"
-        case Action.REJECT:
-            return f"rejected with ICMP port unreachable{because}"
-        case Action.DROP:
-            return f"dropped without an answer{because}"
-        case Action.PASS:
-            return f"not touched, ordinary routing applies{because}"
-        case _:
-            assert_never(verdict.action)
-
-
-def _one_of(verdict: Verdict) -> str:
-    count = len(verdict.choices)
+    what, count = _SUMMARY[verdict.action], len(verdict.choices)
+    if verdict.action not in {Action.FORWARD, Action.LOCAL_PROXY}:
+        return f"{what}: {verdict.reason.value}" if verdict.reason else what
     if count == 1:
-        return "the only endpoint that can be chosen"
+        return f"{what} the only endpoint that can be chosen"
     each = "client" if verdict.affinity_seconds else "connection"
-    return f"one of {count} endpoints, chosen for each {each}"
+    return f"{what} one of {count} endpoints, chosen for each {each}"
 
 
 def _source_address(verdict: Verdict) -> str:
@@ -212,13 +212,6 @@ def _source_address(verdict: Verdict) -> str:
 _HAIRPIN = "the client reaches itself, and its reply has to come back through this node"
 
 
-def _affinity(verdict: Verdict) -> str:
-    if not verdict.choices or not verdict.affinity_seconds:
-        return ""
-    span = duration(verdict.affinity_seconds)
-    return f"a client keeps its endpoint until it made no new connection for {span}"
-
-
 def duration(seconds: int) -> str:
     """Seconds in the largest unit that divides them."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
@@ -227,85 +220,65 @@ def duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
+_REPLIES: Final = {
+    Action.FORWARD: "go to the client's own address; this node, which they must pass, restores the"
+    " address that the client dialled",
+    Action.LOCAL_PROXY: "go through the two connections of the proxy",
+    Action.REJECT: "none: the client gets an error at once (connection refused)",
+    Action.DROP: "none: the client waits until it times out",
+    Action.PASS: "not touched either",
+}
+
+
 def _replies(verdict: Verdict) -> str:
-    match verdict.action:
-        case Action.FORWARD:
-            if all(choice.masquerade for choice in verdict.choices):
-                return (
-                    "go to this node, which restores both addresses: the client gets them from "
-                    "the address that it dialled"
-                )
-            return (
-                "go to the client's own address; this node, which they must pass, restores the "
-                "address that the client dialled"
-            )
-        case Action.LOCAL_PROXY:
-            return "go through the two connections of the proxy"
-        case Action.REJECT:
-            return "none: the client gets an error at once (connection refused)"
-        case Action.DROP:
-            return "none: the client waits until it times out"
-        case Action.PASS:
-            return "not touched either"
-        case _:
-            assert_never(verdict.action)
-
-
-def _warnings(verdict: Verdict, packet: Packet, node: Node) -> tuple[str, ...]:
-    """What an operator should know although the verdict stands."""
-    found = [
-        f"{choice.backend} is the client itself, but its slice does not say that it is on this "
-        "node: the source is not rewritten then, and the connection hangs"
-        for choice in verdict.choices
-        if choice.backend.address == packet.source and not choice.masquerade
-    ]
-    if _replies_may_bypass(verdict, packet, node):
-        unless = "" if _is_surely_outside(verdict, node) else "unless the client is on this node, "
-        found.append(
-            f"{unless}replies of endpoints on other nodes do not pass this node: connections to "
-            "them fail"
+    if verdict.action is Action.FORWARD and all(each.masquerade for each in verdict.choices):
+        return (
+            "go to this node, which restores both addresses: the client gets them from the"
+            " address that it dialled"
         )
-    return tuple(found)
+    return _REPLIES[verdict.action]
 
 
-def _own(verdict: Verdict, packet: Packet, context: Context) -> tuple[str, ...]:
-    """What it means for programs of the node that the address of a service is its own, too."""
-    frontend = verdict.frontend
-    if not context.quirks.binds_addresses or verdict.source is not Source.HOST:
-        return ()
-    if frontend is None or frontend.address in {"", packet.source}:
-        return ()
-    note = (
-        f"a program of this node that chooses no source address sends from {frontend.address}, "
-        f"which in {context.mode} mode is the node's own: explain that source for such programs"
-    )
-    return (note,)
+def _warnings(verdict: Verdict, packet: Packet, context: Context) -> Iterator[str]:
+    """What an operator should know although the verdict stands."""
+    for choice in verdict.choices:
+        if choice.backend.address == packet.source and not choice.masquerade:
+            yield (
+                f"{choice.backend} is the client itself, but its slice does not say that it is on"
+                " this node: the source is not rewritten then, and the connection hangs"
+            )
+    if _replies_may_bypass(verdict, packet, context.node):
+        outside = verdict.source is Source.OUTSIDE and context.node.detector is not None
+        unless = "" if outside else "unless the client is on this node, "
+        yield (
+            f"{unless}replies of endpoints on other nodes do not pass this node: connections to"
+            " them fail"
+        )
+    own = verdict.frontend.address if verdict.frontend else ""
+    is_host = context.quirks.binds_addresses and verdict.source is Source.HOST
+    if is_host and own not in {"", packet.source}:
+        yield (
+            f"a program of this node that chooses no source address sends from {own}, which in"
+            f" {context.mode} mode is the node's own: explain that source for such programs"
+        )
 
 
 def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:
     """Whether a remote endpoint would answer a client that may not be on this node directly."""
-    unmasqueraded = any(
+    if verdict.source is Source.HOST:
+        return False
+    if verdict.source is Source.POD:
+        # Only an address inside a range may be that of another node's pod. Traffic of such
+        # a pod to a cluster IP is handled on its own node and does not come here.
+        external = verdict.frontend is not None and verdict.frontend.kind.external
+        if not external or isinstance(node.detector, PodInterface):
+            return False
+    return any(
         not choice.masquerade
         and not choice.backend.local
         and choice.backend.address != packet.source
         for choice in verdict.choices
     )
-    match verdict.source:
-        case Source.HOST:
-            return False
-        case Source.OUTSIDE:
-            return unmasqueraded
-        case Source.POD:
-            # Only an address inside a range may be that of another node's pod. Traffic of such
-            # a pod to a cluster IP is handled on its own node and does not come here.
-            external = verdict.frontend is not None and verdict.frontend.kind.external
-            return unmasqueraded and external and not isinstance(node.detector, PodInterface)
-        case _:
-            assert_never(verdict.source)
-
-
-def _is_surely_outside(verdict: Verdict, node: Node) -> bool:
-    return verdict.source is Source.OUTSIDE and node.detector is not None
 
 
 def render(explanation: Explanation) -> str:
@@ -319,12 +292,13 @@ def render(explanation: Explanation) -> str:
     if matched is not None:
         port = f", port {matched.port_name}" if matched.port_name else ""
         service = f"Service {matched.namespace}/{matched.service}{port}"
-        where = join(matched.address, matched.port) if matched.address else f"{matched.port}"
-        text = f"{matched.frontend} {where}/{matched.protocol} of {service}"
-        rows.append(("frontend", text))
+        rows.append(("frontend", f"{matched.frontend} {matched.place} of {service}"))
     rows += [("client", explanation.client), ("verdict", explanation.summary)]
     width = max((len(each.endpoint) for each in explanation.endpoints), default=0)
-    rows.extend(("", _candidate(each, width)) for each in explanation.endpoints)
+    rows.extend(
+        ("", f"  {each.endpoint:<{width}}  {each.percent:g} %  {each.place}")
+        for each in explanation.endpoints
+    )
     for index, left_out in enumerate(explanation.not_chosen):
         label = "not chosen" if index == 0 else ""
         rows.append((label, f"{left_out.endpoint}: {left_out.reason}"))
@@ -335,13 +309,3 @@ def render(explanation: Explanation) -> str:
         *(("note", note) for note in explanation.notes),
     ]
     return "\n".join([head, *(f"  {label:<{INDENT - 2}}{text}" for label, text in rows if text)])
-
-
-def _candidate(candidate: Candidate, width: int) -> str:
-    if candidate.on_this_node:
-        place = "on this node"
-    elif candidate.node:
-        place = f"on node {candidate.node}"
-    else:
-        place = "on a node that its slice does not name"
-    return f"  {candidate.endpoint:<{width}}  {candidate.percent:g} %  {place}"

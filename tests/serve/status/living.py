@@ -133,7 +133,7 @@ class Rig:
         self.health.observe(observation)
 
     def put(self, *documents: Mapping[str, object]) -> None:
-        """Tell the cluster; the next sync programs it."""
+        """Change the cluster; the next sync programs it."""
         for document in documents:
             kind = Kind.ENDPOINT_SLICE if "addressType" in document else Kind.SERVICE
             touched = self.cluster.upsert(kind, convert(kind, dict(document)))

@@ -1,4 +1,4 @@
-"""What is kept of syncs while nobody asks."""
+"""What is kept of syncs between requests."""
 
 import itertools
 

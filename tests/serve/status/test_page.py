@@ -12,7 +12,8 @@ from kubeproxy.explain.words import render
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.status.packets import explanations
-from kubeproxy.serve.status.page import ROWS, page
+from kubeproxy.serve.status.page import ROWS
+from kubeproxy.serve.status.pages import show_daemon, show_service
 from kubeproxy.serve.status.web.markup import Markup
 from serve.status.living import Rig, programmed
 from serve.status.web.parsed import Parsed
@@ -25,8 +26,14 @@ SHOP = (
 )
 
 
+async def shown(rig: Rig, path: str, query: Mapping[str, str]) -> Answer:
+    """What a browser gets."""
+    show = show_service if "services" in path else show_daemon
+    return await show(Request("GET", path, query, {"accept": "text/html"}), rig.live)
+
+
 async def asked(rig: Rig, path: str = "/status", **query: str) -> tuple[Answer, Parsed]:
-    answer = await page(Request("GET", path, query), rig.live)
+    answer = await shown(rig, path, query)
     assert not isinstance(answer.body, bytes)
     body = b"".join([piece async for piece in answer.body])
     return answer, Parsed([Markup(body.decode())])
@@ -42,7 +49,7 @@ def loaded_with(module: str) -> set[str]:
     return {name.removeprefix(prefix) for name in ended.stdout.split() if prefix in name}
 
 
-def test_a_daemon_that_nobody_asks_has_loaded_nothing() -> None:
+def test_a_daemon_without_requests_has_loaded_nothing() -> None:
     assert loaded_with("kubeproxy.app.daemon") == {"history", "live", "state"}
 
 
@@ -105,13 +112,14 @@ async def test_the_answer_is_that_of_the_command() -> None:
     rig = await programmed(*SHOP)
     _, found = await asked(rig, **{"from": " host ", "to": f" {CLUSTER_IP} "})
     expected = finish(explanations(rig.live.state(), "host", [CLUSTER_IP]))
+    assert isinstance(expected, list)
     assert "\n\n".join(map(render, expected)) in found.text
 
 
 @pytest.mark.parametrize(
     ("source", "destination", "expected"),
     [
-        ("", "shop/nobody", "to shop/nobody: no such Service is proxied"),
+        ("", "shop/missing", "to shop/missing: no such Service is proxied"),
         ("some-pod", CLUSTER_IP, "from some-pod: it is no address"),
     ],
 )
@@ -144,7 +152,7 @@ async def test_a_name_that_several_or_none_have_is_searched_for(name: str) -> No
     other = service({"clusterIP": "10.112.0.99"})
     other["metadata"] = {"namespace": "other", "name": "cart"}
     rig = await programmed(*SHOP, other)
-    answer = await page(Request("GET", f"/status/services/{name}"), rig.live)
+    answer = await shown(rig, f"/status/services/{name}", {})
     assert (answer.status, answer.body) == (303, b"")
     assert dict(answer.headers) == {"Location": f"/status?{urlencode({'q': name})}"}
 

@@ -1,4 +1,4 @@
-"""`/status` and below: what is answered to whom."""
+"""`/status` and below: what is answered, and to which clients."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ async def names(rig: Rig, query: str) -> list[str]:
     return [each.service for each in found.services]
 
 
-# --- who, and where ---------------------------------------------------------------------------
+# --- access, and paths ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_questions_are_of_some_destinations_at_once() -> None:
         pytest.param("?q=%20", ["cart", "books", "cart"], id="nothing-in-particular"),
         pytest.param("?q=10.66.9.31", ["cart"], id="by-an-endpoint-that-is-not-used"),
         pytest.param("?q=10.112.0.99", ["cart"], id="by-cluster-ip"),
-        pytest.param("?q=nothing", [], id="nobody"),
+        pytest.param("?q=nothing", [], id="none"),
         pytest.param("?limit=1", ["cart"], id="the-first"),
         pytest.param("?limit=0&sort=name", ["cart", "books", "cart"], id="without-a-limit"),
         pytest.param("?sort=connections", ["cart", "books", "cart"], id="by-connections"),
@@ -276,7 +276,7 @@ async def test_where_the_mode_does_not_count() -> None:
         (f"?limit={'9' * 5000}", f"limit={'9' * 40}: {NO_LIMIT}"),
     ],
 )
-async def test_lists_that_nobody_can_make(query: str, expected: str) -> None:
+async def test_lists_that_cannot_be_made(query: str, expected: str) -> None:
     code, body = await answered(await programmed(), f"/status/services{query}")
     assert (code, body.decode()) == (400, expected)
 
@@ -321,9 +321,9 @@ async def test_one_service_by_its_name_alone() -> None:
             "cart", "several Services have that name: other/cart, shop/cart\n", id="two-have-it"
         ),
         pytest.param(
-            "nobody",
-            "no Service named nobody is proxied: /status/services?q=TEXT finds those that are\n",
-            id="nobody-has-it",
+            "missing",
+            "no Service named missing is proxied: /status/services?q=TEXT finds those that are\n",
+            id="none-has-it",
         ),
         pytest.param(
             "other/books",
@@ -342,7 +342,7 @@ async def test_services_that_there_are_not(path: str, expected: str) -> None:
 async def test_tools_get_advice_in_their_words() -> None:
     rig = await programmed(*SHOP, OTHER)
     for path, expected in (
-        ("nobody", ": kube-proxy services --search TEXT finds those that are\n"),
+        ("missing", ": kube-proxy services --search TEXT finds those that are\n"),
         ("other/books", "kube-proxy services lists all; "),
     ):
         _, body = await answered(rig, f"/status/services/{path}", accept="application/json")
@@ -388,10 +388,10 @@ async def test_packets_are_explained() -> None:
             id="from-a-pod",
         ),
         pytest.param(
-            "?to=cart&to=nobody",
-            "to nobody: no such Service is proxied; give [NAMESPACE/]NAME or an address (headless"
+            "?to=cart&to=missing",
+            "to missing: no such Service is proxied; give [NAMESPACE/]NAME or an address (headless"
             " and ExternalName Services are not proxied)\n",
-            id="to-nobody",
+            id="to-no-service",
         ),
         pytest.param(
             "?to=%1B[31m",
@@ -458,7 +458,7 @@ async def test_families_that_it_does_not_have(
     ("target", "accept", "expected"),
     [
         pytest.param("/status", "text/html,*/*", True, id="the-daemon"),
-        pytest.param("/status", "*/*", True, id="the-daemon-for-whoever-does-not-say"),
+        pytest.param("/status", "*/*", True, id="the-daemon-for-a-client-without-a-wish"),
         pytest.param("/status", "application/json", False, id="the-daemon-as-json"),
         pytest.param("/status/services/shop/cart", "text/html", True, id="a-service"),
         pytest.param("/status/services/shop/cart", "*/*", False, id="a-service-as-json"),

@@ -69,7 +69,7 @@ OTHER_ZONE = "its topology hints are for zone z-west, and this node is in z-east
                 "L1": (True, "", None),
                 "R1": (False, "it is terminating and no longer serves", None),
             },
-            id="draining-is-better-than-nobody",
+            id="draining-is-better-than-none",
         ),
         pytest.param(
             everywhere(LOCAL_OUT),

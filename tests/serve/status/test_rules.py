@@ -1,4 +1,4 @@
-"""The rules over HTTP: who may ask, what is found, as text and as JSON."""
+"""The rules over HTTP: which clients may ask, what is found, as text and as JSON."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ async def asked(path: str, rig: Rig, **headers: str) -> tuple[int, str]:
     return answer.status, await body_of(answer)
 
 
-# --- who may ask ------------------------------------------------------------------------------
+# --- access -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ async def test_what_was_written_for_many_ports_is_put_into_words_in_parts() -> N
     _, text = await asked("/rules/shop/many", await programmed(many), accept="application/json")
     parts = [each["text"].splitlines() for each in json.loads(text)["written"]]
     assert [len(part) for part in parts] == [20, 20, 5]
-    told = [line for part in parts for line in part]
-    assert told == [f"IPv4 shop/many:{port['name']}" for port in ports]
+    lines = [line for part in parts for line in part]
+    assert lines == [f"IPv4 shop/many:{port['name']}" for port in ports]
 
 
 async def test_one_family_has_it_and_the_other_has_not() -> None:

@@ -8,7 +8,6 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.steps import finish
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.serve.status.services import (
-    Counted,
     Lost,
     Ports,
     Search,
@@ -109,9 +108,7 @@ def test_what_a_text_looks_for(text: str, expected: SearchText) -> None:
 def test_what_is_found(text: str, expected: bool) -> None:
     documents = (everywhere(), endpoint_slice("L1 R1:unready"))
     slices = cluster_of(*documents).slices(V4, CART)
-    asked = search_text(text)
-    found = asked.fits(CART, listed(*documents)) or asked.is_among(slices.values())
-    assert expected == found
+    assert expected == search_text(text).fits(CART, listed(*documents), slices.values())
 
 
 # --- a line for each --------------------------------------------------------------------------
@@ -238,26 +235,28 @@ def look(
 @pytest.mark.parametrize(
     ("looks", "expected"),
     [
-        pytest.param({}, Counted(None, None), id="the-mode-does-not-count"),
+        pytest.param({}, (None, None), id="the-mode-does-not-count"),
         pytest.param(
             {V4: look(None, {NAME: Tally({CIP: 5, VIP: 1}), DNS: Tally({CIP: 2})})},
-            Counted(8, None),
+            (8, None),
             id="counters-are-read-for-the-first-time",
         ),
         pytest.param(
             {V4: look({NAME: Tally({CIP: 1, VIP: 1})}, {NAME: Tally({CIP: 5, VIP: 1})})},
-            Counted(6, 2.0),
+            (6, 2.0),
             id="four-more-in-two-seconds",
         ),
         pytest.param(
             {V4: look({NAME: IDLE}, {NAME: IDLE}), V6: look({}, {NAME: Tally({CIP: 1})})},
-            Counted(8, 0.0),
+            (8, 0.0),
             id="an-idle-one-and-one-that-was-not-there",
         ),
-        pytest.param({V4: look({}, {})}, Counted(0, 0.0), id="not-read-yet"),
+        pytest.param({V4: look({}, {})}, (0, 0.0), id="not-read-yet"),
     ],
 )
-def test_all_ports_together(looks: dict[Family, TrafficWindow], expected: Counted) -> None:
+def test_all_ports_together(
+    looks: dict[Family, TrafficWindow], expected: tuple[int | None, float | None]
+) -> None:
     assert expected == together(
         (looks.get(each), name) for each, name in ((V4, NAME), (V4, DNS), (V6, NAME))
     )

@@ -243,7 +243,7 @@ def test_every_setting() -> None:
         "TCP, IPv4, internalTrafficPolicy Cluster, externalTrafficPolicy Local, balance random,"
         " session affinity 3 h, only from 192.0.2.0/25, health check port 32100"
     )
-    assert "only from nobody" in one(replace(port, source_ranges=(), balance=""))[0]
+    assert "no source allowed" in one(replace(port, source_ranges=(), balance=""))[0]
     inside = replace(told.port(), external_traffic_policy="")
     assert one(inside)[0] == "http TCP, IPv4, internalTrafficPolicy Cluster, balance random"
 

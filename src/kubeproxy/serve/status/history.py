@@ -35,8 +35,18 @@ class FamilyHistory:
         self.count = 0
         self.failures = 0
 
-    def add(self, past: Past) -> None:
+    def add(self, ended: SyncEnded, now: float) -> None:
         """One more sync has ended."""
+        past = Past(
+            at=now,
+            seconds=ended.seconds,
+            full=ended.full,
+            outcome=ended.outcome,
+            added=len(ended.changes.added),
+            changed=len(ended.changes.changed),
+            removed=len(ended.changes.removed),
+            written=ended.report.written if ended.report else 0,
+        )
         self.running = False
         self.latest.append(past)
         self.count += 1
@@ -58,24 +68,7 @@ class History:
 
     def observe(self, observation: Observation) -> None:
         """Take note of syncs that begin and end."""
-        match observation:
-            case SyncStarted(family):
-                self.of(family).running = True
-            case SyncEnded(family):
-                self.of(family).add(_past(observation, self._clock()))
-            case _:
-                pass
-
-
-def _past(ended: SyncEnded, now: float) -> Past:
-    changes, report = ended.changes, ended.report
-    return Past(
-        at=now,
-        seconds=ended.seconds,
-        full=ended.full,
-        outcome=ended.outcome,
-        added=len(changes.added),
-        changed=len(changes.changed),
-        removed=len(changes.removed),
-        written=report.written if report else 0,
-    )
+        if isinstance(observation, SyncStarted):
+            self.of(observation.family).running = True
+        elif isinstance(observation, SyncEnded):
+            self.of(observation.family).add(observation, self._clock())

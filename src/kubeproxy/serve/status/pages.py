@@ -2,29 +2,30 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 
-from kubeproxy.base.errors import FieldError, OperatorError
 from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
 from kubeproxy.serve.http.pace import paced, run
 from kubeproxy.serve.http.request import Request, wants_json
 from kubeproxy.serve.metrics.process import usage
 from kubeproxy.serve.status.live import Live
-from kubeproxy.serve.status.packets import NOT_YET, explanations, is_ready, problem_of
+from kubeproxy.serve.status.packets import NOT_YET, explanations
 from kubeproxy.serve.status.ports import all_services, namespaces_of, service_detail
 from kubeproxy.serve.status.report import ProcessUsage, report
 from kubeproxy.serve.status.rules import json_pieces, select, text_pieces
 from kubeproxy.serve.status.services import Search, Sort, list_pieces, rates, service_list
 from kubeproxy.serve.status.tablewire import table_pieces
+from kubeproxy.serve.status.wire import FieldProblem
 from kubeproxy.serve.status.words import unknown
 
-SERVICES: Final = "/status/services"
 _LINES: Final = (("Content-Type", "application/x-ndjson"), ("X-Content-Type-Options", "nosniff"))
-_ADVICE: Final = (SERVICES, f"{SERVICES}?q=TEXT")
+_ADVICE: Final = ("/status/services", "/status/services?q=TEXT")
 _ADVICE_FOR_TOOLS: Final = ("kube-proxy services", "kube-proxy services --search TEXT")
 """Where all Services are listed, and where they are searched."""
 _DIGITS: Final = 10
@@ -38,59 +39,51 @@ def _json(value: object) -> Answer:
 
 async def show_daemon(request: Request, live: Live) -> Answer:
     """`/status`."""
-    if not wants_json(request):
-        return await _in_browser(request, live)
-    return _json(await run(report(live.state(), own_usage())))
+    if wants_json(request):
+        return _json(await run(report(live.state(), _own_usage())))
+    return await _in_browser(request, live)
 
 
-def own_usage() -> ProcessUsage:
-    """What this process uses now."""
+def _own_usage() -> ProcessUsage:
     now = usage()
     return ProcessUsage(os.getpid(), now.cpu, now.resident)
 
 
-async def _in_browser(request: Request, live: Live) -> Answer:
-    page = await asyncio.to_thread(_load_page)
-    return await page(request, live)
+async def _in_browser(request: Request, live: Live, service: tuple[str, ...] = ()) -> Answer:
+    # Loaded for the first browser, in a thread: it takes so long that syncs would wait.
+    await asyncio.to_thread(import_module, "kubeproxy.serve.status.page")
+    from kubeproxy.serve.status.page import page  # noqa: PLC0415  # it is there now
+    from kubeproxy.serve.status.web.document import headers  # noqa: PLC0415  # the same
 
-
-def _load_page() -> Callable[[Request, Live], Awaitable[Answer]]:
-    """Loaded for the first browser, in a thread: it takes so long that syncs would wait."""
-    from kubeproxy.serve.status.page import page  # noqa: PLC0415
-
-    return page
+    asks = request.query.get("part") == "answer"
+    state = live.state() if asks else await live.counted()
+    status, pieces = await run(page(request, state, _own_usage(), service))
+    return Answer(status, headers(), paced(piece.text.encode() for piece in pieces))
 
 
 async def show_services(request: Request, live: Live) -> Answer:
     """`/status/services`."""
-    try:
-        search = search_of(request.query)
-    except OperatorError as error:
-        return text(f"{error}\n", 400)
+    query, known = request.query, [each.value for each in Sort]
+    sort, limit = query.get("sort") or Sort.NAME.value, query.get("limit") or "500"
+    if sort not in known:
+        return text(f"sort={printable(sort)}: must be one of {', '.join(known)}\n", 400)
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
+        wrong = f"limit={printable(limit[:40])}"
+        return text(f"{wrong}: must be a number of up to {_DIGITS} digits, 0 for all\n", 400)
+    search = Search(query.get("q", ""), Sort(sort), int(limit))
     found = await run(service_list(await live.counted(), search))
     return Answer(headers=JSON, body=paced(list_pieces(found)))
 
 
-def search_of(query: Mapping[str, str]) -> Search:
-    """The search that a query asks for."""
-    sort, limit = query.get("sort") or Sort.NAME.value, query.get("limit") or "500"
-    known = [each.value for each in Sort]
-    if sort not in known:
-        raise OperatorError(f"sort={printable(sort)}: must be one of {', '.join(known)}")
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
-        shown = printable(limit[:40])
-        raise OperatorError(
-            f"limit={shown}: must be a number of up to {_DIGITS} digits, 0 for all"
-        )
-    return Search(query.get("q", ""), Sort(sort), int(limit))
-
-
 async def show_service(request: Request, live: Live) -> Answer:
     """`/status/services/[NAMESPACE/]NAME`."""
-    if "text/html" in request.headers.get("accept", "") and not request.query.get("format"):
-        return await _in_browser(request, live)
+    as_page = "text/html" in request.headers.get("accept", "") and not request.query.get("format")
     *namespace, name = request.parts[2:]
     found = namespace or namespaces_of(live.state(), name)
+    if as_page and len(found) == 1:
+        return await _in_browser(request, live, (found[0], name))
+    if as_page:
+        return Answer(303, (("Location", f"/status?{urlencode({'q': name})}"),))
     list_, search = _ADVICE_FOR_TOOLS if wants_json(request) else _ADVICE
     if len(found) != 1:
         return text(_which(name, found, search), 404)
@@ -121,18 +114,15 @@ async def show_explanations(request: Request, live: Live) -> Answer:
         return text("to is missing: say where the packet goes, such as ?to=SERVICE:PORT\n", 400)
     if len(destinations) > _DESTINATIONS:
         return text(f"to: ask for no more than {_DESTINATIONS} destinations at once\n", 400)
-    state = live.state()
-    if not is_ready(state):
-        return text(f"{NOT_YET}\n", 503)
     source, interface = request.query.get("from") or "outside", request.query.get("interface", "")
-    try:
-        found = await run(explanations(state, source, destinations, interface))
-    except FieldError as error:
-        problem = problem_of(error, state)
-        if wants_json(request):
-            return Answer(400, JSON, msgspec.json.encode(problem))
-        return text(f"{printable_lines(str(problem))}\n", 400)
-    return _json(found)
+    found = await run(explanations(live.state(), source, destinations, interface))
+    if found == NOT_YET:
+        return text(f"{NOT_YET}\n", 503)
+    if not isinstance(found, FieldProblem):
+        return _json(found)
+    if wants_json(request):
+        return Answer(400, JSON, msgspec.json.encode(found))
+    return text(f"{printable_lines(str(found))}\n", 400)
 
 
 async def show_table(request: Request, live: Live) -> Answer:

@@ -4,22 +4,15 @@ from collections.abc import Iterable
 
 from kubeproxy.base.inet import pack
 from kubeproxy.base.steps import Steps
-from kubeproxy.cluster.model.endpoint import Endpoint
 from kubeproxy.cluster.model.merge import endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort
-from kubeproxy.cluster.model.topology import (
-    HintMode,
-    LeftOut,
-    Place,
-    usable_endpoints,
-    why_left_out,
-)
+from kubeproxy.cluster.model.topology import usable_endpoints
 from kubeproxy.cluster.objects.meta import ObjectKey
-from kubeproxy.explain.answers import why_not
+from kubeproxy.explain.answers import why_not_used
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.report import conflict
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.words import policy, ranges
+from kubeproxy.serve.status.words import ranges
 from kubeproxy.serve.traffic.series import KIND
 from kubeproxy.serve.traffic.totals import NOTHING, PortRates, Tally, TrafficWindow
 from kubeproxy.table.claims import Conflict
@@ -27,6 +20,7 @@ from kubeproxy.table.compile import frontends, service_port_name
 from kubeproxy.table.entries import Backend, ServicePortName
 
 WAITS = "it waits for the next sync"
+_POLICY = {False: "Cluster", True: "Local"}
 
 
 def all_services(state: State) -> set[tuple[str, str]]:
@@ -92,8 +86,8 @@ def _port(
             for frontend in shown
         ),
         endpoints=() if left_out else (yield from _endpoints(state, family, service, port)),
-        internal_traffic_policy=policy(local=port.internal_local),
-        external_traffic_policy=policy(local=port.external_local) if external else "",
+        internal_traffic_policy=_POLICY[port.internal_local],
+        external_traffic_policy=_POLICY[port.external_local] if external else "",
         affinity_seconds=port.affinity_seconds,
         source_ranges=ranges(port.source_ranges),
         balance=entry.balance.value if entry and state.mode.balances else "",
@@ -121,17 +115,11 @@ def _endpoints(
         key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
     )
     usable = usable_endpoints(port, endpoints, place)
-    policies = [
-        None if chosen is None else why_left_out(endpoints, usable, local_policy=local)
-        for local, chosen in ((False, usable.cluster), (True, usable.local))
-    ]
+    cluster = why_not_used(endpoints, usable, place, local_policy=False)
+    local = why_not_used(endpoints, usable, place, local_policy=True)
     found = []
-    for number, at in enumerate(endpoints):
+    for at, not_for_cluster, not_for_local in zip(endpoints, cluster, local, strict=True):
         endpoint = at.endpoint
-        cluster, local = (
-            None if whys is None else _why(endpoint, whys[number], usable.hints, place)
-            for whys in policies
-        )
         backend = Backend(endpoint.address, at.port, endpoint.local)
         found.append(
             wire.EndpointDetail(
@@ -142,16 +130,12 @@ def _endpoints(
                 ready=endpoint.ready,
                 serving=endpoint.serving,
                 terminating=endpoint.terminating,
-                used="" in (cluster, local),
-                not_for_cluster=cluster,
-                not_for_local=local,
+                used="" in (not_for_cluster, not_for_local),
+                not_for_cluster=not_for_cluster,
+                not_for_local=not_for_local,
                 connections=tally.endpoints.get(backend),
                 per_second=rates.endpoints.get(backend),
             )
         )
         yield
     return tuple(found)
-
-
-def _why(endpoint: Endpoint, why: LeftOut | None, hints: HintMode, place: Place) -> str:
-    return "" if why is None else why_not(endpoint, why, hints, place)

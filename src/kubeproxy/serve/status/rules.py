@@ -4,7 +4,7 @@ As text or JSON, in pieces of about a millisecond's work. A service port that ha
 piece is left out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,13 +12,18 @@ from kubeproxy.base.printable import printable
 from kubeproxy.dataplane.contract import Shows
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.wire import RuleFrontend, RulePort, RuleRow, WrittenRules
+from kubeproxy.serve.status.wire import (
+    RuleFrontend,
+    RulePort,
+    RuleRow,
+    WrittenRules,
+    json_items,
+)
 from kubeproxy.serve.status.words import plural, ranges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import Node
 from kubeproxy.table.rows import aligned, entry_rows
 
-_encode = msgspec.json.Encoder().encode
 _INDENT = "    "
 _PORTS_AT_ONCE = 20
 """A Service may have thousands of ports, and each of them thousands of rules."""
@@ -40,17 +45,14 @@ class Selected(msgspec.Struct, frozen=True):
 
 def select(state: State, wanted: tuple[str, ...]) -> list[Selected]:
     """The service ports that a path names: all, those of a namespace, those of a Service."""
-    return [
-        Selected(family, family.node, state.mode, _names(family.builder.table, wanted))
-        for family in state.families.values()
-        if family.node is not None
-    ]
-
-
-def _names(table: Table, wanted: tuple[str, ...]) -> list[ServicePortName]:
-    if not wanted:
-        return list(table.entries)
-    return sorted(name for name in table.entries if name[: len(wanted)] == wanted)
+    found = []
+    for family in state.families.values():
+        if family.node is not None:
+            names = list(family.builder.table.entries)
+            if wanted:
+                names = sorted(name for name in names if name[: len(wanted)] == wanted)
+            found.append(Selected(family, family.node, state.mode, names))
+    return found
 
 
 def text_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[bytes]:
@@ -75,16 +77,11 @@ def text_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[byte
 def json_pieces(selected: Sequence[Selected], *, written: bool) -> Iterator[bytes]:
     """The same as one JSON object, `{"servicePorts": [...], "written": [...]}`."""
     yield b'{"servicePorts":['
-    yield from _listed(_ports(selected))
+    yield from json_items(_ports(selected))
     if written:
         yield b'],"written":['
-        yield from _listed(_written(selected))
+        yield from json_items(_written(selected))
     yield b"]}\n"
-
-
-def _listed(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
-    for number, value in enumerate(values):
-        yield (b"," if number else b"") + _encode(value)
 
 
 def _written(selected: Sequence[Selected]) -> Iterator[WrittenRules]:
@@ -130,11 +127,12 @@ def _port(entry: Entry, shown: Selected) -> RulePort:
 def _title(port: RulePort) -> str:
     """A service port and its settings, on one line."""
     name = f"{port.namespace}/{port.service}" + (f":{port.port}" if port.port else "")
-    settings = [f"internalTrafficPolicy {port.internal_traffic_policy}"]
-    if port.external_traffic_policy:
-        settings.append(f"externalTrafficPolicy {port.external_traffic_policy}")
-    if port.balance:
-        settings.append(port.balance)
-    if port.not_programmed:
-        settings.append(f"NOT PROGRAMMED: {port.not_programmed}")
-    return printable(f"{name}  {', '.join((port.protocol, port.ip_family, *settings))}")
+    shown = (
+        ("", port.protocol),
+        ("", port.ip_family),
+        ("internalTrafficPolicy ", port.internal_traffic_policy),
+        ("externalTrafficPolicy ", port.external_traffic_policy),
+        ("", port.balance),
+        ("NOT PROGRAMMED: ", port.not_programmed),
+    )
+    return printable(f"{name}  {', '.join(label + text for label, text in shown if text)}")

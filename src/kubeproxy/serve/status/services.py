@@ -7,7 +7,7 @@ garbage collector. What has gone by the next step is left out.
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -16,9 +16,10 @@ from kubeproxy.base.inet import Family, join, parse_address
 from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.explain.destination import split_port
 from kubeproxy.serve.status.report import timestamp
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary
+from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary, json_items
 from kubeproxy.serve.traffic.totals import NOTHING, TrafficWindow
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import PRECEDENCE, Entry, FrontendKind, ServicePortName
@@ -48,7 +49,15 @@ class Sort(Enum):
     RATE = "rate"
 
 
-class SearchText(msgspec.Struct, frozen=True):
+class Search(msgspec.Struct, frozen=True):
+    """Which Services, in what order, and how many at most; 0 is all."""
+
+    text: str = ""
+    sort: Sort = Sort.NAME
+    limit: int = 500
+
+
+class SearchText(NamedTuple):
     """A search text: part of a name, of a frontend's address, or of an endpoint's.
 
     `endpoint` is what endpoints' addresses are searched for, "" when the text can be part of none.
@@ -57,31 +66,23 @@ class SearchText(msgspec.Struct, frozen=True):
     text: str = ""
     endpoint: str = ""
 
-    def fits(self, service: ObjectKey, ports: Ports) -> bool:
-        """Whether the name or a frontend of the Service matches."""
-        return self.text in str(service).lower() or any(
-            self.text in join(frontend.address, frontend.port)
-            for _, entry in ports
-            for frontend in entry.frontends
-        )
-
-    def is_among(self, slices: Iterable[Slice]) -> bool:
-        """Whether an endpoint of the slices, used or not, matches."""
-        wanted = self.endpoint
-        return wanted != "" and any(
-            wanted in endpoint.address for each in slices for endpoint in each.endpoints
-        )
+    def fits(self, service: ObjectKey, ports: Ports, slices: Iterable[Slice]) -> bool:
+        """Whether the name, a frontend, or an endpoint, used or not, matches."""
+        if self.text in str(service).lower():
+            return True
+        frontends = (frontend for _, entry in ports for frontend in entry.frontends)
+        if any(self.text in join(frontend.address, frontend.port) for frontend in frontends):
+            return True
+        endpoints = (endpoint for each in slices for endpoint in each.endpoints)
+        return self.endpoint != "" and any(self.endpoint in each.address for each in endpoints)
 
 
 def search_text(text: str) -> SearchText:
     """The search that a text means; `ADDRESS:PORT` finds the endpoints of the address."""
     text = text.strip().lower()
-    host, colon, port = text.rpartition(":")
-    address = parse_address(host.strip("[]")) if colon and port.isdigit() else None
-    if address is not None and parse_address(text) is None:
-        return SearchText(text, address)
+    host, port = split_port(text)
     bare = text.strip("[]")
-    address = parse_address(bare)
+    address = (parse_address(host.strip("[]")) if port.isdigit() else None) or parse_address(bare)
     return SearchText(text, address or (bare if _OF_ADDRESSES.issuperset(bare) else ""))
 
 
@@ -90,7 +91,7 @@ def search_text(text: str) -> SearchText:
 
 def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
     """A Service in one line."""
-    counted = together((family.look, entry.name) for family, entry in ports)
+    connections, per_second = together((family.look, entry.name) for family, entry in ports)
     frontends = [frontend for _, entry in ports for frontend in entry.frontends]
     frontends.sort(key=lambda frontend: PRECEDENCE[frontend.kind])
     return ServiceSummary(
@@ -103,8 +104,8 @@ def summary(service: ObjectKey, ports: Ports, lost: Lost) -> ServiceSummary:
         ),
         endpoints=sum(entry.endpoints for _, entry in ports),
         endpoints_used=sum(len({*entry.cluster, *entry.local}) for _, entry in ports),
-        connections=counted.total,
-        per_second=counted.per_second,
+        connections=connections,
+        per_second=per_second,
         problems=tuple(_problems(ports, lost)),
     )
 
@@ -142,34 +143,23 @@ def losers(state: State) -> Lost:
 
 def list_pieces(found: ServiceList) -> Iterator[bytes]:
     """The list as JSON, a Service at a time: `services` is its last field."""
-    encode = msgspec.json.Encoder().encode
-    yield encode(msgspec.structs.replace(found, services=())).removesuffix(b"]}")
-    for number, each in enumerate(found.services):
-        yield (b"," if number else b"") + encode(each)
+    yield msgspec.json.encode(msgspec.structs.replace(found, services=())).removesuffix(b"]}")
+    yield from json_items(found.services)
     yield b"]}"
 
 
 # --- connections ------------------------------------------------------------------------------
 
 
-class Counted(NamedTuple):
-    """All connections, and those of a second; None when that is not known."""
-
-    total: int | None = None
-    per_second: float | None = None
-
-
-def together(ports: Iterable[tuple[TrafficWindow | None, ServicePortName]]) -> Counted:
-    """The connections of several service ports, added up."""
-    total: int | None = None
-    rate: float | None = None
-    for look, name in ports:
-        if look is None:
-            continue
-        total = (total or 0) + sum(look.now.tallies.get(name, NOTHING).frontends.values())
-        if look.before is not None:
-            rate = (rate or 0.0) + _rate(look, name)
-    return Counted(total, rate)
+def together(
+    ports: Iterable[tuple[TrafficWindow | None, ServicePortName]],
+) -> tuple[int | None, float | None]:
+    """The connections of several service ports, and those of a second; None if not known."""
+    counted = [(look, name) for look, name in ports if look is not None]
+    tallies = [look.now.tallies.get(name, NOTHING) for look, name in counted]
+    rates = [_rate(look, name) for look, name in counted if look.before is not None]
+    total = sum(sum(tally.frontends.values()) for tally in tallies)
+    return (total if tallies else None), (sum(rates) if rates else None)
 
 
 def _rate(look: TrafficWindow, name: ServicePortName) -> float:
@@ -183,8 +173,7 @@ def _rate(look: TrafficWindow, name: ServicePortName) -> float:
 def rates(state: State) -> Steps[ServiceRates]:
     """Connections per second of the Services that have any."""
     services: dict[str, float] = {}
-    every = (each.look for each in state.families.values())
-    looks = [look for look in every if look is not None and look.before is not None]
+    looks = [each.look for each in state.families.values() if each.look and each.look.before]
     for look in looks:
         for name in tuple(look.now.tallies):
             rate = _rate(look, name)
@@ -199,18 +188,14 @@ def rates(state: State) -> Steps[ServiceRates]:
 # --- the list ---------------------------------------------------------------------------------
 
 
-class Search(msgspec.Struct, frozen=True):
-    """Which Services, in what order, and how many at most; 0 is all."""
-
-    text: str = ""
-    sort: Sort = Sort.NAME
-    limit: int = 500
-
-
 def service_list(state: State, search: Search) -> Steps[ServiceList]:
     """The Services that match a search."""
-    services = yield from _services(state)
-    matching = yield from _matching(state, services, search.text)
+    known: dict[ObjectKey, None] = {}
+    for each in state.families.values():
+        for key in tuple(each.builder.services()):
+            known[key] = None
+            yield
+    matching = yield from _matching(state, list(known), search.text)
     shown = yield from _sorted(state, matching, search)
     lost, lines = losers(state), []
     for key in shown:
@@ -220,21 +205,11 @@ def service_list(state: State, search: Search) -> Steps[ServiceList]:
         yield
     return ServiceList(
         mode=state.config.mode,
-        total=len(services),
+        total=len(known),
         matching=len(matching),
         counts_connections=state.counts_connections,
         services=tuple(lines),
     )
-
-
-def _services(state: State) -> Steps[list[ObjectKey]]:
-    """All Services that are programmed."""
-    found: dict[ObjectKey, None] = {}
-    for each in state.families.values():
-        for key in tuple(each.builder.services()):
-            found[key] = None
-            yield
-    return list(found)
 
 
 def _ports(state: State, key: ObjectKey) -> Ports:
@@ -246,12 +221,10 @@ def _ports(state: State, key: ObjectKey) -> Ports:
 def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[ObjectKey]]:
     if not text.strip():
         return services
-    asked, slices = search_text(text), state.cluster.slices
-    found = []
+    wanted, found = search_text(text), []
     for key in services:
-        if asked.fits(key, _ports(state, key)) or any(
-            asked.is_among(slices(family, key).values()) for family in state.families
-        ):
+        by_family = (state.cluster.slices(family, key).values() for family in state.families)
+        if wanted.fits(key, _ports(state, key), chain.from_iterable(by_family)):
             found.append(key)
         yield
     return found
@@ -260,11 +233,10 @@ def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[
 def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[list[ObjectKey]]:
     if search.sort is Sort.NAME:
         return (yield from first_of(services, lambda key: key, search.limit))
-    which = 0 if search.sort is Sort.CONNECTIONS else 1
     most: dict[ObjectKey, float] = {}
     for key in services:
-        counted = together((family.look, entry.name) for family, entry in _ports(state, key))
-        most[key] = counted[which] or 0
+        total, rate = together((family.look, entry.name) for family, entry in _ports(state, key))
+        most[key] = (total if search.sort is Sort.CONNECTIONS else rate) or 0
         yield
     return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
 

@@ -25,7 +25,7 @@ class Trouble(msgspec.Struct, frozen=True):
 def troubles(status: DaemonStatus) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
-    found += [*_of_other_modes(status), *_of_source(status), *_of_node(status)]
+    found += _of_daemon(status)
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
@@ -55,11 +55,6 @@ def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
             "A sync takes longer than it should, or keeps failing: see the syncs below.",
             severe=False,
         )
-    yield from _of_services(family)
-
-
-def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
-    name = family.ip_family
     refused, conflicts = family.not_programmed, family.conflicts
     if refused:
         yield Trouble(
@@ -81,7 +76,7 @@ def _of_services(family: FamilyStatus) -> Iterator[Trouble]:
         )
 
 
-def _of_other_modes(status: DaemonStatus) -> Iterator[Trouble]:
+def _of_daemon(status: DaemonStatus) -> Iterator[Trouble]:
     if status.remains:
         yield Trouble(
             "Rules of another mode remain in the kernel",
@@ -89,9 +84,6 @@ def _of_other_modes(status: DaemonStatus) -> Iterator[Trouble]:
             " kube-proxy again, or restart the node.",
             tuple(("reason", reason) for reason in status.remains),
         )
-
-
-def _of_source(status: DaemonStatus) -> Iterator[Trouble]:
     if status.gaps:
         yield Trouble(
             f"Not all of {status.source or 'the source'} could be read: rules may be stale",
@@ -106,21 +98,16 @@ def _of_source(status: DaemonStatus) -> Iterator[Trouble]:
             tuple((each.object, each.reason) for each in status.ignored),
             severe=False,
         )
+    if not status.node_eligible:
+        yield Trouble(
+            f"Node {status.node} fails the health check of load balancers",
+            "There is no Node of that name (--hostname-override names it), or it is being deleted,"
+            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is intended."
+            if any(family.last_sync for family in status.families)
+            else "Its Node is not known yet.",
+            severe=False,
+        )
 
 
 def _gap(gap: SourceGap) -> str:
     return gap.what if gap.seconds is None else f"{gap.what}, for {span(gap.seconds)}"
-
-
-def _of_node(status: DaemonStatus) -> Iterator[Trouble]:
-    if status.node_eligible:
-        return
-    if any(family.last_sync for family in status.families):
-        advice = (
-            "There is no Node of that name (--hostname-override names it), or it is being deleted,"
-            " or has the taint ToBeDeletedByClusterAutoscaler. Nothing to do if that is intended."
-        )
-    else:
-        advice = "Its Node is not known yet."
-    what = f"Node {status.node} fails the health check of load balancers"
-    yield Trouble(what, advice, severe=False)

@@ -5,7 +5,15 @@ ever added. Times are RFC 3339 in UTC. Connections are None where the mode does 
 rates are None, too, until the counters were read twice.
 """
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
+
+
+def json_items(values: Iterable[msgspec.Struct]) -> Iterator[bytes]:
+    """The values as items of a JSON list, one at a time."""
+    for number, value in enumerate(values):
+        yield (b"," if number else b"") + msgspec.json.encode(value)
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,10 +49,7 @@ class Sync(_Wire, frozen=True):
 
 
 class NotProgrammed(_Wire, frozen=True):
-    """A service port that the kernel does not have, and why.
-
-    `service_port` is `NAMESPACE/NAME[:PORT]`.
-    """
+    """A service port, `NAMESPACE/NAME[:PORT]`, that the kernel does not have, and why."""
 
     service_port: str
     protocol: str
@@ -96,10 +101,7 @@ class SourceGap(_Wire, frozen=True):
 
 
 class Ignored(_Wire, frozen=True):
-    """A part of an object that is not valid and is ignored.
-
-    `object` is `KIND NAMESPACE/NAME`.
-    """
+    """A part of an object, `KIND NAMESPACE/NAME`, that is not valid and is ignored."""
 
     object: str
     reason: str
@@ -259,7 +261,7 @@ class RuleRow(_Wire, frozen=True):
     source: str
     backends: str
     masquerade: str
-    nobody: str
+    refusal: str = msgspec.field(name="nobody")
 
 
 class RulePort(_Wire, frozen=True, omit_defaults=True):

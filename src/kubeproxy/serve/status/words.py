@@ -72,19 +72,10 @@ def clock(stamp: str) -> str:
 
 def since(stamp: str, now: str) -> float:
     """Seconds from one stamp to the other."""
-    return (_parsed(now) - _parsed(stamp)).total_seconds()
-
-
-def _parsed(stamp: str) -> datetime:
-    return datetime.fromisoformat(stamp)
+    return (datetime.fromisoformat(now) - datetime.fromisoformat(stamp)).total_seconds()
 
 
 # --- settings ---------------------------------------------------------------------------------
-
-
-def policy(*, local: bool) -> str:
-    """The name of a traffic policy."""
-    return "Local" if local else "Cluster"
 
 
 def ranges(allowed: Iterable[Prefix] | None) -> tuple[str, ...] | None:
@@ -102,7 +93,8 @@ def settings(port: PortDetail) -> Iterator[str]:
     if port.affinity_seconds:
         yield f"session affinity {duration(port.affinity_seconds)}"
     if port.source_ranges is not None:
-        yield f"only from {' '.join(port.source_ranges) or 'nobody'}"
+        allowed = " ".join(port.source_ranges)
+        yield f"only from {allowed}" if allowed else "no source allowed"
     if port.health_check_port:
         yield f"health check port {port.health_check_port}"
 

@@ -20,7 +20,7 @@ from kubeproxy.serve.status.wire import (
 
 NOW = "2026-03-01T12:00:10Z"
 HOSTILE = """</style></textarea>'"><script>alert(1)</script><img src=x onerror=alert(1)>"""
-"""A name that is HTML wherever somebody forgets to escape it."""
+"""A name that is HTML wherever it is not escaped."""
 
 SYNC = Sync("2026-03-01T12:00:07Z", 0.0008, False, "ok", changed=1, written=4)
 FULL = Sync("2026-03-01T11:30:00Z", 0.43, True, "ok", added=812, written=24_360)

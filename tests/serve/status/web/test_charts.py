@@ -1,9 +1,9 @@
-"""The small charts: scales, kinds, and what they say to those who do not see them."""
+"""The small charts: scales, kinds, and what they say in words."""
 
 import msgspec
 import pytest
 
-from kubeproxy.serve.status.web.charts import fan, legend, share, sync_chart
+from kubeproxy.serve.status.web.charts import LEGEND, sync_chart, traffic
 from kubeproxy.serve.status.wire import Sync
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import FULL, SYNC
@@ -50,18 +50,11 @@ def test_the_scale_fits_the_longest(longest: float, top: str) -> None:
     assert found.text == f"1 ms{top}"
 
 
-def test_a_share() -> None:
-    assert Parsed([share(33.3)]).values("width") == ["100%", "33.3%"]
-
-
-def test_a_fan_leads_to_every_row() -> None:
-    paths = [
-        attributes for tag, attributes in Parsed([fan([75.0, 25.0], 1)]).elements if tag == "path"
-    ]
-    assert [path["d"].split()[-1] for path in paths] == ["0.5", "1.5", "2.5"]
-    assert [path["class"] for path in paths] == ["way", "way", "no-way"]
-    assert [path.get("stroke-width") for path in paths] == ["4.5", "2.5", None]
-
-
 def test_the_legend() -> None:
-    assert Parsed([legend()]).text == "what changedfullpartlyfailed"
+    assert Parsed([LEGEND]).text == "what changedfullpartlyfailed"
+
+
+def test_the_connections_of_now() -> None:
+    found = Parsed([traffic("shop/web", 12.5, "On this node.")])
+    assert "12.5 new connections per second" in found.text
+    assert found.values("data-rate") == found.values("data-chart") == ["shop/web"]

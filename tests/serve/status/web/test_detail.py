@@ -88,7 +88,7 @@ def test_a_plain_port() -> None:
     port = PortDetail("", "UDP", "IPv6", (), (), "Local", source_ranges=())
     found = shown(port)
     assert "UDP IPv6" in found.text
-    assert "internalTrafficPolicy Localonly from nobody" in found.text
+    assert "internalTrafficPolicy Localno source allowed" in found.text
     assert "0 endpoints, 0 used" in found.text
     assert found.count("table") == 1
     assert "\u2013 new connections" in found.text

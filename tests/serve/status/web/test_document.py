@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from kubeproxy.serve.status.web.document import asset, document, footer, headers
-from kubeproxy.serve.status.web.markup import element
+from kubeproxy.serve.status.web.markup import html
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import STATUS
 
 
 @pytest.mark.parametrize("tag", ["script", "style"])
 def test_the_policy_names_what_stands_in_the_page(tag: str) -> None:
-    page = "".join(piece.text for piece in document("t", element("header"), ()))
+    page = "".join(piece.text for piece in document("t", "kestrel", ()))
     found = re.search(f"<{tag}>(.*)</{tag}>", page, re.DOTALL)
     assert found is not None
     digest = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
@@ -40,27 +40,29 @@ def test_nothing_else_is_allowed() -> None:
 
 
 def test_the_page_loads_nothing() -> None:
-    found = Parsed(document("a <title>", element("header", "top"), [element("p", "middle")]))
+    found = Parsed(document("a <title>", "kestrel", [html("<p>middle</p>")], html("<p>end</p>")))
     assert found.values("src") == []
-    assert [href[:5] for href in found.values("href")] == ["data:", "#main"]
-    assert found.text.startswith("a <title>")
-    assert found.text.rstrip().endswith("topmiddle")
+    places = [href.partition("#")[0] for href in found.values("href")]
+    assert places[0].startswith("data:image/svg+xml,")
+    assert places[1:] == ["", *["/status"] * 4]
+    assert found.text.startswith("a <title>To the contentkube-proxy on kestrelExplainServices")
+    assert found.text.rstrip().endswith("middleend")
 
 
 @pytest.mark.parametrize("name", ["page.js", "page.css"])
 def test_assets_cannot_end_their_element(name: str) -> None:
-    assert "</" not in asset(name).markup.text
+    assert "</" not in asset(name)[0].text
 
 
 def test_the_script_never_makes_html() -> None:
-    script = asset("page.js").markup.text
+    script = asset("page.js")[0].text
     assert len(script.splitlines()) < 300
     for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval", "Function"):
         assert word not in script
 
 
 def test_the_style_loads_nothing() -> None:
-    assert not re.search(r"url\(|@import|@font-face", asset("page.css").markup.text)
+    assert not re.search(r"url\(|@import|@font-face", asset("page.css")[0].text)
 
 
 @pytest.mark.parametrize(

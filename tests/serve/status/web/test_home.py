@@ -1,4 +1,4 @@
-"""Whole pages: in order, and safe whatever anybody called anything."""
+"""Whole pages: in order, and safe whatever names there are. What is wrong comes first."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -9,11 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeproxy.serve.status.web.asking import Asking
+from kubeproxy.serve.status.services import Search
 from kubeproxy.serve.status.web.detail import service_page
-from kubeproxy.serve.status.web.home import Home, home, not_found, state_parts, syncs
+from kubeproxy.serve.status.web.explain import Explained
+from kubeproxy.serve.status.web.home import (
+    family_health,
+    home,
+    not_found,
+    state_section,
+    sync_section,
+)
 from kubeproxy.serve.status.web.markup import Markup
-from kubeproxy.serve.status.wire import Sync
+from kubeproxy.serve.status.wire import (
+    DaemonStatus,
+    FamilyStatus,
+    NotProgrammed,
+    ServiceRates,
+    Sync,
+)
 from serve.status.web.parsed import Parsed, Structure
 from serve.status.web.samples import (
     CLAIMED,
@@ -23,6 +36,7 @@ from serve.status.web.samples import (
     IPV4,
     IPV6,
     LIST,
+    NOW,
     PORT,
     RATES,
     REFUSED,
@@ -35,15 +49,14 @@ T = TypeVar("T")
 
 replace = msgspec.structs.replace
 STAMPS = {"ended", "started", "now"}
-ASKED = Asking("outside", "shop/web", (EXPLANATION,), "it makes no sense")
 SICK = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,))
-HOME = Home(
-    status=replace(STATUS, node_eligible=False, families=(SICK, IPV6)),
-    rates=RATES,
-    found=replace(LIST, total=9, matching=9, services=(replace(WEB, problems=("bad",)),)),
-    words="web",
-    sort="name",
-    asking=ASKED,
+SICK_STATUS = replace(STATUS, node_eligible=False, families=(SICK, IPV6))
+HOME = (
+    SICK_STATUS,
+    RATES,
+    Explained("outside", "shop/web", (EXPLANATION,), "it makes no sense"),
+    replace(LIST, total=9, matching=9, services=(replace(WEB, problems=("bad",)),)),
+    Search("web"),
 )
 SERVICE = replace(DETAIL, ports=(replace(PORT, not_programmed="bad", conflicts=(CLAIMED,)),))
 
@@ -68,13 +81,13 @@ def called(value: T, name: str) -> T:
 
 def pages(name: str) -> Iterator[Iterator[Markup]]:
     """Every page, with this name for everything."""
-    yield home(called(HOME, name))
+    yield home(*called(HOME, name))
     yield service_page(called(SERVICE, name))
     yield not_found(name, name)
 
 
 def test_the_order_of_the_first_page() -> None:
-    found = Parsed(home(HOME))
+    found = Parsed(home(*HOME))
     assert [id_ for id_ in found.values("id") if id_ in ORDER] == ORDER
 
 
@@ -82,11 +95,9 @@ ORDER = ["main", "state", "explain", "ask", "answer", "services", "search", "fou
 
 
 def test_the_parts_are_those_of_the_page() -> None:
-    part = "".join(piece.text for piece in state_parts(HOME.status, HOME.rates))
-    whole = "".join(piece.text for piece in home(HOME))
-    state, syncs = part.split("<section")[1:]
-    assert f"<section{state}" in whole
-    assert f"<section{syncs}" in whole
+    whole = "".join(piece.text for piece in home(*HOME))
+    for part in (state_section(SICK_STATUS, RATES), sync_section(SICK_STATUS)):
+        assert "".join(piece.text for piece in part) in whole
 
 
 @pytest.mark.parametrize(
@@ -108,7 +119,7 @@ def test_a_name_changes_nothing_but_text(name: str) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), min_size=1))
-def test_whatever_anybody_chose_is_text(name: str) -> None:
+def test_every_name_is_text(name: str) -> None:
     assert_only_text_differs(name)
 
 
@@ -130,6 +141,9 @@ def test_names_are_shown_as_they_are() -> None:
         assert HOSTILE in Parsed(page).text
 
 
+# --- the latest syncs -------------------------------------------------------------------------
+
+
 def history(length: int) -> tuple[Sync, ...]:
     return tuple(
         msgspec.structs.replace(SYNC, ended=f"2026-03-01T11:{n // 60:02d}:{n % 60:02d}Z")
@@ -144,7 +158,7 @@ def test_the_syncs_of_both_families_newest_first() -> None:
         msgspec.structs.replace(IPV4, history=(first, third)),
         msgspec.structs.replace(IPV6, history=(failed,)),
     )
-    found = Parsed(syncs(msgspec.structs.replace(STATUS, families=families)))
+    found = Parsed(sync_section(msgspec.structs.replace(STATUS, families=families)))
     assert found.values("datetime") == [third.ended, second.ended, first.ended]
     assert found.count("details") == 0
     assert "11:00:01IPv6what changed0.8 ms0104failed" in found.text
@@ -152,7 +166,7 @@ def test_the_syncs_of_both_families_newest_first() -> None:
 
 def test_older_syncs_are_folded_away_and_the_oldest_left_out() -> None:
     found = Parsed(
-        syncs(
+        sync_section(
             msgspec.structs.replace(
                 STATUS, families=(msgspec.structs.replace(IPV4, history=history(100)),)
             )
@@ -160,3 +174,101 @@ def test_older_syncs_are_folded_away_and_the_oldest_left_out() -> None:
     )
     assert "48 older syncs" in found.text
     assert len(found.values("datetime")) == 60
+
+
+# --- the daemon at a glance -------------------------------------------------------------------
+
+
+def shown(status: DaemonStatus, rates: ServiceRates = RATES) -> Parsed:
+    return Parsed(state_section(status, rates))
+
+
+def test_a_daemon_that_is_well() -> None:
+    found = shown(STATUS)
+    assert "healthy" in found.text
+    assert "812 services, 2,409 frontends, 24,360 endpoints" in found.text
+    assert "0.8 ms, 3 s ago" in found.text
+    assert "430 ms, 30 min 10 s ago" in found.text
+    assert "15.5 new connections per second" in found.text
+    assert "What is wrong" not in found.values("aria-label")
+    assert found.values("data-syncs") == ["2"]
+
+
+def test_what_is_wrong_stands_above_the_families() -> None:
+    family = replace(IPV4, not_programmed=(REFUSED,), waiting_seconds=3.0)
+    found = shown(replace(STATUS, healthy=False, families=(family, IPV6)))
+    assert found.text.startswith("not healthy")
+    assert found.text.index("no space left") < found.text.index("24,360 endpoints")
+    assert "Waitingchanges, for 3 s" in found.text
+    assert "What is wrong" in found.values("aria-label")
+    assert "box bad" in found.values("class")
+    assert "none yet" in found.text
+
+
+def test_what_stops_no_traffic_is_a_warning() -> None:
+    found = shown(replace(STATUS, families=(replace(IPV4, conflicts=(CLAIMED,)),)))
+    assert "box warn" in found.values("class")
+
+
+@pytest.mark.parametrize(
+    ("cases", "listed", "words"),
+    [
+        pytest.param(5, 5, (), id="all"),
+        pytest.param(25, 25, ("20 more",), id="some-unfold"),
+        pytest.param(
+            2000, 105, ("1,995 more", "and 1,895: the JSON below has all"), id="too-many-to-list"
+        ),
+    ],
+)
+def test_of_many_cases_a_few_are_in_sight(cases: int, listed: int, words: tuple[str, ...]) -> None:
+    many = tuple(NotProgrammed(f"shop/s{n}", "TCP", "why") for n in range(cases))
+    found = shown(replace(STATUS, families=(replace(IPV4, not_programmed=many),)))
+    assert found.count("li") == listed
+    assert found.count("details") == bool(words)
+    assert [each for each in words if each not in found.text] == []
+
+
+def test_what_unfolds_has_a_name_so_that_it_stays_open() -> None:
+    many = tuple(NotProgrammed(f"shop/s{n}", "TCP", "why") for n in range(9))
+    family = replace(IPV4, not_programmed=many)
+    found = shown(replace(STATUS, families=(family, replace(family, ip_family="IPv6"))))
+    assert [name for name in found.values("id") if "trouble" in name] == [
+        "trouble-0",
+        "trouble-1",
+    ]
+
+
+def test_rates_before_the_counters_were_read_twice() -> None:
+    assert "\u2013 new connections per second" in shown(STATUS, ServiceRates(NOW, 0.0, {})).text
+
+
+def test_a_mode_that_counts_no_connections() -> None:
+    assert "connections" not in shown(replace(STATUS, counts_connections=False)).text
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        pytest.param(IPV4, ("programmed", "good"), id="well"),
+        pytest.param(IPV6, ("waiting for the cluster", "warn"), id="not-yet"),
+        pytest.param(replace(IPV4, healthy=False), ("not healthy", "bad"), id="behind"),
+        pytest.param(
+            replace(IPV4, not_programmed=(REFUSED,)), ("partly programmed", "warn"), id="refused"
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="partly")),
+            ("partly programmed", "warn"),
+            id="partly",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="failed")),
+            ("sync failed", "bad"),
+            id="failed",
+        ),
+        pytest.param(
+            replace(IPV4, last_sync=replace(SYNC, outcome="new")), ("new", "warn"), id="unknown"
+        ),
+    ],
+)
+def test_the_health_of_a_family(family: FamilyStatus, expected: tuple[str, str]) -> None:
+    assert expected == family_health(family)

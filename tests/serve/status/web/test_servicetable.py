@@ -3,16 +3,18 @@
 import msgspec
 import pytest
 
+from kubeproxy.serve.status.services import Search, Sort
 from kubeproxy.serve.status.web.servicetable import services
 from kubeproxy.serve.status.wire import ServiceList, ServiceSummary
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import LIST, WEB
 
 replace = msgspec.structs.replace
+ALL = Search()
 
 
-def shown(*found: ServiceSummary, words: str = "", sort: str = "name") -> Parsed:
-    return Parsed(services(replace(LIST, services=found), words, sort))
+def shown(*found: ServiceSummary, search: Search = ALL) -> Parsed:
+    return Parsed(services(replace(LIST, services=found), search))
 
 
 def test_a_row() -> None:
@@ -39,25 +41,24 @@ def test_many_addresses_are_cut_short() -> None:
 
 
 def test_problems_stand_beside_the_name() -> None:
-    assert "shop/webnobody serves10.112" in shown(replace(WEB, problems=("nobody serves",))).text
+    assert "shop/webnot served10.112" in shown(replace(WEB, problems=("not served",))).text
 
 
 def test_a_mode_that_counts_no_connections() -> None:
-    found = Parsed(services(replace(LIST, counts_connections=False), "", "name"))
+    found = Parsed(services(replace(LIST, counts_connections=False), ALL))
     assert found.count("th") == found.count("td") == 4
 
 
 @pytest.mark.parametrize(
     ("sort", "expected"),
     [
-        ("name", ["ascending"]),
-        ("connections", ["descending"]),
-        ("rate", ["descending"]),
-        ("else", []),
+        (Sort.NAME, ["ascending"]),
+        (Sort.CONNECTIONS, ["descending"]),
+        (Sort.RATE, ["descending"]),
     ],
 )
-def test_sorting(sort: str, expected: list[str]) -> None:
-    found = shown(WEB, words="a b", sort=sort)
+def test_sorting(sort: Sort, expected: list[str]) -> None:
+    found = shown(WEB, search=Search("a b", sort))
     assert expected == found.values("aria-sort")
     links = [href for href in found.values("href") if "sort=" in href]
     assert links == [f"/status?q=a+b&sort={by}#services" for by in ("name", "connections", "rate")]
@@ -73,13 +74,13 @@ def test_sorting(sort: str, expected: list[str]) -> None:
     ],
 )
 def test_how_many(words: str, total: int, matching: int, expected: str) -> None:
-    found = Parsed(services(ServiceList("ipvs", total, matching, False, (WEB,)), words, "name"))
+    found = Parsed(services(ServiceList("ipvs", total, matching, False, (WEB,)), Search(words)))
     assert expected in found.text
     more = f"{matching - 1:,} more: search" if matching > 1 else "shop/web"
     assert more in found.text
 
 
 def test_nothing_found() -> None:
-    found = Parsed(services(ServiceList("ipvs", 3, 0, False, ()), "x", "name"))
+    found = Parsed(services(ServiceList("ipvs", 3, 0, False, ()), Search("x")))
     assert "0 of 3 services match x" in found.text
     assert found.count("table") == 0

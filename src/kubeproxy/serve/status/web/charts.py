@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import log10
 from typing import Final
 
-from kubeproxy.serve.status.web.markup import Markup, element
+from kubeproxy.serve.status.web.markup import Markup, html
 from kubeproxy.serve.status.wire import Sync
-from kubeproxy.serve.status.words import elapsed
+from kubeproxy.serve.status.words import elapsed, rate
 
 _WIDTH: Final = 330
 _LEFT: Final = 44
@@ -16,6 +16,26 @@ _SHORTEST: Final = 1e-4
 _TOPS: Final = (0.01, 0.1, 1.0, 10.0, 100.0)
 _BARS: Final = 100
 _STEP: Final = (_WIDTH - _LEFT) / _BARS
+_SYNCS: Final = (
+    f'<svg class="syncs" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+    ' aria-label="{}">{}{}</svg>'
+)
+_GRID: Final = (
+    f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH}" y1="{{0}}" y2="{{0}}"></line>'
+    f'<text x="{_LEFT - 6}" y="{{1}}">{{2}}</text>'
+)
+_KEY: Final = (
+    '<span><svg class="key" viewBox="0 0 10 10" aria-hidden="true">'
+    '<path class="{}" d="M5 10V0"></path></svg>{}</span>'
+)
+LEGEND: Final = html(
+    '<p class="legend">{}{}{}{}</p>',
+    html(_KEY, "sync ok", "what changed"),
+    html(_KEY, "sync ok full", "full"),
+    html(_KEY, "sync partly", "partly"),
+    html(_KEY, "sync failed", "failed"),
+)
+"""What the colours of bars mean."""
 
 
 def sync_chart(history: Sequence[Sync], label: str) -> Markup:
@@ -29,60 +49,16 @@ def sync_chart(history: Sequence[Sync], label: str) -> Markup:
     top = next((top for top in _TOPS if longest <= top), _TOPS[-1])
     bars: dict[str, list[str]] = {}
     for number, sync in enumerate(shown):
+        kind = f"sync {sync.outcome}{' full' if sync.full else ''}"
         x = _WIDTH - _STEP * (len(shown) - number - 0.5)
         y = min(_y(sync.seconds, top), _FOOT - 2)
-        bars.setdefault(_kind(sync), []).append(f"M{x:.1f} {_FOOT}V{y:.1f}")
-    return element(
-        "svg",
-        *_grid(top),
-        *(element("path", class_=kind, d="".join(each)) for kind, each in bars.items()),
-        class_="syncs",
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        role="img",
-        aria_label=_described(shown, label),
+        bars.setdefault(kind, []).append(f"M{x:.1f} {_FOOT}V{y:.1f}")
+    return html(
+        _SYNCS,
+        _described(shown, label),
+        _grid(top),
+        (html('<path class="{}" d="{}"></path>', kind, each) for kind, each in bars.items()),
     )
-
-
-def share(percent: float) -> Markup:
-    """A bar that is as long as a share of a hundred."""
-    return element(
-        "svg",
-        element("rect", class_="track", width="100%", height=6, rx=3),
-        element("rect", class_="share", width=f"{percent:g}%", height=6, rx=3),
-        class_="bar",
-        height=6,
-        aria_hidden="true",
-    )
-
-
-def fan(chosen: Sequence[float], left_out: int) -> Markup:
-    """Lines from one point to rows of the same height: as thick as the shares, or dashed.
-
-    It is stretched to the height of the rows beside it.
-    """
-    rows = len(chosen) + left_out
-    middle = rows / 2
-    curves = (
-        element(
-            "path",
-            d=f"M0 {middle:g} C50 {middle:g} 50 {row + 0.5:g} 100 {row + 0.5:g}",
-            class_="way" if row < len(chosen) else "no-way",
-            stroke_width=_thickness(chosen[row]) if row < len(chosen) else None,
-        )
-        for row in range(rows)
-    )
-    return element(
-        "svg",
-        *curves,
-        class_="fan",
-        viewBox=f"0 0 100 {rows}",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
-
-
-def _thickness(percent: float) -> str:
-    return f"{1.5 + percent / 25:.1f}"
 
 
 def _y(seconds: float, top: float) -> float:
@@ -94,19 +70,7 @@ def _y(seconds: float, top: float) -> float:
 def _grid(top: float) -> Iterator[Markup]:
     for seconds in (0.001, top):
         y = _y(seconds, top)
-        at = f"{y:.1f}"
-        yield element("line", class_="grid", x1=_LEFT, x2=_WIDTH, y1=at, y2=at)
-        yield element("text", elapsed(seconds), x=_LEFT - 6, y=f"{y + 3:.1f}")
-
-
-def _kind(sync: Sync) -> str:
-    """The classes of a bar."""
-    return f"sync {sync.outcome}{' full' if sync.full else ''}"
-
-
-def sync_kind(sync: Sync) -> str:
-    """Whether a sync compared everything."""
-    return "full" if sync.full else "what changed"
+        yield html(_GRID, f"{y:.1f}", f"{y + 3:.1f}", elapsed(seconds))
 
 
 def _described(shown: Sequence[Sync], label: str) -> str:
@@ -120,29 +84,15 @@ def _described(shown: Sequence[Sync], label: str) -> str:
     )
 
 
-def legend() -> Markup:
-    """What the colours of bars mean."""
-    kinds = (
-        ("sync ok", "what changed"),
-        ("sync ok full", "full"),
-        ("sync partly", "partly"),
-        ("sync failed", "failed"),
-    )
-    return element(
-        "p",
-        *(
-            element(
-                "span",
-                element(
-                    "svg",
-                    element("path", class_=kind, d="M5 10V0"),
-                    class_="key",
-                    viewBox="0 0 10 10",
-                    aria_hidden="true",
-                ),
-                words,
-            )
-            for kind, words in kinds
-        ),
-        class_="legend",
+def traffic(service: str, per_second: float | None, words: str) -> Markup:
+    """New connections of a Service, or of all (`*`): the figure of now, and the script's chart."""
+    return html(
+        '<article class="card"><h2>Connections</h2>'
+        '<p><b class="big" data-rate="{service}">{rate}</b> new connections per second</p>'
+        '<svg class="chart" viewBox="0 0 330 90" data-chart="{service}" role="img"></svg>'
+        "<noscript><p>Rates are counted between two requests: reload.</p></noscript>"
+        '<p class="faint">{words}</p></article>',
+        service=service,
+        rate=rate(per_second),
+        words=words,
     )

@@ -1,24 +1,24 @@
 """One Service: its frontends, and its endpoints with the reasons why some are not used."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from kubeproxy.base.inet import join
-from kubeproxy.serve.status.web.asking import form
-from kubeproxy.serve.status.web.document import document, heading
+from kubeproxy.serve.status.web.charts import traffic
+from kubeproxy.serve.status.web.document import document
+from kubeproxy.serve.status.web.explain import form
 from kubeproxy.serve.status.web.markup import (
     NOTHING,
+    Content,
     Markup,
     TableColumn,
     address,
     badge,
-    element,
+    html,
     row,
     table,
-    together,
-    trusted,
 )
-from kubeproxy.serve.status.web.overview import traffic
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
 from kubeproxy.serve.status.words import connections, count, plural, rate, settings
 
@@ -27,68 +27,42 @@ _COUNTS: Final = (TableColumn("Connections", "number"), TableColumn("Per second"
 _FRONTENDS: Final = (TableColumn("Frontend"), TableColumn("Address", "address"), *_COUNTS)
 _ENDPOINTS: Final = (
     TableColumn("Endpoint", "address"),
-    TableColumn("Node"),
-    TableColumn("Condition"),
-    TableColumn("Used"),
+    *map(TableColumn, ("Node", "Condition", "Used")),
     *_COUNTS,
 )
 
 
 def service_page(detail: ServiceDetail) -> Iterator[Markup]:
     """The page of a Service."""
-
-    def main() -> Iterator[Markup]:
-        yield _about(detail)
-        yield from ports(detail)
-
     title = f"{detail.namespace}/{detail.service} on {detail.node}"
-    return document(title, heading(detail.node), main())
+    return document(title, detail.node, chain([_about(detail)], ports(detail)))
 
 
 def ports(detail: ServiceDetail) -> Iterator[Markup]:
     """The service ports, which the script refreshes."""
-    yield trusted('<section id="service" data-refresh="service">')
+    yield html('<section id="service" data-refresh="service">')
     for port in detail.ports:
         yield from _port(port, counted=detail.counts_connections)
-    yield trusted("</section>")
+    yield html("</section>")
 
 
 def _about(detail: ServiceDetail) -> Markup:
     """What is above the ports and not refreshed: the name, the chart, the explain form."""
     name = f"{detail.namespace}/{detail.service}"
-    rules = address("rules", detail.namespace, detail.service)
+    frontends = (frontend for port in detail.ports for frontend in port.frontends)
+    rates = [each.per_second for each in frontends if each.per_second is not None]
     words = "On this node, over the last two minutes."
-    return element(
-        "section",
-        element("h2", element("span", f"{detail.namespace}/"), detail.service),
-        element(
-            "div",
-            traffic(name, _total(detail), words) if detail.counts_connections else NOTHING,
-            element(
-                "article",
-                element("h2", "Explain a packet to it"),
-                form("", name),
-                element(
-                    "p",
-                    element("a", "The rules", href=rules),
-                    " show what was written to the kernel for it.",
-                ),
-                class_="card",
-            ),
-            class_="cards",
-        ),
-        id="about",
+    chart = traffic(name, sum(rates) if rates else None, words)
+    return html(
+        '<section id="about"><h2><span>{}/</span>{}</h2><div class="cards">{}'
+        '<article class="card"><h2>Explain a packet to it</h2>{}<p><a href="{}">The rules</a>'
+        " show what was written to the kernel for it.</p></article></div></section>",
+        detail.namespace,
+        detail.service,
+        chart if detail.counts_connections else NOTHING,
+        form("", name),
+        address("rules", detail.namespace, detail.service),
     )
-
-
-def _total(detail: ServiceDetail) -> float | None:
-    rates = [
-        frontend.per_second
-        for port in detail.ports
-        for frontend in port.frontends
-        if frontend.per_second is not None
-    ]
-    return sum(rates) if rates else None
 
 
 def _kept(columns: Sequence[TableColumn], *, counted: bool) -> Sequence[TableColumn]:
@@ -98,45 +72,46 @@ def _kept(columns: Sequence[TableColumn], *, counted: bool) -> Sequence[TableCol
 
 def _port(port: PortDetail, *, counted: bool) -> Iterator[Markup]:
     title = f"{port.name} {port.protocol}".strip()
-    yield together(
-        (
-            trusted('<article class="card">'),
-            element("h3", title, " ", element("small", port.ip_family)),
-            _troubles(port),
-            element("ul", *(element("li", text) for text in settings(port)), class_="settings"),
-        )
+    yield html(
+        '<article class="card"><h3>{} <small>{}</small></h3>{}<ul class="settings">{}</ul>',
+        title,
+        port.ip_family,
+        _troubles(port),
+        (html("<li>{}</li>", text) for text in settings(port)),
     )
     columns = _kept(_FRONTENDS, counted=counted)
     frontends = (row(columns, _frontend(each)) for each in port.frontends)
     yield from table(f"Frontends of {title}, {port.ip_family}", columns, frontends)
     used = sum(endpoint.used for endpoint in port.endpoints)
-    yield element("p", f"{plural(len(port.endpoints), 'endpoint')}, {used} used")
+    yield html("<p>{}, {} used</p>", plural(len(port.endpoints), "endpoint"), str(used))
     if port.endpoints:
         each_counted = any(each.connections is not None for each in port.endpoints)
         columns = _kept(_ENDPOINTS, counted=each_counted)
         endpoints = (
-            row(columns, _endpoint(each), None if each.used else "unused")
+            row(columns, _endpoint(each), "" if each.used else "unused")
             for each in port.endpoints[:_ROWS]
         )
         yield from table(f"Endpoints of {title}, {port.ip_family}", columns, endpoints)
     more = len(port.endpoints) - _ROWS
     if more > 0:
-        yield element("p", f"{count(more)} more: the JSON (?format=json) has all")
-    yield trusted("</article>")
+        yield html("<p>{} more: the JSON (?format=json) has all</p>", count(more))
+    yield html("</article>")
 
 
 def _troubles(port: PortDetail) -> Markup:
-    claims = [
+    lines = [
         f"{each.address} is served by {each.served_by}, and not by {each.not_served}: give one of"
         " them another address"
         for each in port.conflicts
     ]
-    refused = f"The kernel does not have it: {port.not_programmed}" if port.not_programmed else ""
-    lines = [element("p", text) for text in (refused, *claims) if text]
-    return element("div", *lines, class_="box bad") if lines else NOTHING
+    if port.not_programmed:
+        lines.insert(0, f"The kernel does not have it: {port.not_programmed}")
+    if not lines:
+        return NOTHING
+    return html('<div class="box bad">{}</div>', (html("<p>{}</p>", line) for line in lines))
 
 
-def _frontend(frontend: FrontendDetail) -> tuple[Markup | str, ...]:
+def _frontend(frontend: FrontendDetail) -> tuple[str, ...]:
     port = frontend.port
     return (
         frontend.kind,
@@ -146,28 +121,20 @@ def _frontend(frontend: FrontendDetail) -> tuple[Markup | str, ...]:
     )
 
 
-def _endpoint(endpoint: EndpointDetail) -> tuple[Markup | str, ...]:
+def _endpoint(endpoint: EndpointDetail) -> tuple[Content, ...]:
+    condition = "ready" if endpoint.ready else "not ready"
+    if endpoint.terminating:
+        condition = "terminating, still serving" if endpoint.serving else "terminating"
+    used = badge("used", "good") if endpoint.used else badge("not used", "plain")
+    reasons = (html('<div class="faint">{}</div>', line) for line in _reasons(endpoint))
     return (
         join(endpoint.address, endpoint.port),
         "this node" if endpoint.on_this_node else endpoint.node or "not named",
-        _condition(endpoint),
-        _used(endpoint),
+        condition,
+        (used, *reasons),
         connections(endpoint.connections),
         rate(endpoint.per_second),
     )
-
-
-def _condition(endpoint: EndpointDetail) -> str:
-    if endpoint.terminating:
-        return "terminating, still serving" if endpoint.serving else "terminating"
-    return "ready" if endpoint.ready else "not ready"
-
-
-def _used(endpoint: EndpointDetail) -> Markup:
-    """Whether traffic goes there, and under which policy not and why."""
-    words = badge("used", "good") if endpoint.used else badge("not used", "plain")
-    lines = (element("div", line, class_="faint") for line in _reasons(endpoint))
-    return together((words, *lines))
 
 
 def _reasons(endpoint: EndpointDetail) -> Iterator[str]:

@@ -12,48 +12,40 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-import msgspec
-
-from kubeproxy.serve.status.web.markup import (
-    NOTHING,
-    Markup,
-    address,
-    element,
-    fact,
-    together,
-    trusted,
-)
+from kubeproxy.serve.status.web.markup import NOTHING, Markup, facts, html
 from kubeproxy.serve.status.wire import DaemonStatus
 from kubeproxy.serve.status.words import span
 
-_ICON: Final = trusted(
+_HEAD: Final = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<meta name="color-scheme" content="light dark"><title>{title}</title>'
     "<link rel=icon href=\"data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'"
     " viewBox='0 0 16 16'><path d='M2 8h4m0 0 4-5h4M6 8l4 5h4M6 8h8' fill='none'"
     " stroke='%232a78d6' stroke-width='2' stroke-linecap='round'/></svg>\">"
+    "<style>{style}</style></head>"
+    '<body><a class="skip" href="#main">To the content</a>'
+    '<header><h1><a href="/status">kube-proxy</a> on <b>{node}</b></h1>'
+    '<nav aria-label="Parts of this page"><a href="/status#explain">Explain</a>'
+    '<a href="/status#services">Services</a><a href="/status#syncs">Syncs</a></nav>'
+    '<p class="silent" role="status" hidden></p></header><main id="main">'
 )
 
 
-class Asset(msgspec.Struct, frozen=True):
-    """A file of ours that stands in the page, and its hash as a policy names it."""
-
-    markup: Markup
-    source: str
-
-
 @cache
-def asset(name: str) -> Asset:
-    """A file of the package, read once."""
+def asset(name: str) -> tuple[Markup, str]:
+    """A file of ours that stands in the page, read once, and its hash as a policy names it."""
     content = pkgutil.get_data(__package__ or "", f"assets/{name}") or b""
     digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-    return Asset(trusted(content.decode()), f"'sha256-{digest}'")
+    return Markup(content.decode()), f"'sha256-{digest}'"
 
 
 def headers() -> tuple[tuple[str, str], ...]:
     """The headers of the page: the browser shows it, and trusts nothing else."""
     policy = (
         "default-src 'none'",
-        f"script-src {asset('page.js').source}",
-        f"style-src {asset('page.css').source}",
+        f"script-src {asset('page.js')[1]}",
+        f"style-src {asset('page.css')[1]}",
         "img-src data:",
         "connect-src 'self'",
         "form-action 'self'",
@@ -72,48 +64,17 @@ def headers() -> tuple[tuple[str, str], ...]:
 
 
 def document(
-    title: str, heading: Markup, main: Iterable[Markup], footer: Markup = NOTHING
+    title: str, node: str, main: Iterable[Markup], footer: Markup = NOTHING
 ) -> Iterator[Markup]:
     """A whole page, piece by piece."""
-    yield together(
-        (
-            trusted('<!doctype html><html lang="en"><head><meta charset="utf-8">'),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("title", title),
-            _ICON,
-            element("style", asset("page.css").markup),
-            trusted('</head><body><a class="skip" href="#main">To the content</a>'),
-            heading,
-            trusted('<main id="main">'),
-        )
-    )
+    yield html(_HEAD, title=title, style=asset("page.css")[0], node=node)
     yield from main
-    yield trusted("</main>")
-    yield footer
-    yield element("script", asset("page.js").markup)
-    yield trusted("</body></html>\n")
-
-
-def heading(node: str) -> Markup:
-    """What stands above every page."""
-    return element(
-        "header",
-        element("h1", element("a", "kube-proxy", href="/status"), " on ", element("b", node)),
-        element(
-            "nav",
-            element("a", "Explain", href="/status#explain"),
-            element("a", "Services", href="/status#services"),
-            element("a", "Syncs", href="/status#syncs"),
-            aria_label="Parts of this page",
-        ),
-        element("p", class_="silent", role="status", hidden=True),
-    )
+    yield html("</main>{}<script>{}</script></body></html>\n", footer, asset("page.js")[0])
 
 
 def footer(status: DaemonStatus) -> Markup:
     """Where everything comes from, and where else to look."""
-    facts = (
+    about = (
         ("Source", status.source),
         ("Configuration", status.config_file or "flags only"),
         ("Health", status.health_address),
@@ -121,13 +82,8 @@ def footer(status: DaemonStatus) -> Markup:
         ("Process", f"{status.pid}, {span(status.cpu_seconds)} of processor time"),
         ("Started", status.started),
     )
-    return element(
-        "footer",
-        element("dl", *(each for label, text in facts for each in fact(label, text))),
-        element(
-            "p",
-            element("a", "JSON", href=address("status", format="json")),
-            element("a", "Rules", href="/rules"),
-            element("a", "Metrics", href="/metrics"),
-        ),
+    return html(
+        '<footer>{}<p><a href="/status?format=json">JSON</a><a href="/rules">Rules</a>'
+        '<a href="/metrics">Metrics</a></p></footer>',
+        facts(about),
     )

@@ -1,13 +1,12 @@
-"""Elements of HTML and SVG that always escape, and the pieces that several pages are made of.
+"""HTML and SVG from templates that always escape, and the pieces that several pages are made of.
 
 A plain string is text, wherever it stands; only `Markup` is markup. So a name that looks like HTML
 stays a name.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from html import escape
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -16,76 +15,40 @@ from kubeproxy.base.printable import printable
 
 
 class Markup(msgspec.Struct, frozen=True, gc=False):
-    """HTML that may stand in a page as it is. Made by `element`, and by `trusted` for our own."""
+    """HTML that may stand in a page as it is. Never made of a text from anywhere else."""
 
     text: str
 
 
-Child = Markup | str | None
-Attribute = str | int | float | bool | None
+Content: TypeAlias = "Markup | str | Iterable[Content]"
 
 NOTHING: Final = Markup("")
-_VOID: Final = frozenset({"input", "link", "meta"})
-_ADDRESSES: Final = frozenset({"href", "src", "action"})
-_OWN_PLACES: Final = ("/", "?", "#")
 
 
-def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
-    """An element with its attributes and children; a child that is None is left out.
+def html(template: str, /, *values: Content, **named: Content) -> Markup:
+    """A template of this program, its fields filled with texts that are escaped, and with markup.
 
-    `class_` stands for `class`, and `aria_label` for `aria-label`. An attribute that is None or
-    False is left out, and one that is True has no value.
+    Fields stand between tags and in the quotes of attributes, nowhere else.
     """
-    begin = "".join([f"<{name}", *[_attribute(*each) for each in attributes.items()], ">"])
-    if name in _VOID:
-        return Markup(begin)
-    return Markup("".join([begin, *[_text(child) for child in children], f"</{name}>"]))
+    texts = {name: _text(value) for name, value in named.items()}
+    return Markup(template.format(*map(_text, values), **texts))
 
 
-def together(children: Iterable[Child]) -> Markup:
-    """Several one after the other."""
-    return Markup("".join(map(_text, children)))
-
-
-def trusted(text: str) -> Markup:
-    """Text of this program that is markup already. Never for a text from anywhere else."""
-    return Markup(text)
+def _text(content: Content) -> str:
+    if isinstance(content, Markup):
+        return content.text
+    if not isinstance(content, str):
+        return "".join(map(_text, content))
+    if not content.isprintable():
+        # What is not seen, or turns around what is, is replaced; lines stay lines.
+        content = "\n".join(map(printable, content.split("\n")))
+    return escape(content)
 
 
 def address(*path: str, **query: str) -> str:
     """A place of this server: each part is one part of the path, whatever it contains."""
     where = "".join("/" + quote(part, safe="") for part in path)
     return f"{where}?{urlencode(query)}" if query else where
-
-
-def _text(child: Child) -> str:
-    if child is None:
-        return ""
-    return child.text if isinstance(child, Markup) else _escaped(child)
-
-
-def _escaped(text: str) -> str:
-    """The text without what is not seen, or would turn around what is; lines stay lines."""
-    if not text.isprintable():
-        text = "\n".join(map(printable, text.split("\n")))
-    return escape(text)
-
-
-def _attribute(key: str, value: Attribute) -> str:
-    if value is None or value is False:
-        return ""
-    name = _name(key)
-    if value is True:
-        return f" {name}"
-    text = str(value)
-    if name in _ADDRESSES and (not text.startswith(_OWN_PLACES) or text.startswith("//")):
-        raise ValueError(f"{name}={text!r} does not lead to a place of this server")
-    return f' {name}="{_escaped(text)}"'
-
-
-@cache
-def _name(key: str) -> str:
-    return key.removesuffix("_").replace("_", "-")
 
 
 # --- pieces -----------------------------------------------------------------------------------
@@ -96,12 +59,12 @@ LEVELS = {"ok": "good", "partly": "warn", "failed": "bad"}
 
 def badge(word: str, level: str) -> Markup:
     """A word whose colour says the same."""
-    return element("strong", word, class_=f"badge {level}")
+    return html('<strong class="badge {}">{}</strong>', level, word)
 
 
-def fact(label: str, text: str) -> tuple[Markup, Markup]:
-    """A line of a list of facts."""
-    return element("dt", label), element("dd", text)
+def facts(pairs: Iterable[tuple[str, str]]) -> Markup:
+    """A list of labels and texts."""
+    return html("<dl>{}</dl>", (html("<dt>{}</dt><dd>{}</dd>", *pair) for pair in pairs))
 
 
 class TableColumn(msgspec.Struct, frozen=True):
@@ -122,36 +85,34 @@ def table(
 ) -> Iterator[Markup]:
     """A table, piece by piece."""
     titles = (
-        element(
-            "th",
-            element("a", column.title, href=column.href) if column.href else column.title,
-            scope="col",
-            class_=column.kind or None,
-            aria_sort=column.sort or None,
+        html(
+            '<th scope="col"{}{}>{}</th>',
+            _attribute("class", column.kind),
+            _attribute("aria-sort", column.sort),
+            html('<a href="{}">{}</a>', column.href, column.title)
+            if column.href
+            else column.title,
         )
         for column in columns
     )
-    yield together(
-        (
-            trusted("<table>"),
-            element("caption", caption),
-            element("thead", element("tr", *titles)),
-            trusted("<tbody>"),
-        )
-    )
+    head = "<table><caption>{}</caption><thead><tr>{}</tr></thead><tbody>"
+    yield html(head, caption, titles)
     yield from rows
-    yield trusted("</tbody></table>")
+    yield html("</tbody></table>")
 
 
-def row(
-    columns: Sequence[TableColumn], cells: Sequence[Child], class_: str | None = None
-) -> Markup:
+def row(columns: Sequence[TableColumn], cells: Sequence[Content], kind: str = "") -> Markup:
     """A row; cells beyond the columns are left out.
 
     Cells know the title of their column, for when there is no room for it above.
     """
     made = (
-        element("td", cell, data_label=column.title, class_=column.kind or None)
+        html('<td data-label="{}"{}>{}</td>', column.title, _attribute("class", column.kind), cell)
         for column, cell in zip(columns, cells, strict=False)
     )
-    return element("tr", *made, class_=class_)
+    return html("<tr{}>{}</tr>", _attribute("class", kind), made)
+
+
+def _attribute(name: str, value: str) -> Markup:
+    """An attribute that is left out when it says nothing."""
+    return html(' {}="{}"', name, value) if value else NOTHING

@@ -1,14 +1,36 @@
-"""An explanation as a drawing says what the text says."""
+"""The explain form keeps what was asked; the drawing and the text say what the command says."""
 
 import msgspec
 import pytest
 
-from kubeproxy.explain.words import Candidate, Explanation, NotChosen
-from kubeproxy.serve.status.web.pathdrawing import drawing
+from kubeproxy.explain.words import Candidate, Explanation, NotChosen, render
+from kubeproxy.serve.status.web.explain import Explained, drawing, explain
 from serve.status.web.parsed import Parsed
 from serve.status.web.samples import EXPLANATION
 
 replace = msgspec.structs.replace
+
+
+def test_the_empty_form() -> None:
+    found = Parsed(explain(Explained()))
+    assert found.values("value") == ["outside", "outside", "host", ""]
+    assert found.count("figure") == found.count("pre") == 0
+
+
+def test_an_answer() -> None:
+    found = Parsed(explain(Explained("host", "shop/web", (EXPLANATION, EXPLANATION))))
+    assert found.values("value") == ["host", "outside", "host", "shop/web"]
+    assert found.count("figure") == 2
+    assert f"{render(EXPLANATION)}\n\n{render(EXPLANATION)}" in found.text
+
+
+def test_a_question_without_an_answer() -> None:
+    found = Parsed(explain(Explained("host", "missing", refusal="to missing: no such Service")))
+    assert "to missing: no such Service" in found.text
+    assert found.count("pre") == 0
+
+
+# --- the way of a packet ----------------------------------------------------------------------
 
 
 def drawn(explanation: Explanation) -> Parsed:
@@ -28,7 +50,7 @@ def test_every_word_of_the_explanation_is_there() -> None:
     assert [each for each in words if each not in text] == []
 
 
-def test_a_destination_of_nobody() -> None:
+def test_a_destination_that_no_service_has() -> None:
     explanation = replace(
         EXPLANATION, verdict="pass", matched=None, endpoints=(), not_chosen=(), affinity=""
     )
@@ -81,7 +103,7 @@ def test_an_endpoint_whose_node_is_not_known() -> None:
         pytest.param(3, 9, (3, 9), "", id="all-though-most-are-left-out"),
         pytest.param(857, 143, (8, 4), "849 more and 139 more that are not chosen", id="many"),
         pytest.param(1060, 3, (9, 3), "1,051 more", id="few-left-out"),
-        pytest.param(0, 50, (0, 12), "38 more that are not chosen", id="nobody-chosen"),
+        pytest.param(0, 50, (0, 12), "38 more that are not chosen", id="none-chosen"),
     ],
 )
 def test_of_many_endpoints_some_of_each_kind_are_drawn(
@@ -97,3 +119,15 @@ def test_of_many_endpoints_some_of_each_kind_are_drawn(
     assert drawn_of_each == (classes.count("way"), classes.count("no-way"))
     assert drawn_of_each[1] == found.text.count("it is not ready")
     assert (f"{words}: see the text below" in found.text) == bool(words)
+
+
+def test_lines_and_bars_show_the_shares() -> None:
+    endpoints = tuple(
+        Candidate("10.64.3.11:80", share, "heron", False, False, False) for share in (75.0, 25.0)
+    )
+    found = drawn(replace(EXPLANATION, endpoints=endpoints))
+    paths = [attributes for tag, attributes in found.elements if tag == "path"]
+    assert [path["d"].split()[-1] for path in paths] == ["0.5", "1.5", "2.5"]
+    assert [path["class"] for path in paths] == ["way", "way", "no-way"]
+    assert [path.get("stroke-width") for path in paths] == ["4.5", "2.5", None]
+    assert found.values("width") == ["100%", "75%", "100%", "25%"]
