@@ -15,14 +15,13 @@ from kubeproxy.cluster.objects.meta import (
     HEADLESS_LABEL,
     SERVICE_PROXY_NAME_LABEL,
     Kind,
+    ObjectId,
     ObjectKey,
 )
 from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service
 
 _KIND_OF_DOCUMENT = {(version, kind.value): kind for kind, version in API_VERSION_OF_KIND.items()}
 _NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
-
-ObjectId = tuple[Kind, ObjectKey]
 
 
 class ManifestObject(msgspec.Struct, frozen=True):

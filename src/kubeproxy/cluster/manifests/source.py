@@ -30,12 +30,12 @@ from kubeproxy.cluster.manifests.objects import (
     DecodedObjects,
     Duplicate,
     ManifestObject,
-    ObjectId,
     decode_documents,
     events_between,
     first_events,
     merge,
 )
+from kubeproxy.cluster.objects.meta import ObjectId
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
 from kubeproxy.linux import filewatch
