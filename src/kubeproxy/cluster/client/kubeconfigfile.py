@@ -23,7 +23,7 @@ class KubeconfigError(OperatorError):
     """A kubeconfig that cannot be used, or the lack of one."""
 
 
-class Extension(msgspec.Struct, frozen=True):
+class _Extension(msgspec.Struct, frozen=True):
     """Data of others, by name."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
     certificate_authority_data: str = ""
     proxy_url: str = ""
     disable_compression: bool = False
-    extensions: tuple[Extension, ...] = ()
+    extensions: tuple[_Extension, ...] = ()
 
 
 class EnvVar(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
         return self.interactive_mode or default
 
 
-class AuthProvider(msgspec.Struct, frozen=True):
+class _AuthProvider(msgspec.Struct, frozen=True):
     """`users[].user.auth-provider`: known only to be refused."""
 
     name: str = ""
@@ -89,7 +89,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     as_user_extra: dict[str, tuple[str, ...]] = {}
     username: str = ""
     password: str = ""
-    auth_provider: AuthProvider | None = None
+    auth_provider: _AuthProvider | None = None
     exec: ExecConfig | None = None
 
 
@@ -100,23 +100,17 @@ class ContextEntry(msgspec.Struct, frozen=True):
     user: str = ""
 
 
-class NamedCluster(msgspec.Struct, frozen=True):
-    """`clusters[]`."""
-
+class _NamedCluster(msgspec.Struct, frozen=True):
     name: str = ""
     cluster: ClusterEntry = ClusterEntry()
 
 
-class NamedUser(msgspec.Struct, frozen=True):
-    """`users[]`."""
-
+class _NamedUser(msgspec.Struct, frozen=True):
     name: str = ""
     user: UserEntry = UserEntry()
 
 
-class NamedContext(msgspec.Struct, frozen=True):
-    """`contexts[]`."""
-
+class _NamedContext(msgspec.Struct, frozen=True):
     name: str = ""
     context: ContextEntry = ContextEntry()
 
@@ -124,9 +118,9 @@ class NamedContext(msgspec.Struct, frozen=True):
 class Kubeconfig(msgspec.Struct, frozen=True, rename="kebab"):
     """A kubeconfig."""
 
-    clusters: tuple[NamedCluster, ...] = ()
-    users: tuple[NamedUser, ...] = ()
-    contexts: tuple[NamedContext, ...] = ()
+    clusters: tuple[_NamedCluster, ...] = ()
+    users: tuple[_NamedUser, ...] = ()
+    contexts: tuple[_NamedContext, ...] = ()
     current_context: str = ""
     directory: str = ""
     """Where relative paths start; not a field of the file."""
