@@ -1,4 +1,4 @@
-"""Exec plugins: what they are told, what they answer, and when they are run."""
+"""Exec plugins: what they get, what they answer, and when they are run."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from cluster.following import following
 from fakes.apiserver import FakeApiServer
 from fakes.certs import issue, server_tls
 from kubeproxy.cluster.client import execplugin
-from kubeproxy.cluster.client.access import Access, Exec, Secret, Tls, User
+from kubeproxy.cluster.client.access import Access, EnvVar, Exec, Secret, Tls, User
 from kubeproxy.cluster.client.execplugin import (
     Credential,
     ExecPlugin,
@@ -29,10 +29,10 @@ def answer(api_version: str = V1, kind: str = "ExecCredential", **status: object
     return json.dumps({"kind": kind, "apiVersion": api_version, "status": status})
 
 
-# --- what a plugin is told --------------------------------------------------------------------
+# --- what a plugin gets -----------------------------------------------------------------------
 
 
-def test_a_plugin_is_told_little_by_default() -> None:
+def test_a_plugin_gets_little_by_default() -> None:
     expected = (
         '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
         '"spec":{"interactive":false}}\n'
@@ -40,11 +40,15 @@ def test_a_plugin_is_told_little_by_default() -> None:
     assert expected == exec_info(Exec("p", V1, "Never"), ACCESS, "", interactive=False)
 
 
-def test_a_plugin_that_asks_is_told_about_the_cluster() -> None:
-    config = msgspec.Raw(b'{"audience":"x"}')
-    plugin = Exec("p", V1, "Never", provide_cluster_info=True, cluster_config=config)
-    tls = Tls(insecure=True, server_name="name")
-    access = Access(server="https://api", tls=tls, proxy_url="http://q", compression=False)
+def test_a_plugin_that_asks_gets_the_cluster() -> None:
+    plugin = Exec("p", V1, "Never", provide_cluster_info=True)
+    access = Access(
+        server="https://api",
+        tls=Tls(insecure=True, server_name="name"),
+        proxy_url="http://q",
+        compression=False,
+        cluster_config={"audience": "x"},
+    )
     spec = json.loads(exec_info(plugin, access, "PEM", interactive=True))["spec"]
     expected = {
         "interactive": True,
@@ -190,7 +194,7 @@ async def test_a_plugin_gets_its_arguments_and_environment(tmp_path: Path) -> No
     access = Access(server="https://api", tls=Tls(ca_file=str(ca)))
     command = script(tmp_path, text)
     plugin = plugin_of(
-        command, access, args=("arg",), env=(("OWN", "own"),), provide_cluster_info=True
+        command, access, args=("arg",), env=(EnvVar("OWN", "own"),), provide_cluster_info=True
     )
     found = await plugin.credential(0.0)
     assert Secret("arg-env-own-") == found.token
@@ -220,6 +224,11 @@ async def test_a_plugin_that_needs_a_terminal_finds_none(monkeypatch: pytest.Mon
     expected = "interactive mode: standard input is not a terminal"
     with pytest.raises(ExecPluginError, match=expected):
         await plugin_of("true", interactive_mode="Always").credential(0.0)
+
+
+def test_an_old_plugin_may_use_a_terminal_if_there_is_one() -> None:
+    assert Exec("plugin", "client.authentication.k8s.io/v1beta1").mode == "IfAvailable"
+    assert Exec("plugin", V1).mode == ""
 
 
 async def test_a_plugin_that_hangs_is_ended(

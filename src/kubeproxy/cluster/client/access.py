@@ -4,6 +4,8 @@ import msgspec
 
 from kubeproxy.base.errors import OperatorError
 
+EXEC_V1BETA1 = "client.authentication.k8s.io/v1beta1"
+
 
 class CredentialsError(OperatorError):
     """Credentials that are configured but cannot be had."""
@@ -40,18 +42,29 @@ class Tls(msgspec.Struct, frozen=True):
     key_data: Secret = NO_SECRET
 
 
-class Exec(msgspec.Struct, frozen=True):
-    """A program that hands out credentials."""
+class EnvVar(msgspec.Struct, frozen=True):
+    """A variable for an exec plugin."""
 
-    command: str
-    api_version: str
-    interactive_mode: str
+    name: str = ""
+    value: str = ""
+
+
+class Exec(msgspec.Struct, frozen=True, rename="camel"):
+    """A program that hands out credentials, as a kubeconfig describes it."""
+
+    command: str = ""
+    api_version: str = ""
+    interactive_mode: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[EnvVar, ...] = ()
     provide_cluster_info: bool = False
-    cluster_config: msgspec.Raw | None = None
-    """JSON of the cluster's extension for exec plugins."""
     install_hint: str = ""
+
+    @property
+    def mode(self) -> str:
+        """Whether the plugin may use a terminal; older versions may leave it out."""
+        default = "IfAvailable" if self.api_version == EXEC_V1BETA1 else ""
+        return self.interactive_mode or default
 
 
 class User(msgspec.Struct, frozen=True):
@@ -86,26 +99,22 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     proxy_url: str = ""
     """Empty: the one of the environment."""
     compression: bool = True
+    cluster_config: object = None
+    """The cluster's extension for exec plugins, as values of JSON."""
 
     @property
     def identity(self) -> str:
         """Our identity, as far as it is known without asking the server."""
         if self.impersonation is not None:
             return f'"{self.impersonation.user}" (impersonated)'
-        user = self.user
+        user, tls = self.user, self.tls or Tls()
+        owner = f'kubeconfig user "{user.name}"'
         options = (
             (user.token_file, f"the bearer of token file {user.token_file}"),
-            (user.token, f'the bearer of the token of kubeconfig user "{user.name}"'),
+            (user.token, f"the bearer of the token of {owner}"),
             (user.username, f'"{user.username}"'),
-            (self.tls and self.tls.cert_file, f"the client certificate {_cert_file(self.tls)}"),
-            (
-                self.tls and self.tls.cert_data,
-                f'the client certificate of kubeconfig user "{user.name}"',
-            ),
+            (tls.cert_file, f"the client certificate {tls.cert_file}"),
+            (tls.cert_data, f"the client certificate of {owner}"),
             (user.exec, f"the identity of exec plugin {user.exec.command if user.exec else ''}"),
         )
         return next((text for given, text in options if given), "anonymous")
-
-
-def _cert_file(tls: Tls | None) -> str:
-    return tls.cert_file if tls is not None else ""

@@ -77,7 +77,8 @@ class Credentials:
         if user.token:
             self._fixed = f"Bearer {user.token.value}"
         elif user.username:
-            self._fixed = basic_authorization(user.username, user.password.value)
+            pair = f"{user.username}:{user.password.value}"
+            self._fixed = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._plugin = ExecPlugin(user.exec, access, environ) if user.exec is not None else None
         self._identity = access.identity
         check_headers((("Authorization", self._fixed), *self._always), self._identity)
@@ -128,11 +129,6 @@ def check_headers(headers: Headers, identity: str) -> None:
                 f"the header {name} cannot be sent: its value, of {identity}, has a line break or"
                 " another control character; check the kubeconfig and token files"
             )
-
-
-def basic_authorization(username: str, password: str) -> str:
-    """The header's value."""
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
 def impersonation_headers(impersonation: Impersonation | None) -> Headers:

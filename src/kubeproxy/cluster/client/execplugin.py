@@ -23,6 +23,9 @@ PLUGIN_TIMEOUT = 60.0
 class ExecPluginError(CredentialsError):
     """The plugin gave no credential. The texts are upstream's."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(f"getting credentials: {text}")
+
 
 class Credential(msgspec.Struct, frozen=True):
     """What a plugin hands out."""
@@ -39,14 +42,14 @@ class Credential(msgspec.Struct, frozen=True):
         return (self.cert, self.key.value) if self.cert else None
 
 
-class _ClusterOut(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+class _ClusterOut(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True, kw_only=True):
     server: str
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
     certificate_authority_data: str = ""
     proxy_url: str = ""
     disable_compression: bool = False
-    config: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    config: object
 
 
 class _SpecOut(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +90,7 @@ def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> st
             certificate_authority_data=base64.b64encode(ca.encode("latin-1")).decode(),
             proxy_url=access.proxy_url,
             disable_compression=not access.compression,
-            config=plugin.cluster_config or msgspec.Raw(b"null"),
+            config=access.cluster_config,
         )
     spec = _SpecOut(interactive, cluster)
     request = _CredentialOut("ExecCredential", plugin.api_version, spec)
@@ -99,39 +102,31 @@ def read_answer(stdout: bytes, api_version: str) -> Credential:
     try:
         answer = decode_nested(_answer_decoder, stdout)
     except UNREADABLE as error:
-        raise ExecPluginError(f"getting credentials: decoding stdout: {error}") from error
+        raise ExecPluginError(f"decoding stdout: {error}") from error
     if answer.kind != "ExecCredential":
-        raise ExecPluginError(
-            f'getting credentials: decoding stdout: kind is "{answer.kind}", not ExecCredential'
-        )
+        raise ExecPluginError(f'decoding stdout: kind is "{answer.kind}", not ExecCredential')
     if answer.api_version != api_version:
         raise ExecPluginError(
-            "getting credentials: exec plugin is configured to use API version"
-            f" {api_version}, plugin returned version {answer.api_version}"
+            f"exec plugin is configured to use API version {api_version},"
+            f" plugin returned version {answer.api_version}"
         )
     status = answer.status
     if status is None:
-        raise ExecPluginError("getting credentials: exec plugin didn't return a status field")
+        raise ExecPluginError("exec plugin didn't return a status field")
     cert, key = status.client_certificate_data or "", status.client_key_data or ""
     if not status.token and not cert and not key:
-        raise ExecPluginError(
-            "getting credentials: exec plugin didn't return a token or cert/key pair"
-        )
+        raise ExecPluginError("exec plugin didn't return a token or cert/key pair")
     if bool(cert) != bool(key):
-        raise ExecPluginError(
-            "getting credentials: exec plugin returned only certificate or key, not both"
-        )
+        raise ExecPluginError("exec plugin returned only certificate or key, not both")
     expires = status.expiration_timestamp
+    if expires is not None and expires.tzinfo is None:
+        expires = expires.replace(tzinfo=UTC)
     return Credential(
         token=Secret(status.token or ""),
         cert=cert,
         key=Secret(key),
-        expires=None if expires is None else _epoch(expires),
+        expires=None if expires is None else expires.timestamp(),
     )
-
-
-def _epoch(moment: datetime) -> float:
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class ExecPlugin:
@@ -159,46 +154,47 @@ class ExecPlugin:
 
     async def _run(self) -> Credential:
         plugin = self._plugin
-        interactive = plugin.interactive_mode != "Never" and _has_terminal()
-        if plugin.interactive_mode == "Always" and not interactive:
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if plugin.mode == "Always" and not has_terminal:
             raise ExecPluginError(
-                "getting credentials: exec plugin cannot support interactive mode:"
-                " standard input is not a terminal"
+                "exec plugin cannot support interactive mode: standard input is not a terminal"
             )
+        interactive = plugin.mode != "Never" and has_terminal
         info = exec_info(plugin, self._access, self._ca(), interactive=interactive)
-        environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
+        own = {variable.name: variable.value for variable in plugin.env}
         try:
             process = await asyncio.create_subprocess_exec(
                 plugin.command,
                 *plugin.args,
-                env=environ,
+                env={**self._environ, **own, "KUBERNETES_EXEC_INFO": info},
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise ExecPluginError(_not_started(plugin, error)) from error
+            missing = isinstance(error, FileNotFoundError)
+            reason = f"{plugin.command}: {error.strerror}"
+            hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+            raise ExecPluginError(
+                f"exec: {f'executable {plugin.command} not found' if missing else reason}{hint}"
+            ) from error
         return read_answer(await self._output(process), plugin.api_version)
 
     async def _output(self, process: asyncio.subprocess.Process) -> bytes:
         """What the process writes; whatever happens here, it does not outlive us."""
-        command = self._plugin.command
+        executable = f"exec: executable {self._plugin.command}"
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT):
                 stdout, _ = await process.communicate()
         except TimeoutError as error:
             raise ExecPluginError(
-                f"getting credentials: exec: executable {command} did not end within"
-                f" {PLUGIN_TIMEOUT:.0f} s"
+                f"{executable} did not end within {PLUGIN_TIMEOUT:.0f} s"
             ) from error
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
         if process.returncode != 0:
-            raise ExecPluginError(
-                f"getting credentials: exec: executable {command} failed with exit code"
-                f" {process.returncode}"
-            )
+            raise ExecPluginError(f"{executable} failed with exit code {process.returncode}")
         return stdout
 
     def _ca(self) -> str:
@@ -210,17 +206,4 @@ class ExecPlugin:
         try:
             return Path(tls.ca_file).read_text(encoding="latin-1")
         except OSError as error:
-            raise ExecPluginError(
-                f"getting credentials: cannot read the CA for the plugin: {error}"
-            ) from error
-
-
-def _not_started(plugin: Exec, error: OSError) -> str:
-    hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
-    if isinstance(error, FileNotFoundError):
-        return f"getting credentials: exec: executable {plugin.command} not found{hint}"
-    return f"getting credentials: exec: {plugin.command}: {error.strerror}{hint}"
-
-
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+            raise ExecPluginError(f"cannot read the CA for the plugin: {error}") from error

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base import klog
@@ -18,9 +17,8 @@ from kubeproxy.base.errors import reason_of
 from kubeproxy.base.inet import parse_address
 from kubeproxy.base.printable import quoted
 from kubeproxy.cluster.client.access import (
-    NO_SECRET,
+    EXEC_V1BETA1,
     Access,
-    Exec,
     Impersonation,
     Secret,
     Tls,
@@ -28,11 +26,9 @@ from kubeproxy.cluster.client.access import (
 )
 from kubeproxy.cluster.client.kubeconfigfile import (
     EMPTY_CLUSTER,
-    EXEC_V1BETA1,
     NO_CONFIGURATION,
     ClusterEntry,
     ContextEntry,
-    ExecConfig,
     Kubeconfig,
     KubeconfigError,
     Unreadable,
@@ -99,9 +95,13 @@ def _access(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Ac
             f'no Auth Provider found for name "{user.auth_provider.name}"; legacy auth providers'
             " are not built in: use a token, a client certificate or an exec plugin"
         )
-    tls = _tls(context, cluster, user)
-    # As upstream's: who is named in the URL wins.
-    return replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
+    extensions = {each.name: each.extension for each in cluster.extensions}
+    return replace(
+        plain,
+        tls=_tls(context, cluster, user),
+        user=in_url or _user(context.user, user),  # as upstream: a user in the URL wins
+        cluster_config=extensions.get(EXEC_EXTENSION),
+    )
 
 
 def _server_url(server: str) -> tuple[str, User | None]:
@@ -152,39 +152,25 @@ def _decoded(data: str, field: str, owner: str) -> str:
         raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
 
 
-def _user(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> User:
+def _user(name: str, user: UserEntry) -> User:
     """The credentials; any other kind of credential switches an exec plugin off."""
-    other = user.token or user.token_file or user.username or user.client_certificate
-    plugin = None
-    if user.exec is not None and not other and not user.client_certificate_data:
-        plugin = _exec(user.exec, cluster)
-    return User(
-        name=context.user,
-        token=Secret(user.token) if user.token else NO_SECRET,
-        token_file=user.token_file,
-        username=user.username,
-        password=Secret(user.password) if user.password else NO_SECRET,
-        exec=plugin,
-    )
-
-
-def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
-    if plugin.api_version not in EXEC_VERSIONS:
+    plugin = user.exec
+    if user.token or user.token_file or user.username:
+        plugin = None
+    if user.client_certificate or user.client_certificate_data:
+        plugin = None
+    if plugin is not None and plugin.api_version not in EXEC_VERSIONS:
         raise KubeconfigError(
             f'exec plugin: invalid apiVersion "{plugin.api_version}";'
             f" supported are {' and '.join(EXEC_VERSIONS)}"
         )
-    extensions = {each.name: msgspec.json.encode(each.extension) for each in cluster.extensions}
-    config = extensions.get(EXEC_EXTENSION)
-    return Exec(
-        command=plugin.command,
-        api_version=plugin.api_version,
-        interactive_mode=plugin.mode,
-        args=plugin.args,
-        env=tuple((variable.name, variable.value) for variable in plugin.env),
-        provide_cluster_info=plugin.provide_cluster_info,
-        cluster_config=None if config is None else msgspec.Raw(config),
-        install_hint=plugin.install_hint,
+    return User(
+        name=name,
+        token=Secret(user.token),
+        token_file=user.token_file,
+        username=user.username,
+        password=Secret(user.password),
+        exec=plugin,
     )
 
 

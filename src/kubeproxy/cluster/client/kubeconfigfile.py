@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from kubeproxy.base import kubeyaml
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.printable import quoted
-
-EXEC_V1BETA1 = "client.authentication.k8s.io/v1beta1"
+from kubeproxy.cluster.client.access import Exec
 
 
 class KubeconfigError(OperatorError):
@@ -43,31 +42,6 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
     extensions: tuple[_Extension, ...] = ()
 
 
-class EnvVar(msgspec.Struct, frozen=True):
-    """`exec.env[]`."""
-
-    name: str = ""
-    value: str = ""
-
-
-class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """`users[].user.exec`."""
-
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: tuple[EnvVar, ...] = ()
-    api_version: str = ""
-    install_hint: str = ""
-    provide_cluster_info: bool = False
-    interactive_mode: str = ""
-
-    @property
-    def mode(self) -> str:
-        """Whether the plugin may use a terminal; older versions may leave it out."""
-        default = "IfAvailable" if self.api_version == EXEC_V1BETA1 else ""
-        return self.interactive_mode or default
-
-
 class _AuthProvider(msgspec.Struct, frozen=True):
     """`users[].user.auth-provider`: known only to be refused."""
 
@@ -90,7 +64,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
     username: str = ""
     password: str = ""
     auth_provider: _AuthProvider | None = None
-    exec: ExecConfig | None = None
+    exec: Exec | None = None
 
 
 class ContextEntry(msgspec.Struct, frozen=True):
@@ -267,7 +241,7 @@ def _file_mistakes(what: str, path: str, name: str, unreadable: Unreadable) -> I
         yield f"unable to read {what} {path} for {name} due to {reason}"
 
 
-def _exec_mistakes(name: str, user: UserEntry, plugin: ExecConfig) -> Iterator[str]:
+def _exec_mistakes(name: str, user: UserEntry, plugin: Exec) -> Iterator[str]:
     use = "to use exec authentication plugin"
     if user.auth_provider is not None:
         yield f"authProvider cannot be provided in combination with an exec plugin for {name}"
