@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kubeproxy.cluster.client.access import NO_SECRET, Access, CredentialsError, Exec, Secret
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+from kubeproxy.cluster.objects.decode import UNREADABLE, decode_nested
 
 PLUGIN_TIMEOUT = 60.0
 
@@ -42,27 +42,6 @@ class Credential(msgspec.Struct, frozen=True):
         return (self.cert, self.key.value) if self.cert else None
 
 
-class _ClusterOut(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True, kw_only=True):
-    server: str
-    tls_server_name: str = ""
-    insecure_skip_tls_verify: bool = False
-    certificate_authority_data: str = ""
-    proxy_url: str = ""
-    disable_compression: bool = False
-    config: object
-
-
-class _SpecOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    interactive: bool
-    cluster: _ClusterOut | None = None
-
-
-class _CredentialOut(msgspec.Struct, frozen=True, rename="camel"):
-    kind: str
-    api_version: str
-    spec: _SpecOut
-
-
 class _StatusIn(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: datetime | None = None
     token: str | None = None
@@ -81,19 +60,19 @@ _answer_decoder = msgspec.json.Decoder(_CredentialIn)
 
 def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> str:
     """The value of KUBERNETES_EXEC_INFO; `ca` is the PEM text of the cluster's CA."""
-    cluster = None
+    spec: dict[str, object] = {"interactive": interactive}
     if plugin.provide_cluster_info and access.tls is not None:
-        cluster = _ClusterOut(
-            server=access.server,
-            tls_server_name=access.tls.server_name,
-            insecure_skip_tls_verify=access.tls.insecure,
-            certificate_authority_data=base64.b64encode(ca.encode("latin-1")).decode(),
-            proxy_url=access.proxy_url,
-            disable_compression=not access.compression,
-            config=access.cluster_config,
-        )
-    spec = _SpecOut(interactive, cluster)
-    request = _CredentialOut("ExecCredential", plugin.api_version, spec)
+        cluster = {
+            "server": access.server,
+            "tls-server-name": access.tls.server_name,
+            "insecure-skip-tls-verify": access.tls.insecure,
+            "certificate-authority-data": base64.b64encode(ca.encode("latin-1")).decode(),
+            "proxy-url": access.proxy_url,
+            "disable-compression": not access.compression,
+        }
+        given = {name: value for name, value in cluster.items() if value}
+        spec["cluster"] = given | {"config": access.cluster_config}
+    request = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
     return msgspec.json.encode(request).decode() + "\n"
 
 

@@ -139,11 +139,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def with_paths(struct: T, directory: str, *fields: str) -> T:
     """The entry with absolute paths; relative ones start from the directory."""
-    paths = {field: getattr(struct, field) for field in fields if getattr(struct, field)}
-    absolute = {
-        field: posixpath.normpath(posixpath.join(directory, path)) for field, path in paths.items()
-    }
-    return replace(struct, **absolute)
+    given = {field: path for field in fields if (path := getattr(struct, field))}
+    absolute = {field: posixpath.join(directory, path) for field, path in given.items()}
+    return replace(struct, **{field: posixpath.normpath(absolute[field]) for field in absolute})
 
 
 # --- validation, in upstream's wording ---------------------------------------------------------
@@ -197,19 +195,14 @@ def _proxy_mistake(url: str) -> str:
 
 def user_mistakes(name: str, user: UserEntry, unreadable: Unreadable) -> Iterator[str]:
     """What is wrong with a user entry."""
-    methods = []
-    if user.token:
-        methods.append("token")
-    if user.username or user.password:
-        methods.append("basicAuth")
     if user.client_certificate or user.client_certificate_data:
         yield from _certificate_mistakes(name, user, unreadable)
     if user.exec is not None:
         yield from _exec_mistakes(name, user, user.exec)
-    if len(methods) > 1:
+    if user.token and (user.username or user.password):
         yield (
             f"more than one authentication method found for {name};"
-            f" found [{' '.join(methods)}], only one is allowed"
+            " found [token basicAuth], only one is allowed"
         )
     if not user.as_user and (user.as_uid or user.as_groups or user.as_user_extra):
         yield f"requesting uid, groups or user-extra for {name} without impersonating a user"

@@ -32,9 +32,8 @@ from kubeproxy.cluster.client.resources import (
 from kubeproxy.cluster.client.response import Response
 from kubeproxy.cluster.client.status import Status, decode_status
 from kubeproxy.cluster.events import Event
-from kubeproxy.cluster.objects.decode import UndecodableObject
+from kubeproxy.cluster.objects.decode import UNREADABLE, UndecodableObject, decode_nested
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.cluster.source import Gap
 from kubeproxy.cluster.watch.incidents import Incident, Output
 from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch
