@@ -14,10 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from kubeproxy.cluster.client.access import NO_SECRET, Access, CredentialsError, Exec, Secret
+from kubeproxy.cluster.client.access import Access, CredentialsError, Exec
 from kubeproxy.cluster.objects.decode import UNREADABLE, decode_nested
 
 PLUGIN_TIMEOUT = 60.0
+EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class ExecPluginError(CredentialsError):
@@ -30,16 +31,19 @@ class ExecPluginError(CredentialsError):
 class Credential(msgspec.Struct, frozen=True):
     """What a plugin hands out."""
 
-    token: Secret = NO_SECRET
+    token: str = ""
     cert: str = ""
-    key: Secret = NO_SECRET
+    key: str = ""
     expires: float | None = None
     """Seconds since the epoch."""
 
     @property
     def certificate(self) -> tuple[str, str] | None:
         """Certificate and key, if there are any."""
-        return (self.cert, self.key.value) if self.cert else None
+        return (self.cert, self.key) if self.cert else None
+
+    def __repr__(self) -> str:
+        return "Credential(***)"
 
 
 class _StatusIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,17 +65,19 @@ _answer_decoder = msgspec.json.Decoder(_CredentialIn)
 def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> str:
     """The value of KUBERNETES_EXEC_INFO; `ca` is the PEM text of the cluster's CA."""
     spec: dict[str, object] = {"interactive": interactive}
-    if plugin.provide_cluster_info and access.tls is not None:
-        cluster = {
+    if plugin.provide_cluster_info:
+        cluster = access.cluster
+        shown = {
             "server": access.server,
-            "tls-server-name": access.tls.server_name,
-            "insecure-skip-tls-verify": access.tls.insecure,
+            "tls-server-name": cluster.tls_server_name,
+            "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
             "certificate-authority-data": base64.b64encode(ca.encode("latin-1")).decode(),
-            "proxy-url": access.proxy_url,
-            "disable-compression": not access.compression,
+            "proxy-url": cluster.proxy_url,
+            "disable-compression": cluster.disable_compression,
         }
-        given = {name: value for name, value in cluster.items() if value}
-        spec["cluster"] = given | {"config": access.cluster_config}
+        extensions = {each.name: each.extension for each in cluster.extensions}
+        given = {name: value for name, value in shown.items() if value}
+        spec["cluster"] = given | {"config": extensions.get(EXEC_EXTENSION)}
     request = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
     return msgspec.json.encode(request).decode() + "\n"
 
@@ -101,9 +107,9 @@ def read_answer(stdout: bytes, api_version: str) -> Credential:
     if expires is not None and expires.tzinfo is None:
         expires = expires.replace(tzinfo=UTC)
     return Credential(
-        token=Secret(status.token or ""),
+        token=status.token or "",
         cert=cert,
-        key=Secret(key),
+        key=key,
         expires=None if expires is None else expires.timestamp(),
     )
 
@@ -139,7 +145,8 @@ class ExecPlugin:
                 "exec plugin cannot support interactive mode: standard input is not a terminal"
             )
         interactive = plugin.mode != "Never" and has_terminal
-        info = exec_info(plugin, self._access, self._ca(), interactive=interactive)
+        ca = self._ca() if plugin.provide_cluster_info else ""
+        info = exec_info(plugin, self._access, ca, interactive=interactive)
         own = {variable.name: variable.value for variable in plugin.env}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -177,12 +184,10 @@ class ExecPlugin:
         return stdout
 
     def _ca(self) -> str:
-        tls = self._access.tls
-        if tls is None or not self._plugin.provide_cluster_info:
-            return ""
-        if tls.ca_data is not None or not tls.ca_file:
-            return tls.ca_data or ""
+        cluster = self._access.cluster
+        if cluster.certificate_authority_data or not cluster.certificate_authority:
+            return cluster.certificate_authority_data
         try:
-            return Path(tls.ca_file).read_text(encoding="latin-1")
+            return Path(cluster.certificate_authority).read_text(encoding="latin-1")
         except OSError as error:
             raise ExecPluginError(f"cannot read the CA for the plugin: {error}") from error

@@ -110,9 +110,9 @@ class HttpClient:
         self._last_long_wait = 0.0
         self._credentials = Credentials(access, environ, time.monotonic())
         self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
-        if access.compression:
+        if not access.cluster.disable_compression:
             self._headers.append(("Accept-Encoding", "gzip"))
-        self._proxy = access.proxy_url or proxy_for(access.server, environ) or None
+        self._proxy = access.cluster.proxy_url or proxy_for(access.server, environ) or None
         self._session: aiohttp.ClientSession | None = None
         self._reachable = asyncio.Event()
 
@@ -192,7 +192,6 @@ class HttpClient:
         assert self._session is not None, "use `async with`"  # noqa: S101  # a mistake in our code
         query = f"?{urlencode(call.query, quote_via=quote, safe='')}" if call.query else ""
         typed = [("Content-Type", call.content_type)] if call.content_type else []
-        tls = self.access.tls
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT + RESPONSE_TIMEOUT):
                 return await self._session.request(
@@ -201,7 +200,7 @@ class HttpClient:
                     data=call.body,
                     headers=[*proof.headers, *self._headers, *typed],
                     ssl=proof.context or True,
-                    server_hostname=(tls.server_name if tls else None) or None,
+                    server_hostname=self.access.cluster.tls_server_name or None,
                     proxy=self._proxy,
                 )
         except (aiohttp.ClientError, OSError, ValueError) as error:  # such as an invalid name

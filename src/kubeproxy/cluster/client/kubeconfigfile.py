@@ -15,56 +15,11 @@ from msgspec.structs import replace
 from kubeproxy.base import kubeyaml
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.client.access import Exec
+from kubeproxy.cluster.client.access import ClusterEntry, Exec, UserEntry
 
 
 class KubeconfigError(OperatorError):
     """A kubeconfig that cannot be used, or the lack of one."""
-
-
-class _Extension(msgspec.Struct, frozen=True):
-    """Data of others, by name."""
-
-    name: str = ""
-    extension: object = None
-
-
-class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """`clusters[].cluster`."""
-
-    server: str = ""
-    tls_server_name: str = ""
-    insecure_skip_tls_verify: bool = False
-    certificate_authority: str = ""
-    certificate_authority_data: str = ""
-    proxy_url: str = ""
-    disable_compression: bool = False
-    extensions: tuple[_Extension, ...] = ()
-
-
-class _AuthProvider(msgspec.Struct, frozen=True):
-    """`users[].user.auth-provider`: known only to be refused."""
-
-    name: str = ""
-
-
-class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """`users[].user`."""
-
-    client_certificate: str = ""
-    client_certificate_data: str = ""
-    client_key: str = ""
-    client_key_data: str = ""
-    token: str = ""
-    token_file: str = msgspec.field(name="tokenFile", default="")
-    as_user: str = msgspec.field(name="as", default="")
-    as_uid: str = ""
-    as_groups: tuple[str, ...] = ()
-    as_user_extra: dict[str, tuple[str, ...]] = {}
-    username: str = ""
-    password: str = ""
-    auth_provider: _AuthProvider | None = None
-    exec: Exec | None = None
 
 
 class ContextEntry(msgspec.Struct, frozen=True):
@@ -134,14 +89,14 @@ def _without_nulls(tree: object) -> object:
             return tree
 
 
-T = TypeVar("T", bound=msgspec.Struct)
+Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 
-def with_paths(struct: T, directory: str, *fields: str) -> T:
+def with_paths(entry: Entry, directory: str, *fields: str) -> Entry:
     """The entry with absolute paths; relative ones start from the directory."""
-    given = {field: path for field in fields if (path := getattr(struct, field))}
+    given = {field: path for field in fields if (path := getattr(entry, field))}
     absolute = {field: posixpath.join(directory, path) for field, path in given.items()}
-    return replace(struct, **{field: posixpath.normpath(absolute[field]) for field in absolute})
+    return replace(entry, **{field: posixpath.normpath(absolute[field]) for field in absolute})
 
 
 # --- validation, in upstream's wording ---------------------------------------------------------
