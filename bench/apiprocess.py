@@ -26,7 +26,7 @@ from bench.clusters import (
 )
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
-from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES
+from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, list_query
 
 TIMEOUT = 600.0
 TOGETHER = 20
@@ -93,7 +93,7 @@ async def _serve(size: Size, directory: Path) -> None:
 def _encode_ahead(server: FakeApiServer) -> None:
     """Encode the initial events before the proxy's clock starts."""
     for resource in (SERVICES, ENDPOINT_SLICES):
-        server.encode_ahead(resource.path, dict(resource.selectors))
+        server.encode_ahead(resource.path, dict(list_query(resource)))
 
 
 async def _wait(server: FakeApiServer, what: Wait) -> None:

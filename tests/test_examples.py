@@ -50,7 +50,7 @@ def commands() -> list[str]:
 
 def test_nothing_is_wrong_with_them() -> None:
     loaded = load([str(EXAMPLES)], "kestrel")
-    assert (loaded.problems, loaded.duplicates) == ((), ())
+    assert (loaded.problems, loaded.duplicates) == ([], [])
     kinds = [kind for kind, _ in loaded.objects]
     assert {kind: kinds.count(kind) for kind in Kind} == {
         Kind.SERVICE: 5,

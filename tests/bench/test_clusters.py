@@ -73,7 +73,8 @@ def test_the_proxy_makes_of_a_cluster_what_its_size_says() -> None:
         (Kind.NODE, node_document()),
         (Kind.SERVICE_CIDR, service_cidr_document()),
     ):
-        assert not cluster.upsert(kind, convert(kind, document)).problems
+        cluster.upsert(kind, convert(kind, document))
+    assert not cluster.problems
     builder.update(cluster, (), Vantage(cluster.place))
     assert [len(e.cluster) for e in builder.table.entries.values()] == [101, 101, 101]
     assert len(list(documents(size))) == 3 + 3 * 2

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from fakes.apiserver import FakeApiServer
-from kubeproxy.cluster.client.access import Access, Tls, User
+from kubeproxy.cluster.client.access import Access, ClusterEntry, UserEntry
 from kubeproxy.cluster.client.http_client import RateLimit
 from kubeproxy.cluster.client.observed import Attempt, Exchange
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
@@ -77,8 +77,15 @@ class Consumer:
         await self.wait(lambda: self.lists(kind) >= times)
 
 
-def access_to(server: FakeApiServer, tls: Tls | None = None, user: User | None = None) -> Access:
-    return Access(server=server.url, tls=tls, user=user or User())
+def access_to(
+    server: FakeApiServer, cluster: ClusterEntry | None = None, user: UserEntry | None = None
+) -> Access:
+    return Access(
+        server=server.url,
+        cluster=cluster or ClusterEntry(),
+        user=user or UserEntry(),
+        user_name="u",
+    )
 
 
 @contextlib.asynccontextmanager

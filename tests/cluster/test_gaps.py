@@ -4,7 +4,7 @@ import pytest
 
 from cluster.following import Consumer, following, service
 from fakes.apiserver import FakeApiServer
-from kubeproxy.cluster.client.access import Access, Tls
+from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.objects.meta import Kind
 from waiting import until
 
@@ -16,7 +16,7 @@ def named(consumer: Consumer) -> list[str]:
 
 
 async def test_from_an_unreachable_server_nothing_is_read() -> None:
-    async with following(Access(server="https://127.0.0.1:1", tls=Tls())) as consumer:
+    async with following(Access(server="https://127.0.0.1:1")) as consumer:
         await consumer.wait(lambda: len(consumer.attempts) > 1)
         [gap] = consumer.gaps()
     assert gap.what == "everything"

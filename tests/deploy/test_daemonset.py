@@ -130,6 +130,6 @@ def test_the_kubeconfig_is_the_one_that_the_configuration_names() -> None:
     document = parse_kubeconfig(config_file(found, "kubeconfig.conf"), MOUNTED)
     access = choose_access(document, "", lambda _: None)
     assert access.server == API_SERVER
-    assert access.tls is not None
-    assert access.tls.ca_file == f"{SERVICE_ACCOUNT}/ca.crt"
+    assert access.uses_tls
+    assert access.cluster.certificate_authority == f"{SERVICE_ACCOUNT}/ca.crt"
     assert access.user.token_file == f"{SERVICE_ACCOUNT}/token"

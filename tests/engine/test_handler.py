@@ -115,14 +115,14 @@ def test_an_invalid_part_is_logged_once_until_it_changes(
     logged = capsys.readouterr().err
     assert logged.count("the cluster IP 'x' is not an IP address") == 1
     assert 'object="shop/cart"' in logged
-    [problem] = rig.handler.problems
+    [[problem]] = rig.cluster.problems.values()
     assert (problem.kind, problem.key) == (Kind.SERVICE, CART)
     assert problem.text in logged
     rig.handler.deliver(upsert(Kind.SERVICE, service()))
     rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
     assert "not an IP address" in capsys.readouterr().err
     rig.handler.deliver(Delete(Kind.SERVICE, ObjectKey("shop", "cart")))
-    assert rig.handler.problems == []
+    assert rig.cluster.problems == {}
 
 
 def test_many_invalid_parts_do_not_flood_the_log(
@@ -153,3 +153,23 @@ def test_an_unexpected_error_with_an_object_stops_nothing_else(
     assert "its last valid version stays in use: ZeroDivisionError" in logged
     assert 'object="shop/cart"' in logged
     assert rig.cluster.service_ports(Family.IPV4, CART) == known
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        pytest.param([], [], id="it-is-gone"),
+        pytest.param([Keep(Kind.SERVICE, CART)], [CART], id="it-cannot-be-decoded-now"),
+        pytest.param(
+            [upsert(Kind.SERVICE, service({"clusterIP": "x"}))], [CART], id="it-is-still-invalid"
+        ),
+    ],
+)
+def test_a_relist_drops_the_problems_of_objects_that_are_gone(
+    listed: list[Keep | Upsert], expected: list[ObjectKey]
+) -> None:
+    rig = Rig()
+    rig.handler.deliver(upsert(Kind.SERVICE, service({"clusterIP": "x"})))
+    for event in [Reset(Kind.SERVICE), *listed, Synced(Kind.SERVICE)]:
+        rig.handler.deliver(event)
+    assert expected == [key for _, key in rig.cluster.problems]

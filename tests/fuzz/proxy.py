@@ -16,7 +16,7 @@ from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, Resour
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.watch.incidents import Incident, Output
-from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch, Verb
+from kubeproxy.cluster.watch.listwatch import INITIAL_EVENTS_END, ListWatch
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
@@ -141,7 +141,7 @@ class Proxy:
         good = [_in_place(each, "shop", CREATED["good"]) for each in GOOD[name]]
         while not (protocol.synced and protocol.streaming):
             request = protocol.next_request(0.0, 0.5)
-            if request.verb is Verb.LIST:
+            if not request.watch:
                 page = {"metadata": {"resourceVersion": "5"}, "items": good}
                 self._deliver(protocol.received_list(json.dumps(page).encode()))
                 continue

@@ -264,7 +264,7 @@ def make_parts(setup: Setup) -> Parts:
             healthy=health.healthy,
             eligible=node.is_eligible(),
             gaps=setup.source.gaps(),
-            ignored=_ignored(handler, syncs),
+            ignored=_ignored(cluster, syncs),
             remains=remains,
         )
 
@@ -311,7 +311,8 @@ def _report_port(setup: Setup, service: ServiceName, port: int, error: ListenErr
     setup.recorder.record(service_health_port_failed(node, subject, port, error))
 
 
-def _ignored(handler: EventHandler, syncs: Mapping[Family, FamilySync]) -> list[Problem]:
+def _ignored(cluster: Cluster, syncs: Mapping[Family, FamilySync]) -> list[Problem]:
     """Objects, or parts of them, that are ignored; of both families."""
+    invalid = (problem for problems in cluster.problems.values() for problem in problems)
     unfit = (problem for sync in syncs.values() for problem in sync.problems)
-    return [*handler.problems, *dict.fromkeys(unfit)]
+    return [*invalid, *dict.fromkeys(unfit)]

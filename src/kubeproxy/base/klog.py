@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -72,14 +72,14 @@ class Record(NamedTuple):
 class _State:
     """The settings, the verbosity found for each file, and the lines that wait for a flush."""
 
-    def __init__(self, settings: LogSettings) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
+        self.settings = LogSettings()
         self.verbosity_by_path: dict[str, int] = {}
         self.waiting: list[str] = []
         self.waiting_size = 0
 
 
-_state: Final = _State(LogSettings())
+_state: Final = _State()
 _lock: Final = threading.RLock()
 
 
@@ -114,18 +114,18 @@ def flush() -> None:
 
 def enabled(v: int) -> bool:
     """Whether an informational line of level `v` of the calling file would be emitted."""
-    return _enabled(v, 2)
+    return _enabled(v)
 
 
 def info(message: str, /, *, v: int = 0, **pairs: object) -> None:
     """Log an informational message, at verbosity `v` and above."""
-    if _enabled(v, 2):
+    if _enabled(v):
         _emit(_record(LogSeverity.INFO, message, pairs, v))
 
 
 def plain(text: str, /, *, v: int = 0) -> None:
     """Log a line without quotes and pairs, such as `FLAG: --v="2"`."""
-    if _enabled(v, 2):
+    if _enabled(v):
         _emit(_record(LogSeverity.INFO, text, {}, v)._replace(plain=True))
 
 
@@ -141,24 +141,19 @@ def error(message: str, /, *, err: BaseException | str | None = None, **pairs: o
     _emit(_record(LogSeverity.ERROR, message, pairs, 0))
 
 
-def _enabled(v: int, depth: int) -> bool:
-    """Whether level `v` is on for the file `depth` frames above."""
+def _enabled(v: int) -> bool:
+    """Whether level `v` is on for the file of the caller's caller."""
     if v <= _state.settings.verbosity:
         return True
     if not _state.settings.vmodule:
         return False
-    path = sys._getframe(depth).f_code.co_filename  # noqa: SLF001  # inspect costs 100 times more
+    path = sys._getframe(2).f_code.co_filename  # noqa: SLF001  # inspect costs 100 times more
     found = _state.verbosity_by_path.get(path)
     if found is None:
-        found = _verbosity_of(path, _state.settings.vmodule)
-        _state.verbosity_by_path[path] = found
+        name = os.path.basename(path).removesuffix(".py")  # noqa: PTH119  # no pathlib at start-up
+        levels = (level for glob, level in _state.settings.vmodule if fnmatchcase(name, glob))
+        found = _state.verbosity_by_path[path] = next(levels, 0)
     return v <= found
-
-
-def _verbosity_of(path: str, vmodule: Iterable[tuple[str, int]]) -> int:
-    """The verbosity that the patterns give to a source file; 0 when none matches."""
-    name = os.path.basename(path).removesuffix(".py")  # noqa: PTH119  # no pathlib at start-up
-    return next((level for pattern, level in vmodule if fnmatchcase(name, pattern)), 0)
 
 
 def _record(severity: LogSeverity, message: str, pairs: Mapping[str, object], v: int) -> Record:
@@ -179,14 +174,13 @@ def _record(severity: LogSeverity, message: str, pairs: Mapping[str, object], v:
 def _emit(record: Record) -> None:
     """Write the line of a record to the stream where it belongs."""
     with _lock:
-        current = _state.settings
-        line = json_line(record) if current.json else text_line(record)
-        if not current.split_stream or record.severity is not LogSeverity.INFO:
+        line = _line(record)
+        if not _state.settings.split_stream or record.severity is not LogSeverity.INFO:
             _write(sys.stderr, line)
             return
         _state.waiting.append(line)
         _state.waiting_size += len(line)
-        if _state.waiting_size > current.info_buffer_size:
+        if _state.waiting_size > _state.settings.info_buffer_size:
             flush()
 
 
@@ -206,6 +200,10 @@ atexit.register(flush)
 
 
 # --- layouts ----------------------------------------------------------------------------------
+
+
+def _line(record: Record) -> str:
+    return json_line(record) if _state.settings.json else text_line(record)
 
 
 def text_line(record: Record) -> str:
@@ -244,13 +242,10 @@ def _text_value(value: object) -> str:
     text = _string(value)
     if "\n" not in text:
         return gotext.quote(text)
-    lines = text.removesuffix("\n").split("\n")
-    return "<\n" + "".join(f"\t{_harmless(line)}\n" for line in lines) + " >"
-
-
-def _harmless(line: str) -> str:
-    """A line that does nothing to a terminal; tabs stay."""
-    return "\t".join(map(printable, line.split("\t")))
+    text = text.removesuffix("\n")
+    # Lines that do nothing to a terminal; tabs stay.
+    lines = ["\t".join(map(printable, line.split("\t"))) for line in text.split("\n")]
+    return "<\n" + "".join(f"\t{line}\n" for line in lines) + " >"
 
 
 def _is_text(value: object) -> bool:
@@ -304,7 +299,7 @@ def lost_line(count: int) -> str:
     record = _record(
         LogSeverity.WARNING, "Log lines were dropped: the output was not read", {"lines": count}, 0
     )
-    return json_line(record) if _state.settings.json else text_line(record)
+    return _line(record)
 
 
 def describe(error: BaseException) -> str:

@@ -4,12 +4,11 @@ Syncs start when Services and EndpointSlices have both been listed and `ready` h
 The rules of an earlier run stay in place until then.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import assert_never
+from collections.abc import Callable, Sequence
 
 from kubeproxy.base import klog
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Delete, Event, Synced, Upsert
 from kubeproxy.cluster.model.cluster import NOTHING, Cluster, Problem, Touched
 from kubeproxy.cluster.objects.meta import TRIGGER_TIME_ANNOTATION, Kind, ObjectKey
 from kubeproxy.engine.observer import ObjectReceived, Observer, ignore
@@ -36,7 +35,6 @@ class EventHandler:
         self._syncs = syncs
         self._node_changed = node_changed
         self._notify = notify
-        self._problems: dict[tuple[Kind, ObjectKey], tuple[Problem, ...]] = {}
         self._is_ready = False
         self._is_open = False
 
@@ -58,11 +56,6 @@ class EventHandler:
             klog.info("Caches populated", v=2, type=event.kind.value)
             self._open_when_known()
 
-    @property
-    def problems(self) -> list[Problem]:
-        """The parts of objects that are invalid and ignored."""
-        return [problem for problems in self._problems.values() for problem in problems]
-
     def ready(self) -> None:
         """This node is known: syncs may start when the cluster is known too."""
         self._is_ready = True
@@ -76,52 +69,34 @@ class EventHandler:
                 sync.open()
 
     def _apply(self, event: Event) -> Touched:
-        match event:
-            case Upsert():
-                touched = self._upsert(event)
-                self._report(event.kind, event.object.metadata.key, touched.problems)
-                return touched
-            case Delete():
-                self._report(event.kind, event.key, ())
-                return self._cluster.delete(event.kind, event.key)
-            case Keep():
-                self._cluster.keep(event.kind, event.key)
-                return NOTHING
-            case Reset():
-                self._cluster.reset(event.kind)
-                return NOTHING
-            case Synced():
-                return self._cluster.complete(event.kind)
-            case _:
-                assert_never(event)
-
-    def _upsert(self, event: Upsert) -> Touched:
-        """Apply an object. One that causes an unexpected error is skipped: it must not stop us."""
+        """Apply an event. An object that causes an unexpected error is skipped."""
+        if not isinstance(event, Upsert):
+            return self._cluster.apply(event)
+        kind, key = event.kind, event.object.metadata.key
+        problems = self._cluster.problems
+        before = problems.get((kind, key), ())
         try:
-            return self._cluster.upsert(event.kind, event.object)
-        except Exception as error:  # noqa: BLE001  # whatever the bug
+            touched = self._cluster.apply(event)
+        except Exception as error:  # noqa: BLE001  # whatever the bug: it must not stop us
             reason = f"{type(error).__name__}: {quoted(str(error))}"
             text = f"its last valid version stays in use: {reason}"
-            return Touched(problems=(Problem(event.kind, event.object.metadata.key, text),))
+            problems[kind, key] = (Problem(kind, key, text),)
+            touched = NOTHING
+        new = [problem for problem in problems.get((kind, key), ()) if problem not in before]
+        if new:
+            _report(kind, key, new)
+        return touched
 
-    def _report(self, kind: Kind, key: ObjectKey, problems: Iterable[Problem]) -> None:
-        """Log the invalid parts of an object: once, and not at every update of it."""
-        now = tuple(problems)
-        before = self._problems.pop((kind, key), ())
-        if now:
-            self._problems[kind, key] = now
-        new = [problem for problem in now if problem not in before]
-        for problem in new[:_MOST_REPORTED]:
-            klog.error(
-                "Part of an object is ignored", err=problem.text, kind=kind.value, object=key
-            )
-        if len(new) > _MOST_REPORTED:
-            klog.error(
-                "Further parts of the object are ignored",
-                kind=kind.value,
-                object=key,
-                count=len(new) - _MOST_REPORTED,
-            )
+
+def _report(kind: Kind, key: ObjectKey, problems: Sequence[Problem]) -> None:
+    """Log the parts of an object that have become invalid."""
+    for problem in problems[:_MOST_REPORTED]:
+        klog.error("Part of an object is ignored", err=problem.text, kind=kind.value, object=key)
+    more = len(problems) - _MOST_REPORTED
+    if more > 0:
+        klog.error(
+            "Further parts of the object are ignored", kind=kind.value, object=key, count=more
+        )
 
 
 def _received(event: Upsert | Delete, touched: Touched) -> ObjectReceived:

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kubeproxy.base.errors import ApiServerError, OperatorError
 from kubeproxy.base.inet import parse_address
 from kubeproxy.cluster.client.access import Access
-from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
+from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import Document
 from kubeproxy.cluster.manifests.objects import first_events
 from kubeproxy.cluster.manifests.source import ManifestContents, load
@@ -78,10 +78,9 @@ def from_manifests(paths: Sequence[str], wanted: Viewpoint) -> Snapshot:
     pods = tuple(pod for pod in found if pod is not None)
     name = choose_node(wanted, nodes, pods)
     cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
-    remarks = [*_remarks(loaded, name, nodes)]
     for event in first_events(loaded.objects):
-        remarks += _take(cluster, event)
-    return Snapshot(cluster, pods, tuple(remarks))
+        cluster.apply(event)
+    return Snapshot(cluster, pods, (*_remarks(loaded, name, nodes), *_invalid(cluster)))
 
 
 def _remarks(loaded: ManifestContents, name: str, nodes: Sequence[str]) -> Iterator[str]:
@@ -97,23 +96,10 @@ def _remarks(loaded: ManifestContents, name: str, nodes: Sequence[str]) -> Itera
         yield "no EndpointSlices in the manifests: no Service has endpoints"
 
 
-def _take(cluster: Cluster, event: Event) -> list[str]:
-    """Apply an event to the cluster; invalid parts are returned as remarks."""
-    match event:
-        case Upsert():
-            touched = cluster.upsert(event.kind, event.object)
-            return [f"{p.kind.value} {p.key}: {p.text}" for p in touched.problems]
-        case Reset():
-            cluster.reset(event.kind)
-        case Synced():
-            cluster.complete(event.kind)
-        case Delete():
-            cluster.delete(event.kind, event.key)
-        case Keep():
-            cluster.keep(event.kind, event.key)
-        case _:
-            assert_never(event)
-    return []
+def _invalid(cluster: Cluster) -> Iterator[str]:
+    """The invalid parts of objects."""
+    for problems in cluster.problems.values():
+        yield from (f"{each.kind.value} {each.key}: {each.text}" for each in problems)
 
 
 class _PodIP(msgspec.Struct, frozen=True):
@@ -176,11 +162,10 @@ async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
     pods = await _pods(asking, wanted.pod)
     name = choose_node(wanted, sorted(node.metadata.name for node in nodes.items), pods)
     cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
-    remarks: list[str] = []
     changed = asyncio.Event()
 
     def deliver(event: Event) -> None:
-        remarks.extend(_take(cluster, event))
+        cluster.apply(event)
         changed.set()
 
     try:
@@ -191,6 +176,7 @@ async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
             following.cancel()
     except* ApiServerError as group:
         raise group.exceptions[0] from None
+    remarks = [*_invalid(cluster)]
     missing = [kind.value for kind in Kind if not cluster.synced(kind)]
     if missing:
         remarks.append(f"{' and '.join(missing)} objects could not be read: they count as absent")

@@ -11,7 +11,7 @@ from cluster.following import access_to, following
 from fakes.apiserver import FakeApiServer
 from fakes.certs import Pair, issue, make_authority, server_tls
 from kubeproxy.base.errors import OperatorError
-from kubeproxy.cluster.client.access import Access, Impersonation, Secret, Tls, User
+from kubeproxy.cluster.client.access import Access, ClusterEntry, UserEntry
 from kubeproxy.cluster.client.credentials import Credentials, TokenFile, impersonation_headers
 
 pytestmark = pytest.mark.usefixtures("short_waits")
@@ -31,23 +31,26 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
         yield Secured(server, authority)
 
 
-def trusting(authority: Pair, **more: object) -> Tls:
-    tls = Tls(ca_file=str(authority.cert))
-    return msgspec.structs.replace(tls, **more)
+def trusting(authority: Pair, server_name: str = "") -> ClusterEntry:
+    return ClusterEntry(certificate_authority=str(authority.cert), tls_server_name=server_name)
+
+
+def showing(pair: Pair) -> UserEntry:
+    return UserEntry(client_certificate=str(pair.cert), client_key=str(pair.key))
 
 
 # --- tokens -----------------------------------------------------------------------------------
 
 
 async def test_a_token_is_sent(secured: Secured) -> None:
-    user = User(token=Secret("right"))
+    user = UserEntry(token="right")
     async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
         await heard.wait_synced()
     assert secured.server.requests[0].headers["Authorization"] == "Bearer right"
 
 
 async def test_basic_credentials_are_sent(server: FakeApiServer) -> None:
-    user = User(username="Aladdin", password=Secret("open sesame"))
+    user = UserEntry(username="Aladdin", password="open sesame")
     async with following(access_to(server, None, user)) as heard:
         await heard.wait_synced()
     expected = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
@@ -57,7 +60,7 @@ async def test_basic_credentials_are_sent(server: FakeApiServer) -> None:
 async def test_an_expired_token_is_reported_and_tried_for_ever(
     secured: Secured, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    user = User("u", token=Secret("expired"))
+    user = UserEntry(token="expired")
     async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
         await heard.wait(lambda: len(heard.attempts) > 8)
         assert not heard.events
@@ -76,7 +79,7 @@ async def test_a_token_file_is_read_again_when_the_server_wants_a_new_one(
     monkeypatch.setattr("kubeproxy.cluster.client.credentials.TOKEN_LIFE", 0.0)
     path = tmp_path / "token"
     path.write_text("right\n")
-    user = User(token_file=str(path))
+    user = UserEntry(token_file=str(path))
     async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
         await heard.wait_synced()
         secured.server.tokens = {"new"}
@@ -142,31 +145,31 @@ def test_a_token_file_that_cannot_be_read_at_start_is_fatal(
     path = tmp_path / "token"
     path.touch()
     write(path, content)
-    access = Access(server="https://api", tls=Tls(), user=User(token_file=str(path)))
+    access = Access(server="https://api", user=UserEntry(token_file=str(path)))
     with pytest.raises(OperatorError) as caught:
         Credentials(access, {}, 0.0)
     assert expected.format(path=path) == str(caught.value)
 
 
 async def test_a_token_stands_in_for_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
-    user = User(token=Secret("t"), token_file=str(tmp_path / "missing"))
-    access = Access(server="https://api", tls=Tls(), user=user)
+    user = UserEntry(token="t", token_file=str(tmp_path / "missing"))
+    access = Access(server="https://api", user=user)
     proof = await Credentials(access, {}, 0.0).prove(0.0, 0.0)
     assert proof.headers == (("Authorization", "Bearer t"),)
 
 
 @pytest.mark.parametrize(
-    ("user", "impersonated", "header"),
+    ("user", "header"),
     [
-        pytest.param(User("u", token=Secret("top\nsecret")), None, "Authorization", id="token"),
-        pytest.param(User(), Impersonation("a\rb"), "Impersonate-User", id="impersonated"),
-        pytest.param(User(), Impersonation("a", groups=("\0",)), "Impersonate-Group", id="group"),
+        pytest.param(UserEntry(token="top\nsecret"), "Authorization", id="token"),
+        pytest.param(UserEntry(as_user="a\rb"), "Impersonate-User", id="impersonated"),
+        pytest.param(UserEntry(as_user="a", as_groups=("\0",)), "Impersonate-Group", id="group"),
     ],
 )
 def test_what_no_header_can_hold_is_refused_at_the_start_and_not_shown(
-    user: User, impersonated: Impersonation | None, header: str
+    user: UserEntry, header: str
 ) -> None:
-    access = Access(server="https://api", tls=Tls(), user=user, impersonation=impersonated)
+    access = Access(server="https://api", user=user)
     with pytest.raises(OperatorError, match=f"the header {header} cannot be sent") as caught:
         Credentials(access, {}, 0.0)
     assert "secret" not in str(caught.value)
@@ -175,7 +178,7 @@ def test_what_no_header_can_hold_is_refused_at_the_start_and_not_shown(
 async def test_a_token_file_that_no_header_can_hold_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("top\nsecret\n")
-    access = Access(server="https://api", tls=Tls(), user=User(token_file=str(path)))
+    access = Access(server="https://api", user=UserEntry(token_file=str(path)))
     with pytest.raises(OperatorError, match=f"the bearer of token file {path}"):
         await Credentials(access, {}, 0.0).prove(0.0, 0.0)
 
@@ -184,8 +187,10 @@ async def test_a_token_file_that_no_header_can_hold_is_refused(tmp_path: Path) -
 
 
 def test_impersonation_is_headers() -> None:
-    extra = (("Scopes", ("view", "dev")), ("acme.com/Project", ("a b",)))
-    asked = Impersonation("jane", "7", ("devs", "admins"), extra)
+    extra = {"Scopes": ("view", "dev"), "acme.com/Project": ("a b",)}
+    asked = UserEntry(
+        as_user="jane", as_uid="7", as_groups=("devs", "admins"), as_user_extra=extra
+    )
     expected = (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
@@ -196,14 +201,13 @@ def test_impersonation_is_headers() -> None:
         ("Impersonate-Extra-acme.com%2Fproject", "a b"),
     )
     assert expected == impersonation_headers(asked)
-    assert impersonation_headers(Impersonation("jane")) == (("Impersonate-User", "jane"),)
-    assert impersonation_headers(None) == ()
+    assert impersonation_headers(UserEntry(as_user="jane")) == (("Impersonate-User", "jane"),)
+    assert impersonation_headers(UserEntry()) == ()
 
 
 async def test_repeated_headers_arrive_repeated(server: FakeApiServer) -> None:
-    asked = Impersonation("jane", groups=("devs", "admins"))
-    access = Access(server=server.url, impersonation=asked)
-    async with following(access) as heard:
+    asked = UserEntry(as_user="jane", as_groups=("devs", "admins"))
+    async with following(access_to(server, None, asked)) as heard:
         await heard.wait_synced()
     sent = [item for item in server.requests[0].headers.items() if item[0].startswith("Imp")]
     assert list(impersonation_headers(asked)) == sent
@@ -217,10 +221,11 @@ async def test_a_client_certificate_is_shown(
     secured: Secured, tmp_path: Path, as_data: bool
 ) -> None:
     pair = issue(secured.authority, tmp_path, "client")
-    files = {"cert_file": str(pair.cert), "key_file": str(pair.key)}
-    data = {"cert_data": pair.cert.read_text(), "key_data": Secret(pair.key.read_text())}
-    tls = trusting(secured.authority, **(data if as_data else files))
-    async with following(access_to(secured.server, tls)) as heard:
+    data = UserEntry(
+        client_certificate_data=pair.cert.read_text(), client_key_data=pair.key.read_text()
+    )
+    user = data if as_data else showing(pair)
+    async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
         await heard.wait_synced()
 
 
@@ -247,8 +252,10 @@ async def test_a_server_of_another_authority_is_not_trusted_and_tried_for_ever(
 
 
 async def test_an_insecure_client_trusts_everybody(secured: Secured) -> None:
-    user = User(token=Secret("right"))
-    async with following(access_to(secured.server, Tls(insecure=True), user)) as heard:
+    user = UserEntry(token="right")
+    async with following(
+        access_to(secured.server, ClusterEntry(insecure_skip_tls_verify=True), user)
+    ) as heard:
         await heard.wait_synced()
 
 
@@ -257,7 +264,9 @@ async def test_an_empty_authority_trusts_nobody(
 ) -> None:
     empty = tmp_path / "empty.crt"
     empty.touch()
-    async with following(access_to(secured.server, Tls(ca_file=str(empty)))) as heard:
+    async with following(
+        access_to(secured.server, ClusterEntry(certificate_authority=str(empty)))
+    ) as heard:
         await heard.wait(lambda: len(heard.attempts) > 1)
     warned, failed = capsys.readouterr().err.splitlines()
     assert "The CA file is empty" in warned
@@ -293,7 +302,7 @@ async def test_plain_http_to_a_tls_port_is_explained(
 async def test_tls_to_a_plain_http_port_is_explained(
     server: FakeApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    access = Access(server=server.url.replace("http", "https"), tls=Tls())
+    access = Access(server=server.url.replace("http", "https"))
     async with following(access) as heard:
         await heard.wait(lambda: len(heard.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
@@ -310,9 +319,9 @@ async def test_changed_certificates_count_from_the_next_connection_on(
     right = issue(secured.authority, tmp_path, "right")
     cert.write_text(right.cert.read_text())
     key.write_text(right.key.read_text())
-    tls = Tls(ca_file=str(ca), cert_file=str(cert), key_file=str(key))
-    access = Access(server=secured.server.url, tls=tls)
-    async with following(access) as heard:
+    trusted = ClusterEntry(certificate_authority=str(ca))
+    user = UserEntry(client_certificate=str(cert), client_key=str(key))
+    async with following(access_to(secured.server, trusted, user)) as heard:
         await heard.wait_synced()
         ca.write_text(stranger.cert.read_text())
         secured.server.faults.cut_streams()
@@ -330,8 +339,8 @@ async def test_half_written_certificates_leave_the_old_ones_in_force(
 ) -> None:
     monkeypatch.setattr("kubeproxy.cluster.client.tls.CHECK_PERIOD", 0.0)
     pair, other = (issue(secured.authority, tmp_path, name) for name in ("one", "two"))
-    tls = trusting(secured.authority, cert_file=str(pair.cert), key_file=str(pair.key))
-    async with following(access_to(secured.server, tls)) as heard:
+    access = access_to(secured.server, trusting(secured.authority), showing(pair))
+    async with following(access) as heard:
         await heard.wait_synced()
         pair.key.write_text(other.key.read_text())
         secured.server.faults.cut_streams()
@@ -341,31 +350,39 @@ async def test_half_written_certificates_leave_the_old_ones_in_force(
 
 
 @pytest.mark.parametrize(
-    ("tls", "expected"),
+    ("cluster", "user", "expected"),
     [
         pytest.param(
-            Tls(ca_data="no pem"),
+            ClusterEntry(certificate_authority_data="no pem"),
+            UserEntry(),
             "unable to load root certificates: unable to parse bytes as PEM block",
             id="ca-data",
         ),
         pytest.param(
-            Tls(ca_data="no pem é"),
+            ClusterEntry(certificate_authority_data="no pem é"),
+            UserEntry(),
             "unable to load root certificates: unable to parse bytes as PEM block",
             id="ca-data-that-is-not-ascii",
         ),
         pytest.param(
-            Tls(ca_file="/dev/null/x"), "open /dev/null/x: not a directory", id="ca-file"
+            ClusterEntry(certificate_authority="/dev/null/x"),
+            UserEntry(),
+            "open /dev/null/x: not a directory",
+            id="ca-file",
         ),
         pytest.param(
-            Tls(cert_data="x", key_data=Secret("y")),
+            ClusterEntry(),
+            UserEntry(client_certificate_data="x", client_key_data="y"),
             "unable to load the client certificate and key as a matching PEM pair",
             id="certificate",
         ),
     ],
 )
-def test_certificates_that_cannot_be_loaded_at_start_are_fatal(tls: Tls, expected: str) -> None:
+def test_certificates_that_cannot_be_loaded_at_start_are_fatal(
+    cluster: ClusterEntry, user: UserEntry, expected: str
+) -> None:
     with pytest.raises(OperatorError) as caught:
-        Credentials(Access(server="https://api", tls=tls), {}, 0.0)
+        Credentials(Access(server="https://api", cluster=cluster, user=user), {}, 0.0)
     assert str(caught.value).startswith(expected)
 
 
@@ -375,6 +392,6 @@ def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
     pair = make_authority(tmp_path)
     key = tmp_path / "encrypted.key"
     key.write_text(f"{begin}{body}\n-----END ENCRYPTED PRIVATE KEY-----\n")
-    tls = Tls(cert_file=str(pair.cert), key_file=str(key))
+    user = UserEntry(client_certificate=str(pair.cert), client_key=str(key))
     with pytest.raises(OperatorError, match=f"from {pair.cert} and {key} as a matching PEM pair"):
-        Credentials(Access(server="https://api", tls=tls), {}, 0.0)
+        Credentials(Access(server="https://api", user=user), {}, 0.0)

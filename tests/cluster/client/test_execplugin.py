@@ -1,4 +1,4 @@
-"""Exec plugins: what they are told, what they answer, and when they are run."""
+"""Exec plugins: what they get, what they answer, and when they are run."""
 
 import asyncio
 import json
@@ -12,7 +12,14 @@ from cluster.following import following
 from fakes.apiserver import FakeApiServer
 from fakes.certs import issue, server_tls
 from kubeproxy.cluster.client import execplugin
-from kubeproxy.cluster.client.access import Access, Exec, Secret, Tls, User
+from kubeproxy.cluster.client.access import (
+    Access,
+    ClusterEntry,
+    EnvVar,
+    Exec,
+    Extension,
+    UserEntry,
+)
 from kubeproxy.cluster.client.execplugin import (
     Credential,
     ExecPlugin,
@@ -22,17 +29,17 @@ from kubeproxy.cluster.client.execplugin import (
 )
 
 V1 = "client.authentication.k8s.io/v1"
-ACCESS = Access(server="https://api:6443", tls=Tls())
+ACCESS = Access(server="https://api:6443")
 
 
 def answer(api_version: str = V1, kind: str = "ExecCredential", **status: object) -> str:
     return json.dumps({"kind": kind, "apiVersion": api_version, "status": status})
 
 
-# --- what a plugin is told --------------------------------------------------------------------
+# --- what a plugin gets -----------------------------------------------------------------------
 
 
-def test_a_plugin_is_told_little_by_default() -> None:
+def test_a_plugin_gets_little_by_default() -> None:
     expected = (
         '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
         '"spec":{"interactive":false}}\n'
@@ -40,11 +47,16 @@ def test_a_plugin_is_told_little_by_default() -> None:
     assert expected == exec_info(Exec("p", V1, "Never"), ACCESS, "", interactive=False)
 
 
-def test_a_plugin_that_asks_is_told_about_the_cluster() -> None:
-    config = msgspec.Raw(b'{"audience":"x"}')
-    plugin = Exec("p", V1, "Never", provide_cluster_info=True, cluster_config=config)
-    tls = Tls(insecure=True, server_name="name")
-    access = Access(server="https://api", tls=tls, proxy_url="http://q", compression=False)
+def test_a_plugin_that_asks_gets_the_cluster() -> None:
+    plugin = Exec("p", V1, "Never", provide_cluster_info=True)
+    cluster = ClusterEntry(
+        insecure_skip_tls_verify=True,
+        tls_server_name="name",
+        proxy_url="http://q",
+        disable_compression=True,
+        extensions=(Extension("client.authentication.k8s.io/exec", {"audience": "x"}),),
+    )
+    access = Access(server="https://api", cluster=cluster)
     spec = json.loads(exec_info(plugin, access, "PEM", interactive=True))["spec"]
     expected = {
         "interactive": True,
@@ -73,20 +85,20 @@ def test_an_absent_extension_is_null() -> None:
 @pytest.mark.parametrize(
     ("stdout", "expected"),
     [
-        pytest.param(answer(token="t"), Credential(token=Secret("t")), id="a-token"),
+        pytest.param(answer(token="t"), Credential(token="t"), id="a-token"),
         pytest.param(
             answer(token="t", expirationTimestamp="1970-01-01T00:01:40Z"),
-            Credential(token=Secret("t"), expires=100.0),
+            Credential(token="t", expires=100.0),
             id="a-token-that-expires",
         ),
         pytest.param(
             answer(token="t", expirationTimestamp="1970-01-01T00:01:40"),
-            Credential(token=Secret("t"), expires=100.0),
+            Credential(token="t", expires=100.0),
             id="without-a-zone-it-is-utc",
         ),
         pytest.param(
             answer(clientCertificateData="c", clientKeyData="k", token=None),
-            Credential(cert="c", key=Secret("k")),
+            Credential(cert="c", key="k"),
             id="a-certificate",
         ),
     ],
@@ -166,7 +178,7 @@ async def test_a_credential_is_kept_until_it_expires(tmp_path: Path) -> None:
 async def test_many_askers_wait_for_one_run(tmp_path: Path) -> None:
     plugin = plugin_of(script(tmp_path, echo(answer(token="t"))))
     found = await asyncio.gather(*(plugin.credential(0.0) for _ in range(5)))
-    assert 5 * [Credential(token=Secret("t"))] == found
+    assert 5 * [Credential(token="t")] == found
     assert runs(tmp_path) == 1
 
 
@@ -187,13 +199,13 @@ async def test_a_plugin_gets_its_arguments_and_environment(tmp_path: Path) -> No
     )
     ca = tmp_path / "ca.crt"
     ca.write_text("PEM")
-    access = Access(server="https://api", tls=Tls(ca_file=str(ca)))
+    access = Access(server="https://api", cluster=ClusterEntry(certificate_authority=str(ca)))
     command = script(tmp_path, text)
     plugin = plugin_of(
-        command, access, args=("arg",), env=(("OWN", "own"),), provide_cluster_info=True
+        command, access, args=("arg",), env=(EnvVar("OWN", "own"),), provide_cluster_info=True
     )
     found = await plugin.credential(0.0)
-    assert Secret("arg-env-own-") == found.token
+    assert found.token == "arg-env-own-"
     info = json.loads((tmp_path / "info").read_text())
     assert info["spec"]["cluster"]["certificate-authority-data"] == "UEVN"
 
@@ -222,6 +234,11 @@ async def test_a_plugin_that_needs_a_terminal_finds_none(monkeypatch: pytest.Mon
         await plugin_of("true", interactive_mode="Always").credential(0.0)
 
 
+def test_an_old_plugin_may_use_a_terminal_if_there_is_one() -> None:
+    assert Exec("plugin", "client.authentication.k8s.io/v1beta1").mode == "IfAvailable"
+    assert Exec("plugin", V1).mode == ""
+
+
 async def test_a_plugin_that_hangs_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +249,9 @@ async def test_a_plugin_that_hangs_is_ended(
 
 
 async def test_the_ca_for_the_plugin_must_be_readable(tmp_path: Path) -> None:
-    access = Access(server="https://api", tls=Tls(ca_file=str(tmp_path / "missing")))
+    access = Access(
+        server="https://api", cluster=ClusterEntry(certificate_authority=str(tmp_path / "missing"))
+    )
     with pytest.raises(ExecPluginError, match="cannot read the CA for the plugin"):
         await plugin_of("true", access, provide_cluster_info=True).credential(0.0)
 
@@ -244,9 +263,13 @@ async def test_the_ca_for_the_plugin_must_be_readable(tmp_path: Path) -> None:
 async def test_a_token_of_a_plugin_is_used_and_replaced_after_401(tmp_path: Path) -> None:
     tls, authority = server_tls(tmp_path)
     (tmp_path / "token").write_text(answer(token="one"))
-    user = User(exec=Exec(script(tmp_path, f"cat {tmp_path}/token"), V1, "Never"))
+    user = UserEntry(exec=Exec(script(tmp_path, f"cat {tmp_path}/token"), V1, "Never"))
     async with FakeApiServer(tls, {"one"}) as server:
-        access = Access(server=server.url, tls=Tls(ca_file=str(authority.cert)), user=user)
+        access = Access(
+            server=server.url,
+            cluster=ClusterEntry(certificate_authority=str(authority.cert)),
+            user=user,
+        )
         async with following(access) as heard:
             await heard.wait_synced()
             server.tokens = {"two"}
@@ -263,9 +286,13 @@ async def test_a_certificate_of_a_plugin_is_used(tmp_path: Path) -> None:
     pair = issue(authority, tmp_path, "client")
     both = {"clientCertificateData": pair.cert.read_text(), "clientKeyData": pair.key.read_text()}
     (tmp_path / "answer").write_text(answer(**both))
-    user = User(exec=Exec(script(tmp_path, f"cat {tmp_path}/answer"), V1, "Never"))
+    user = UserEntry(exec=Exec(script(tmp_path, f"cat {tmp_path}/answer"), V1, "Never"))
     async with FakeApiServer(tls) as server:
-        access = Access(server=server.url, tls=Tls(ca_file=str(authority.cert)), user=user)
+        access = Access(
+            server=server.url,
+            cluster=ClusterEntry(certificate_authority=str(authority.cert)),
+            user=user,
+        )
         async with following(access) as heard:
             await heard.wait_synced()
 
@@ -275,9 +302,7 @@ async def test_a_plugin_that_fails_is_reported_and_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = script(tmp_path, f"cat {tmp_path}/answer")
-    access = Access(
-        server="https://127.0.0.1:1", tls=Tls(), user=User(exec=Exec(command, V1, "Never"))
-    )
+    access = Access(server="https://127.0.0.1:1", user=UserEntry(exec=Exec(command, V1, "Never")))
     async with following(access):
         async with asyncio.timeout(10):
             while (

@@ -13,7 +13,7 @@ import pytest
 from cluster.following import following, service
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
-from kubeproxy.cluster.client.access import Access, Tls
+from kubeproxy.cluster.client.access import Access, ClusterEntry
 from kubeproxy.cluster.client.failures import describe_failure, describe_refusal
 from kubeproxy.cluster.client.status import Status
 
@@ -29,18 +29,18 @@ async def error_line(access: Access, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 async def test_a_name_that_does_not_resolve(capsys: pytest.CaptureFixture[str]) -> None:
-    line = await error_line(Access(server="https://api.invalid:6443", tls=Tls()), capsys)
+    line = await error_line(Access(server="https://api.invalid:6443"), capsys)
     assert "the name of https://api.invalid:6443 cannot be resolved (" in line
     assert "check the server URL and the node's DNS" in line
 
 
 async def test_a_refused_connection(capsys: pytest.CaptureFixture[str]) -> None:
-    line = await error_line(Access(server="https://127.0.0.1:1", tls=Tls()), capsys)
+    line = await error_line(Access(server="https://127.0.0.1:1"), capsys)
     assert "cannot connect to https://127.0.0.1:1 (connection refused: is the API server" in line
 
 
 async def test_a_proxy_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    access = Access(server="https://api", tls=Tls(), proxy_url="http://127.0.0.1:1")
+    access = Access(server="https://api", cluster=ClusterEntry(proxy_url="http://127.0.0.1:1"))
     line = await error_line(access, capsys)
     assert "the proxy to https://api cannot be reached (connection refused)" in line
     assert "check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY" in line
@@ -97,7 +97,7 @@ async def test_a_server_that_stops_in_the_middle(
 
 async def test_requests_go_through_a_proxy(capsys: pytest.CaptureFixture[str]) -> None:
     async with FakeApiServer() as proxy:
-        access = Access(server="http://far.invalid:1", proxy_url=proxy.url)
+        access = Access(server="http://far.invalid:1", cluster=ClusterEntry(proxy_url=proxy.url))
         async with following(access) as consumer:
             await consumer.wait_synced()
         assert proxy.requests
@@ -135,8 +135,8 @@ async def tunnel() -> AsyncIterator[str]:
 async def test_tls_goes_through_a_proxy_end_to_end(tunnel: str, tmp_path: Path) -> None:
     tls, authority = server_tls(tmp_path)
     async with FakeApiServer(tls) as server:
-        trusted = Tls(ca_file=str(authority.cert))
-        access = Access(server=server.url, tls=trusted, proxy_url=tunnel)
+        cluster = ClusterEntry(certificate_authority=str(authority.cert), proxy_url=tunnel)
+        access = Access(server=server.url, cluster=cluster)
         async with following(access) as consumer:
             await consumer.wait_synced()
             server.put(service("a"))
@@ -144,7 +144,7 @@ async def test_tls_goes_through_a_proxy_end_to_end(tunnel: str, tmp_path: Path) 
 
 
 async def test_a_proxy_that_refuses(tunnel: str, capsys: pytest.CaptureFixture[str]) -> None:
-    access = Access(server="https://127.0.0.1:1", tls=Tls(), proxy_url=tunnel)
+    access = Access(server="https://127.0.0.1:1", cluster=ClusterEntry(proxy_url=tunnel))
     line = await error_line(access, capsys)
     assert "the proxy to https://127.0.0.1:1 refused with 403 Not through here" in line
 

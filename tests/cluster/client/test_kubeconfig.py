@@ -3,11 +3,17 @@
 import base64
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kubeproxy.base.errors import OperatorError
-from kubeproxy.cluster.client.access import Access, Exec, Impersonation, Secret, Tls, User
+from kubeproxy.cluster.client.access import (
+    Access,
+    ClusterEntry,
+    EnvVar,
+    Exec,
+    Extension,
+    UserEntry,
+)
 from kubeproxy.cluster.client.kubeconfig import (
     choose_access,
     find_access,
@@ -48,155 +54,141 @@ def access(
 
 
 @pytest.mark.parametrize(
-    ("cluster", "expected"),
+    ("written", "expected"),
     [
         pytest.param(
-            "server: https://api:6443",
-            Access(server="https://api:6443", tls=Tls(), user=User("u")),
-            id="only-a-server",
+            "server: https://api:6443", ClusterEntry("https://api:6443"), id="only-a-server"
         ),
         pytest.param(
             "server: 'https://api:6443/prefix/?q=1#f', unknown: {field: [1]}, proxy-url: null",
-            Access(server="https://api:6443/prefix", tls=Tls(), user=User("u")),
+            ClusterEntry("https://api:6443/prefix"),
             id="path-kept-query-dropped-unknown-fields-and-nulls-ignored",
         ),
         pytest.param(
             "server: https://api, certificate-authority: pki/ca.crt, tls-server-name: name",
-            Access(
-                server="https://api",
-                tls=Tls(ca_file="/etc/k8s/pki/ca.crt", server_name="name"),
-                user=User("u"),
+            ClusterEntry(
+                "https://api",
+                tls_server_name="name",
+                certificate_authority="/etc/k8s/pki/ca.crt",
             ),
             id="a-relative-ca-file",
         ),
         pytest.param(
             f"server: https://api, certificate-authority-data: {DATA}",
-            Access(server="https://api", tls=Tls(ca_data=PEM), user=User("u")),
+            ClusterEntry("https://api", certificate_authority_data=PEM),
             id="ca-data",
         ),
         pytest.param(
             "server: https://api, insecure-skip-tls-verify: true, disable-compression: true,"
             " proxy-url: 'https://user:pw@proxy:3128'",
-            Access(
-                server="https://api",
-                tls=Tls(insecure=True),
-                user=User("u"),
+            ClusterEntry(
+                "https://api",
+                insecure_skip_tls_verify=True,
                 proxy_url="https://user:pw@proxy:3128",
-                compression=False,
+                disable_compression=True,
             ),
             id="insecure-through-a-proxy-without-compression",
         ),
+        pytest.param("server: http://api:8080", ClusterEntry("http://api:8080"), id="plain-http"),
         pytest.param(
-            "server: http://api:8080, insecure-skip-tls-verify: true",
-            Access(server="http://api:8080"),
-            id="plain-http",
-        ),
-        pytest.param(
-            "server: 'api:8080'", Access(server="http://api:8080"), id="no-scheme-is-plain-http"
+            "server: 'api:8080'", ClusterEntry("http://api:8080"), id="no-scheme-is-plain-http"
         ),
         pytest.param(
             "server: 'https://[fd00::1]:6443'",
-            Access(server="https://[fd00::1]:6443", tls=Tls(), user=User("u")),
+            ClusterEntry("https://[fd00::1]:6443"),
             id="an-ipv6-server",
+        ),
+        pytest.param(
+            "server: https://api, extensions: [{name: other, extension: 1}, {name: x,"
+            " extension: {true: 1, 2: 2026-01-01, more: [1]}}]",
+            ClusterEntry(
+                "https://api",
+                extensions=(
+                    Extension("other", 1),
+                    Extension("x", {"true": 1, "2": "2026-01-01", "more": [1]}),
+                ),
+            ),
+            id="extensions-with-keys-that-are-strings-as-in-json",
         ),
     ],
 )
-def test_clusters(cluster: str, expected: Access) -> None:
-    assert expected == access(cluster)
+def test_clusters(written: str, expected: ClusterEntry) -> None:
+    found = access(written)
+    assert expected == found.cluster
+    assert expected.server == found.server
+    assert UserEntry() == found.user
+    assert found.uses_tls is expected.server.startswith("https")
 
 
 @pytest.mark.parametrize(
-    ("user", "expected", "tls"),
+    ("user", "expected"),
     [
-        pytest.param("{token: t}", User("u", token=Secret("t")), Tls(), id="a-token"),
+        pytest.param("{token: t}", UserEntry(token="t"), id="a-token"),
         pytest.param(
             "{token: t, tokenFile: tok}",
-            User("u", token=Secret("t"), token_file="/etc/k8s/tok"),
-            Tls(),
+            UserEntry(token="t", token_file="/etc/k8s/tok"),
             id="a-token-file-beside-a-token",
         ),
         pytest.param(
-            "{username: me, password: p}",
-            User("u", username="me", password=Secret("p")),
-            Tls(),
-            id="basic",
+            "{username: me, password: p}", UserEntry(username="me", password="p"), id="basic"
         ),
         pytest.param(
             "{client-certificate: c.crt, client-key: /abs/c.key}",
-            User("u"),
-            Tls(cert_file="/etc/k8s/c.crt", key_file="/abs/c.key"),
+            UserEntry(client_certificate="/etc/k8s/c.crt", client_key="/abs/c.key"),
             id="certificate-files",
         ),
         pytest.param(
             f"{{client-certificate-data: {DATA}, client-key-data: {DATA}}}",
-            User("u"),
-            Tls(cert_data=PEM, key_data=Secret(PEM)),
+            UserEntry(client_certificate_data=PEM, client_key_data=PEM),
             id="certificate-data",
         ),
         pytest.param(
             f"{{exec: {{command: bin/plugin, args: [a], apiVersion: {V1},"
             " interactiveMode: Never, env: [{name: K, value: V}], provideClusterInfo: true,"
             " installHint: get it}}",
-            User(
-                "u",
+            UserEntry(
                 exec=Exec(
                     command="/etc/k8s/bin/plugin",
                     api_version=V1,
                     interactive_mode="Never",
                     args=("a",),
-                    env=(("K", "V"),),
+                    env=(EnvVar("K", "V"),),
                     provide_cluster_info=True,
                     install_hint="get it",
                 ),
             ),
-            Tls(),
             id="an-exec-plugin-by-relative-path",
         ),
         pytest.param(
             f"{{exec: {{command: plugin, apiVersion: {V1BETA1}}}}}",
-            User("u", exec=Exec("plugin", V1BETA1, "IfAvailable")),
-            Tls(),
-            id="an-old-exec-plugin-from-the-path-with-the-default-mode",
+            UserEntry(exec=Exec("plugin", V1BETA1)),
+            id="an-old-exec-plugin-from-the-path",
         ),
         pytest.param(
             f"{{token: t, exec: {{command: p, apiVersion: {V1}, interactiveMode: Never}}}}",
-            User("u", token=Secret("t")),
-            Tls(),
+            UserEntry(token="t"),
             id="a-token-switches-the-plugin-off",
         ),
         pytest.param(
             f"{{client-certificate-data: {DATA}, client-key-data: {DATA},"
             f" exec: {{command: p, apiVersion: {V1}, interactiveMode: Never}}}}",
-            User("u"),
-            Tls(cert_data=PEM, key_data=Secret(PEM)),
+            UserEntry(client_certificate_data=PEM, client_key_data=PEM),
             id="a-certificate-switches-the-plugin-off",
         ),
     ],
 )
-def test_users(user: str, expected: User, tls: Tls) -> None:
+def test_users(user: str, expected: UserEntry) -> None:
     found = access(user=user)
     assert expected == found.user
-    assert tls == found.tls
+    assert found.user_name == "u"
 
 
-def test_impersonation_counts_even_over_plain_http() -> None:
+def test_over_plain_http_only_the_impersonation_counts() -> None:
     user = "{token: t, as: a, as-uid: '7', as-groups: [g, h], as-user-extra: {K: [v, w]}}"
-    expected = Impersonation("a", "7", ("g", "h"), (("K", ("v", "w")),))
-    found = access("server: http://api", user)
-    assert expected == found.impersonation
-    assert User() == found.user
-
-
-def test_the_extension_for_plugins_is_handed_on_as_json() -> None:
-    cluster = (
-        "server: https://api, extensions: [{name: other, extension: 1},"
-        " {name: client.authentication.k8s.io/exec, extension: {audience: x, more: [1]}}]"
+    expected = UserEntry(
+        as_user="a", as_uid="7", as_groups=("g", "h"), as_user_extra={"K": ("v", "w")}
     )
-    user = f"{{exec: {{command: p, apiVersion: {V1}, interactiveMode: Never}}}}"
-    plugin = access(cluster, user).user.exec
-    assert plugin is not None
-    assert plugin.cluster_config is not None
-    assert bytes(plugin.cluster_config) == b'{"audience":"x","more":[1]}'
+    assert expected == access("server: http://api", user).user
 
 
 def test_json_is_accepted_with_tabs() -> None:
@@ -205,13 +197,14 @@ def test_json_is_accepted_with_tabs() -> None:
     )
     text += '\n\t"clusters": [{"name": "c", "cluster": {"server": "https://api"}}]}'
     found = choose_access(parse_kubeconfig(text, "/"), "", readable)
-    assert Access(server="https://api", tls=Tls(), user=User()) == found
+    expected = Access(server="https://api", cluster=ClusterEntry("https://api"))
+    assert expected == found
 
 
 def test_a_missing_user_is_anonymous() -> None:
     text = kubeconfig().replace("users:", "ignored:")
     found = choose_access(parse_kubeconfig(text, "/"), "", readable)
-    assert User("u") == found.user
+    assert UserEntry() == found.user
     assert found.identity == "anonymous"
 
 
@@ -222,12 +215,12 @@ def test_the_master_replaces_the_server_and_its_name_but_keeps_ca_and_user() -> 
         master="https://other:1",
     )
     assert found.server == "https://other:1"
-    assert Tls(ca_file="/ca") == found.tls
-    assert Secret("t") == found.user.token
+    assert ClusterEntry("https://other:1", certificate_authority="/ca") == found.cluster
+    assert found.user.token == "t"
 
 
 def test_the_master_alone_has_no_credentials() -> None:
-    expected = Access(server="https://other", tls=Tls(), user=User())
+    expected = Access(server="https://other", cluster=ClusterEntry("https://other"))
     assert expected == load_kubeconfig("", "https://other")
 
 
@@ -399,7 +392,7 @@ def test_credentials_that_do_not_exist_here(user: str, expected: str) -> None:
     with pytest.raises(KubeconfigError) as caught:
         access(user=user)
     assert expected == str(caught.value)
-    assert User() == access("server: http://plain", user).user
+    assert UserEntry() == access("server: http://plain", user).user
 
 
 def test_a_context_that_does_not_exist() -> None:
@@ -464,19 +457,16 @@ def test_texts_that_are_no_kubeconfig(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_who_is_named_in_the_url_wins_and_is_not_shown(scheme: str) -> None:
+def test_a_user_in_the_url_wins_and_is_not_shown(scheme: str) -> None:
     found = access(f"server: '{scheme}://us%20er:p%40ss@api:6443/x'", "{token: t}")
-    assert found.server == f"{scheme}://api:6443/x"
-    assert found.user == User(username="us er", password=Secret("p@ss"))
+    assert found.server == found.cluster.server == f"{scheme}://api:6443/x"
+    assert found.user == UserEntry(username="us er", password="p@ss")
 
 
-def test_keys_of_an_extension_are_strings_as_in_json() -> None:
-    extension = "{name: client.authentication.k8s.io/exec, extension: {true: 1, 2: 2026-01-01}}"
-    cluster = f"server: https://a, extensions: [{extension}]"
-    user = f"{{exec: {{command: x, apiVersion: {V1}, interactiveMode: Never}}}}"
-    plugin = access(cluster, user).user.exec
-    assert plugin is not None
-    assert plugin.cluster_config == msgspec.Raw(b'{"true":1,"2":"2026-01-01"}')
+def test_a_client_certificate_is_shown_beside_a_user_in_the_url() -> None:
+    found = access("server: 'https://me:p@api'", "{client-certificate: /c, client-key: /k}")
+    expected = UserEntry(client_certificate="/c", client_key="/k", username="me", password="p")
+    assert expected == found.user
 
 
 @pytest.mark.parametrize("name", ["2026-01-01", "2026-01-01T10:00:00Z", "1:30", "1.2.3", "'12'"])
@@ -497,7 +487,7 @@ def test_a_kubeconfig_is_loaded_relative_to_where_it_is(
     )
     monkeypatch.chdir(tmp_path)
     found = load_kubeconfig("kube.conf")
-    assert Tls(ca_file=str(tmp_path / "ca.crt")) == found.tls
+    assert found.cluster.certificate_authority == str(tmp_path / "ca.crt")
 
 
 @pytest.mark.parametrize(
@@ -550,8 +540,8 @@ def test_in_a_pod_the_service_account_counts(tmp_path: Path) -> None:
     directory = service_account(tmp_path, "token", "ca.crt")
     expected = Access(
         server="https://10.96.0.1:443",
-        tls=Tls(ca_file=str(directory / "ca.crt")),
-        user=User(token_file=str(directory / "token")),
+        cluster=ClusterEntry(certificate_authority=str(directory / "ca.crt")),
+        user=UserEntry(token_file=str(directory / "token")),
     )
     assert expected == in_cluster(POD, str(tmp_path))
 
@@ -566,7 +556,7 @@ def test_in_a_pod_a_missing_ca_is_reported_and_the_system_s_are_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service_account(tmp_path, "token")
-    assert Tls() == in_cluster(POD, str(tmp_path)).tls
+    assert ClusterEntry() == in_cluster(POD, str(tmp_path)).cluster
     assert "ca.crt: no such file or directory" in capsys.readouterr().err
 
 
@@ -622,13 +612,13 @@ def test_secrets_never_show() -> None:
     found = access(user=f"{{token: hidden, client-key-data: {DATA}}}")
     assert "hidden" not in repr(found)
     assert "BEGIN" not in repr(found)
-    assert "Secret(***)" in repr(found)
+    assert "UserEntry(***)" in repr(found)
 
 
 @pytest.mark.parametrize(
     ("user", "expected"),
     [
-        pytest.param("{}", "anonymous", id="nobody"),
+        pytest.param("{}", "anonymous", id="anonymous"),
         pytest.param("{tokenFile: /tok}", "the bearer of token file /tok", id="token-file"),
         pytest.param("{token: t}", 'the bearer of the token of kubeconfig user "u"', id="token"),
         pytest.param("{username: me, password: p}", '"me"', id="basic"),

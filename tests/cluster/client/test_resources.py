@@ -8,6 +8,7 @@ from kubeproxy.cluster.client.resources import (
     SERVICES,
     Query,
     Resource,
+    list_query,
     own_node,
 )
 
@@ -38,4 +39,4 @@ from kubeproxy.cluster.client.resources import (
 )
 def test_what_is_watched(resource: Resource, name: str, selectors: Query) -> None:
     assert name == resource.name
-    assert selectors == resource.selectors
+    assert selectors == list_query(resource)

@@ -27,7 +27,7 @@ def named(kind: tuple[str, str], name: str, **spec: object) -> Document:
 
 
 def told(documents: list[Document], node_name: str | None = None) -> list[str]:
-    objects, _ = merge([decode_documents(documents).objects], node_name)
+    objects, _ = merge(decode_documents(documents)[0], node_name)
     return [f"{kind.value} {key}" for kind, key in objects]
 
 
@@ -99,7 +99,7 @@ def test_nodes_that_are_told_of(node_name: str | None, expected: list[str]) -> N
 
 
 def test_what_cannot_be_understood_is_a_problem_and_leaves_the_others() -> None:
-    decoded = decode_documents(
+    objects, problems = decode_documents(
         [
             named(SERVICE, "a"),
             document(SERVICE, {"metadata": {"name": "b"}, "spec": {"ports": 80}}, "x.yaml", 7),
@@ -108,8 +108,8 @@ def test_what_cannot_be_understood_is_a_problem_and_leaves_the_others() -> None:
             named(SERVICE, "c"),
         ]
     )
-    assert [placed.object.metadata.name for placed in decoded.objects] == ["a", "c"]
-    assert [str(problem).partition(" cannot")[0] for problem in decoded.problems] == [
+    assert [placed.object.metadata.name for placed in objects] == ["a", "c"]
+    assert [str(problem).partition(" cannot")[0] for problem in problems] == [
         "x.yaml:7:1: the Service default/b",
         "x.yaml:9:1: the Service",
         "x.yaml:11:1: the Service",
@@ -117,29 +117,26 @@ def test_what_cannot_be_understood_is_a_problem_and_leaves_the_others() -> None:
 
 
 def test_what_cannot_be_understood_any_more_stays_what_it_was() -> None:
-    before = decode_documents([named(SERVICE, "a", type="NodePort")]).objects
-    decoded = decode_documents([named(SERVICE, "a", type=7)], before)
-    assert before == decoded.objects
-    assert len(decoded.problems) == 1
+    before, _ = decode_documents([named(SERVICE, "a", type="NodePort")])
+    objects, problems = decode_documents([named(SERVICE, "a", type=7)], before)
+    assert before == objects
+    assert len(problems) == 1
 
 
 def test_when_not_even_a_name_can_be_read_all_of_that_kind_stay() -> None:
-    before = decode_documents([named(SERVICE, "a"), named(SERVICE, "b"), named(NODE, "n")]).objects
-    decoded = decode_documents([document(SERVICE, {}), named(SERVICE, "b", type="X")], before)
-    assert [placed.identity for placed in decoded.objects] == [
-        before[1].identity,
-        before[0].identity,
-    ]
-    assert decoded.objects[0].object != before[1].object
+    before, _ = decode_documents([named(SERVICE, "a"), named(SERVICE, "b"), named(NODE, "n")])
+    objects, _ = decode_documents([document(SERVICE, {}), named(SERVICE, "b", type="X")], before)
+    assert [placed.identity for placed in objects] == [before[1].identity, before[0].identity]
+    assert objects[0].object != before[1].object
 
 
 def test_of_two_objects_with_one_name_the_last_counts_and_both_places_are_named() -> None:
-    first = decode_documents([document(SERVICE, {"metadata": {"name": "a"}}, "a.yaml", 3)])
+    [first], _ = decode_documents([document(SERVICE, {"metadata": {"name": "a"}}, "a.yaml", 3)])
     body: Body = {"metadata": {"name": "a"}, "spec": {"type": "NodePort"}}
-    second = decode_documents([document(SERVICE, body, "b.yaml", 5)])
-    objects, duplicates = merge([first.objects, second.objects])
+    [second], _ = decode_documents([document(SERVICE, body, "b.yaml", 5)])
+    objects, duplicates = merge([first, second])
     key = ObjectKey("default", "a")
-    assert objects == {(Kind.SERVICE, key): second.objects[0].object}
+    assert objects == {(Kind.SERVICE, key): second.object}
     assert duplicates == [Duplicate(Kind.SERVICE, key, used="b.yaml:5", ignored="a.yaml:3")]
 
 
@@ -148,7 +145,7 @@ def test_the_last_counts_even_if_it_is_one_that_is_not_told_of() -> None:
 
 
 def service(name: str, **spec: object) -> ManifestObject:
-    return decode_documents([named(SERVICE, name, **spec)]).objects[0]
+    return decode_documents([named(SERVICE, name, **spec)])[0][0]
 
 
 def test_the_first_events_tell_every_kind_from_reset_to_synced() -> None:

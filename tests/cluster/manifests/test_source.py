@@ -11,6 +11,7 @@ import pytest
 
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
+from kubeproxy.cluster.manifests.files import scan
 from kubeproxy.cluster.manifests.source import Library, Manifests, load, refresh
 from kubeproxy.cluster.objects.meta import Kind
 from waiting import until
@@ -397,3 +398,13 @@ def test_links_in_circles_and_to_nothing_do_no_harm(folder: Path) -> None:
     (folder / "pipe.yaml").unlink(missing_ok=True)
     os.mkfifo(folder / "pipe.yaml")
     assert [key.name for _, key in load([str(folder)]).objects] == ["a", "b"]
+
+
+def test_folders_that_link_to_each_other_are_each_read_once_a_way(folder: Path) -> None:
+    for name, other in (("left", "right"), ("right", "left")):
+        (folder / name).mkdir()
+        (folder / name / "to").symlink_to(f"../{other}")
+        (folder / name / "c.yaml").write_text(service("c"))
+    found = sorted(path.removeprefix(f"{folder}/") for path in scan([str(folder)]).files)
+    below = ["left/c.yaml", "left/to/c.yaml", "right/c.yaml", "right/to/c.yaml"]
+    assert ["a.yaml", "b.yaml", *below] == found

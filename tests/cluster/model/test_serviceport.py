@@ -1,13 +1,19 @@
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 
 from kubeproxy.base.inet import Family, Prefix, Protocol
-from kubeproxy.cluster.model.serviceport import Derived, derive_service_ports
+from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.objects.types import Service
 from world import service
+
+
+class Derived(NamedTuple):
+    ports: tuple[ServicePort, ...]
+    problems: list[str]
 
 
 def derive(
@@ -15,7 +21,9 @@ def derive(
 ) -> Derived:
     obj = convert(Kind.SERVICE, document)
     assert isinstance(obj, Service)
-    return derive_service_ports(obj, family, allow_external_ips=allow)
+    problems: list[str] = []
+    ports = derive_service_ports(obj, family, problems, allow_external_ips=allow)
+    return Derived(ports, problems)
 
 
 def affine(seconds: int) -> Mapping[str, object]:
@@ -59,7 +67,7 @@ def annotated(balance: str) -> Mapping[str, object]:
 def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | None) -> None:
     derived = derive(service(spec), family)
     assert expected == (derived.ports[0].cluster_ip if derived.ports else None)
-    assert derived.problems == ()
+    assert derived.problems == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
 def test_what_makes_no_sense_is_named_and_left_out(
     document: Mapping[str, object], problem: str
 ) -> None:
-    assert derive(document).problems == (problem,)
+    assert derive(document).problems == [problem]
 
 
 @pytest.mark.parametrize(

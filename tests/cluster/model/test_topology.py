@@ -16,7 +16,7 @@ HERE = Place(NODE_NAME, ZONE)
 def merged(endpoints: str) -> list[PortEndpoint]:
     obj = convert(Kind.ENDPOINT_SLICE, endpoint_slice(endpoints))
     assert isinstance(obj, EndpointSlice)
-    derived = derive_slice(obj, NODE_NAME).slice
+    derived = derive_slice(obj, NODE_NAME, [])
     assert derived is not None
     return endpoints_of({"cart-1": derived}, "http", Protocol.TCP)
 
@@ -26,7 +26,7 @@ def port(*, local: bool) -> ServicePort:
     document = everywhere({"externalTrafficPolicy": policy, "healthCheckNodePort": 32100})
     obj = convert(Kind.SERVICE, document)
     assert isinstance(obj, Service)
-    return derive_service_ports(obj, Family.IPV4).ports[0]
+    return derive_service_ports(obj, Family.IPV4, [])[0]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_every_endpoint_that_is_left_out_has_a_reason(
 def test_a_port_that_never_looks_at_a_list_has_none() -> None:
     internal = convert(Kind.SERVICE, service({"internalTrafficPolicy": "Local"}))
     assert isinstance(internal, Service)
-    only_local = derive_service_ports(internal, Family.IPV4).ports[0]
+    only_local = derive_service_ports(internal, Family.IPV4, [])[0]
     found = merged("R1")
     usable = usable_endpoints(only_local, found, HERE)
     assert (usable.cluster, usable.local, usable.any) == (None, (), True)

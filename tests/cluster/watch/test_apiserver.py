@@ -10,7 +10,7 @@ import pytest
 from cluster.following import NODE, access_to, following, service
 from fakes.apiserver import FakeApiServer, Request
 from kubeproxy.base.errors import ApiServerError
-from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.client.access import Access, ClusterEntry
 from kubeproxy.cluster.client.failures import RefusedError, UnreachableError
 from kubeproxy.cluster.client.http_client import RateLimit
 from kubeproxy.cluster.events import Event, Reset, Synced, Upsert
@@ -168,7 +168,8 @@ async def test_waiting_for_the_rate_limit_is_logged_when_it_is_long(
 
 
 async def test_compression_can_be_switched_off(server: FakeApiServer) -> None:
-    async with following(Access(server=server.url, compression=False)) as consumer:
+    cluster = ClusterEntry(disable_compression=True)
+    async with following(Access(server=server.url, cluster=cluster)) as consumer:
         await consumer.wait_synced()
     assert "Accept-Encoding" not in server.requests[0].headers
 

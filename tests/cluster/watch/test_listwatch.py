@@ -26,7 +26,7 @@ from kubeproxy.cluster.events import Delete, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
-from kubeproxy.cluster.watch.listwatch import ApiRequest, Backoff, ListWatch, Verb
+from kubeproxy.cluster.watch.listwatch import ApiRequest, Backoff, ListWatch
 
 
 def shown(outputs: Iterable[Output]) -> list[str]:
@@ -60,7 +60,7 @@ def asked(protocol: ListWatch, now: float = 0.0) -> str:
     left_out = ("labelSelector", "fieldSelector", "allowWatchBookmarks", "timeoutSeconds")
     words = [f"{key}={value}" for key, value in request.query if key not in left_out]
     wait = "wait, " if request.delay else ""
-    return f"{wait}{request.verb.value}: {'&'.join(words)}"
+    return f"{wait}{'watch' if request.watch else 'list'}: {'&'.join(words)}"
 
 
 WATCH_LIST = "watch: watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -102,7 +102,6 @@ def listing() -> ListWatch:
 
 def test_the_first_request_is_a_watch_list_with_the_selectors_and_a_chance_timeout() -> None:
     expected = ApiRequest(
-        Verb.WATCH,
         (
             ("labelSelector", "!service.kubernetes.io/service-proxy-name"),
             ("fieldSelector", "spec.clusterIP!=None"),
@@ -112,6 +111,7 @@ def test_the_first_request_is_a_watch_list_with_the_selectors_and_a_chance_timeo
             ("resourceVersionMatch", "NotOlderThan"),
             ("timeoutSeconds", "450"),
         ),
+        watch=True,
     )
     assert expected == ask(ListWatch(SERVICES), chance=0.5)
 

@@ -26,7 +26,7 @@ from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.events import Delete, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.watch.incidents import Incident, Output
-from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch, Verb
+from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch
 
 STREAM = b"".join(
     [
@@ -175,7 +175,7 @@ def exchange(
     if outcome is Outcome.UNREACHABLE:
         protocol.disconnected(now)
         return []
-    if request.verb is Verb.LIST:
+    if not request.watch:
         return _listed(protocol, server.list(), outcome, now)
     outputs: list[Output] = [*protocol.opened(now)]
     stream = server.stream(dict(request.query))
@@ -239,5 +239,5 @@ def test_cuts_alone_never_cause_a_relist(
         now += 30
         request = protocol.next_request(now, 0.0)
         assert "sendInitialEvents" not in dict(request.query)
-        assert Verb.WATCH is request.verb
+        assert request.watch
         exchange(protocol, request, server, outcome, now)

@@ -15,7 +15,7 @@ import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import reason_of
-from kubeproxy.cluster.client.access import Access, CredentialsError, Impersonation
+from kubeproxy.cluster.client.access import Access, CredentialsError, UserEntry
 from kubeproxy.cluster.client.execplugin import Credential, ExecPlugin
 from kubeproxy.cluster.client.tls import TlsContexts
 
@@ -70,14 +70,15 @@ class Credentials:
 
     def __init__(self, access: Access, environ: Mapping[str, str], now: float) -> None:
         user = access.user
-        self._always = impersonation_headers(access.impersonation)
-        self._contexts = TlsContexts(access.tls) if access.tls is not None else None
+        self._always = impersonation_headers(user)
+        self._contexts = TlsContexts(access) if access.uses_tls else None
         self._token_file = _token_file(access, now)
         self._fixed = ""
         if user.token:
-            self._fixed = f"Bearer {user.token.value}"
+            self._fixed = f"Bearer {user.token}"
         elif user.username:
-            self._fixed = basic_authorization(user.username, user.password.value)
+            pair = f"{user.username}:{user.password}"
+            self._fixed = f"Basic {base64.b64encode(pair.encode()).decode()}"
         self._plugin = ExecPlugin(user.exec, access, environ) if user.exec is not None else None
         self._identity = access.identity
         check_headers((("Authorization", self._fixed), *self._always), self._identity)
@@ -90,7 +91,7 @@ class Credentials:
             authorization = f"Bearer {self._token_file.token(now)}"
         elif self._plugin is not None:
             credential = await self._plugin.credential(wall_clock)
-            authorization = f"Bearer {credential.token.value}" if credential.token else ""
+            authorization = f"Bearer {credential.token}" if credential.token else ""
         headers = self._always
         if authorization:
             headers = (("Authorization", authorization), *headers)
@@ -130,23 +131,18 @@ def check_headers(headers: Headers, identity: str) -> None:
             )
 
 
-def basic_authorization(username: str, password: str) -> str:
-    """The header's value."""
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
-
-
-def impersonation_headers(impersonation: Impersonation | None) -> Headers:
+def impersonation_headers(user: UserEntry) -> Headers:
     """The headers that ask the server for another identity."""
-    if impersonation is None:
+    if not user.as_user:
         return ()
-    uid = (("Impersonate-Uid", impersonation.uid),) if impersonation.uid else ()
+    uid = (("Impersonate-Uid", user.as_uid),) if user.as_uid else ()
     return (
-        ("Impersonate-User", impersonation.user),
+        ("Impersonate-User", user.as_user),
         *uid,
-        *(("Impersonate-Group", group) for group in impersonation.groups),
+        *(("Impersonate-Group", group) for group in user.as_groups),
         *(
             (f"Impersonate-Extra-{quote(key.lower(), safe=_UNESCAPED)}", value)
-            for key, values in impersonation.extra
+            for key, values in user.as_user_extra.items()
             for value in values
         ),
     )

@@ -14,50 +14,36 @@ from pathlib import Path
 
 import msgspec
 
-from kubeproxy.cluster.client.access import NO_SECRET, Access, CredentialsError, Exec, Secret
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+from kubeproxy.cluster.client.access import Access, CredentialsError, Exec
+from kubeproxy.cluster.objects.decode import UNREADABLE, decode_nested
 
 PLUGIN_TIMEOUT = 60.0
+EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class ExecPluginError(CredentialsError):
     """The plugin gave no credential. The texts are upstream's."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(f"getting credentials: {text}")
+
 
 class Credential(msgspec.Struct, frozen=True):
     """What a plugin hands out."""
 
-    token: Secret = NO_SECRET
+    token: str = ""
     cert: str = ""
-    key: Secret = NO_SECRET
+    key: str = ""
     expires: float | None = None
     """Seconds since the epoch."""
 
     @property
     def certificate(self) -> tuple[str, str] | None:
         """Certificate and key, if there are any."""
-        return (self.cert, self.key.value) if self.cert else None
+        return (self.cert, self.key) if self.cert else None
 
-
-class _ClusterOut(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
-    server: str
-    tls_server_name: str = ""
-    insecure_skip_tls_verify: bool = False
-    certificate_authority_data: str = ""
-    proxy_url: str = ""
-    disable_compression: bool = False
-    config: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-
-
-class _SpecOut(msgspec.Struct, frozen=True, omit_defaults=True):
-    interactive: bool
-    cluster: _ClusterOut | None = None
-
-
-class _CredentialOut(msgspec.Struct, frozen=True, rename="camel"):
-    kind: str
-    api_version: str
-    spec: _SpecOut
+    def __repr__(self) -> str:
+        return "Credential(***)"
 
 
 class _StatusIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,19 +64,21 @@ _answer_decoder = msgspec.json.Decoder(_CredentialIn)
 
 def exec_info(plugin: Exec, access: Access, ca: str, *, interactive: bool) -> str:
     """The value of KUBERNETES_EXEC_INFO; `ca` is the PEM text of the cluster's CA."""
-    cluster = None
-    if plugin.provide_cluster_info and access.tls is not None:
-        cluster = _ClusterOut(
-            server=access.server,
-            tls_server_name=access.tls.server_name,
-            insecure_skip_tls_verify=access.tls.insecure,
-            certificate_authority_data=base64.b64encode(ca.encode("latin-1")).decode(),
-            proxy_url=access.proxy_url,
-            disable_compression=not access.compression,
-            config=plugin.cluster_config or msgspec.Raw(b"null"),
-        )
-    spec = _SpecOut(interactive, cluster)
-    request = _CredentialOut("ExecCredential", plugin.api_version, spec)
+    spec: dict[str, object] = {"interactive": interactive}
+    if plugin.provide_cluster_info:
+        cluster = access.cluster
+        shown = {
+            "server": access.server,
+            "tls-server-name": cluster.tls_server_name,
+            "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+            "certificate-authority-data": base64.b64encode(ca.encode("latin-1")).decode(),
+            "proxy-url": cluster.proxy_url,
+            "disable-compression": cluster.disable_compression,
+        }
+        extensions = {each.name: each.extension for each in cluster.extensions}
+        given = {name: value for name, value in shown.items() if value}
+        spec["cluster"] = given | {"config": extensions.get(EXEC_EXTENSION)}
+    request = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
     return msgspec.json.encode(request).decode() + "\n"
 
 
@@ -99,39 +87,31 @@ def read_answer(stdout: bytes, api_version: str) -> Credential:
     try:
         answer = decode_nested(_answer_decoder, stdout)
     except UNREADABLE as error:
-        raise ExecPluginError(f"getting credentials: decoding stdout: {error}") from error
+        raise ExecPluginError(f"decoding stdout: {error}") from error
     if answer.kind != "ExecCredential":
-        raise ExecPluginError(
-            f'getting credentials: decoding stdout: kind is "{answer.kind}", not ExecCredential'
-        )
+        raise ExecPluginError(f'decoding stdout: kind is "{answer.kind}", not ExecCredential')
     if answer.api_version != api_version:
         raise ExecPluginError(
-            "getting credentials: exec plugin is configured to use API version"
-            f" {api_version}, plugin returned version {answer.api_version}"
+            f"exec plugin is configured to use API version {api_version},"
+            f" plugin returned version {answer.api_version}"
         )
     status = answer.status
     if status is None:
-        raise ExecPluginError("getting credentials: exec plugin didn't return a status field")
+        raise ExecPluginError("exec plugin didn't return a status field")
     cert, key = status.client_certificate_data or "", status.client_key_data or ""
     if not status.token and not cert and not key:
-        raise ExecPluginError(
-            "getting credentials: exec plugin didn't return a token or cert/key pair"
-        )
+        raise ExecPluginError("exec plugin didn't return a token or cert/key pair")
     if bool(cert) != bool(key):
-        raise ExecPluginError(
-            "getting credentials: exec plugin returned only certificate or key, not both"
-        )
+        raise ExecPluginError("exec plugin returned only certificate or key, not both")
     expires = status.expiration_timestamp
+    if expires is not None and expires.tzinfo is None:
+        expires = expires.replace(tzinfo=UTC)
     return Credential(
-        token=Secret(status.token or ""),
+        token=status.token or "",
         cert=cert,
-        key=Secret(key),
-        expires=None if expires is None else _epoch(expires),
+        key=key,
+        expires=None if expires is None else expires.timestamp(),
     )
-
-
-def _epoch(moment: datetime) -> float:
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class ExecPlugin:
@@ -159,68 +139,55 @@ class ExecPlugin:
 
     async def _run(self) -> Credential:
         plugin = self._plugin
-        interactive = plugin.interactive_mode != "Never" and _has_terminal()
-        if plugin.interactive_mode == "Always" and not interactive:
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if plugin.mode == "Always" and not has_terminal:
             raise ExecPluginError(
-                "getting credentials: exec plugin cannot support interactive mode:"
-                " standard input is not a terminal"
+                "exec plugin cannot support interactive mode: standard input is not a terminal"
             )
-        info = exec_info(plugin, self._access, self._ca(), interactive=interactive)
-        environ = {**self._environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info}
+        interactive = plugin.mode != "Never" and has_terminal
+        ca = self._ca() if plugin.provide_cluster_info else ""
+        info = exec_info(plugin, self._access, ca, interactive=interactive)
+        own = {variable.name: variable.value for variable in plugin.env}
         try:
             process = await asyncio.create_subprocess_exec(
                 plugin.command,
                 *plugin.args,
-                env=environ,
+                env={**self._environ, **own, "KUBERNETES_EXEC_INFO": info},
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise ExecPluginError(_not_started(plugin, error)) from error
+            missing = isinstance(error, FileNotFoundError)
+            reason = f"{plugin.command}: {error.strerror}"
+            hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
+            raise ExecPluginError(
+                f"exec: {f'executable {plugin.command} not found' if missing else reason}{hint}"
+            ) from error
         return read_answer(await self._output(process), plugin.api_version)
 
     async def _output(self, process: asyncio.subprocess.Process) -> bytes:
         """What the process writes; whatever happens here, it does not outlive us."""
-        command = self._plugin.command
+        executable = f"exec: executable {self._plugin.command}"
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT):
                 stdout, _ = await process.communicate()
         except TimeoutError as error:
             raise ExecPluginError(
-                f"getting credentials: exec: executable {command} did not end within"
-                f" {PLUGIN_TIMEOUT:.0f} s"
+                f"{executable} did not end within {PLUGIN_TIMEOUT:.0f} s"
             ) from error
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
         if process.returncode != 0:
-            raise ExecPluginError(
-                f"getting credentials: exec: executable {command} failed with exit code"
-                f" {process.returncode}"
-            )
+            raise ExecPluginError(f"{executable} failed with exit code {process.returncode}")
         return stdout
 
     def _ca(self) -> str:
-        tls = self._access.tls
-        if tls is None or not self._plugin.provide_cluster_info:
-            return ""
-        if tls.ca_data is not None or not tls.ca_file:
-            return tls.ca_data or ""
+        cluster = self._access.cluster
+        if cluster.certificate_authority_data or not cluster.certificate_authority:
+            return cluster.certificate_authority_data
         try:
-            return Path(tls.ca_file).read_text(encoding="latin-1")
+            return Path(cluster.certificate_authority).read_text(encoding="latin-1")
         except OSError as error:
-            raise ExecPluginError(
-                f"getting credentials: cannot read the CA for the plugin: {error}"
-            ) from error
-
-
-def _not_started(plugin: Exec, error: OSError) -> str:
-    hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
-    if isinstance(error, FileNotFoundError):
-        return f"getting credentials: exec: executable {plugin.command} not found{hint}"
-    return f"getting credentials: exec: {plugin.command}: {error.strerror}{hint}"
-
-
-def _has_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+            raise ExecPluginError(f"cannot read the CA for the plugin: {error}") from error

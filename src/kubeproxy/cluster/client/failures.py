@@ -7,7 +7,6 @@ import errno
 import os
 import socket
 import ssl
-from http import HTTPStatus
 
 import aiohttp
 
@@ -106,23 +105,18 @@ def _why(cause: Exception) -> str:
             return str(cause) or type(cause).__name__
 
 
+_ADVICE: dict[int, str] = {
+    400: "check that the server URL begins with https:// if the port speaks TLS",
+    401: "the client is {identity}: check that the token or certificate is valid,"
+    " has not expired and belongs to this cluster",
+    403: "the client is {identity}: check that a role that allows this, such as"
+    " ClusterRole system:node-proxier, is bound to it",
+    404: "check the server URL and its path, and that the cluster serves {what}",
+}
+
+
 def describe_refusal(status: Status, what: str, server: str, identity: str) -> str:
     """Why a server refused, which identity was used, and what to check."""
     text = f"{server} refused to serve {what} with {status}"
-    match status.code:
-        case HTTPStatus.UNAUTHORIZED:
-            return (
-                f"{text}; the client is {identity}: check that the token or certificate is valid,"
-                " has not expired and belongs to this cluster"
-            )
-        case HTTPStatus.FORBIDDEN:
-            return (
-                f"{text}; the client is {identity}: check that a role that allows this, such as"
-                " ClusterRole system:node-proxier, is bound to it"
-            )
-        case HTTPStatus.NOT_FOUND:
-            return f"{text}; check the server URL and its path, and that the cluster serves {what}"
-        case HTTPStatus.BAD_REQUEST:
-            return f"{text}; check that the server URL begins with https:// if the port speaks TLS"
-        case _:
-            return text
+    advice = _ADVICE.get(status.code)
+    return f"{text}; {advice.format(identity=identity, what=what)}" if advice else text

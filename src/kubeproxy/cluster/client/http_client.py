@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -19,12 +18,12 @@ import msgspec
 from yarl import URL
 
 from kubeproxy.base import klog
+from kubeproxy.base.inet import Prefix, contains, parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.client.credentials import Credentials, Proof
 from kubeproxy.cluster.client.failures import UnreachableError, describe_failure
 from kubeproxy.cluster.client.observed import Attempt, Exchange, Observe
-from kubeproxy.cluster.client.proxies import proxy_for
 from kubeproxy.cluster.client.resources import Query
 from kubeproxy.cluster.client.response import Response
 
@@ -38,6 +37,8 @@ LOGGED_WAIT = 0.05
 LONG_WAIT = 1.0
 LONG_WAIT_PERIOD = 10.0
 
+_LOOPBACK = (Prefix("127.0.0.0", 8), Prefix("::1", 128))
+_DEFAULT_PORT = {"http": 80, "https": 443}
 _Exchanged = contextlib.AbstractAsyncContextManager[Response]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
@@ -109,9 +110,9 @@ class HttpClient:
         self._last_long_wait = 0.0
         self._credentials = Credentials(access, environ, time.monotonic())
         self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
-        if access.compression:
+        if not access.cluster.disable_compression:
             self._headers.append(("Accept-Encoding", "gzip"))
-        self._proxy = access.proxy_url or proxy_for(access.server, environ) or None
+        self._proxy = access.cluster.proxy_url or proxy_for(access.server, environ) or None
         self._session: aiohttp.ClientSession | None = None
         self._reachable = asyncio.Event()
 
@@ -126,12 +127,7 @@ class HttpClient:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -194,9 +190,8 @@ class HttpClient:
 
     async def _send(self, proof: Proof, call: _Call) -> aiohttp.ClientResponse:
         assert self._session is not None, "use `async with`"  # noqa: S101  # a mistake in our code
-        query = f"?{encode_query(call.query)}" if call.query else ""
+        query = f"?{urlencode(call.query, quote_via=quote, safe='')}" if call.query else ""
         typed = [("Content-Type", call.content_type)] if call.content_type else []
-        tls = self.access.tls
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT + RESPONSE_TIMEOUT):
                 return await self._session.request(
@@ -205,7 +200,7 @@ class HttpClient:
                     data=call.body,
                     headers=[*proof.headers, *self._headers, *typed],
                     ssl=proof.context or True,
-                    server_hostname=(tls.server_name if tls else None) or None,
+                    server_hostname=self.access.cluster.tls_server_name or None,
                     proxy=self._proxy,
                 )
         except (aiohttp.ClientError, OSError, ValueError) as error:  # such as an invalid name
@@ -230,11 +225,6 @@ class HttpClient:
                 await self._reachable.wait()
 
 
-def encode_query(query: Query) -> str:
-    """The query as part of a URL."""
-    return urlencode(query, quote_via=quote, safe="")
-
-
 def _retry_after(response: aiohttp.ClientResponse) -> int | None:
     """Seconds after which the server wants the request again; None when it does not say."""
     later = response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= 500
@@ -242,3 +232,59 @@ def _retry_after(response: aiohttp.ClientResponse) -> int | None:
     if not later or not (given.isascii() and given.isdigit()):
         return None
     return min(int(given), LONGEST_RETRY_AFTER)
+
+
+def proxy_for(server: str, environ: Mapping[str, str]) -> str:
+    """The URL of the proxy for a server's URL, from the environment; "" when it needs none.
+
+    The rules are those of Go programs, for which operators of Kubernetes write their NO_PROXY:
+    names match with their subdomains, prefixes match addresses, loopback needs no proxy.
+    """
+    parts = urlsplit(server)
+    name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
+    proxy = environ.get(name) or environ.get(name.lower()) or ""
+    host = (parts.hostname or "").rstrip(".")
+    if not proxy or _is_local(host):
+        return ""
+    port = parts.port or _DEFAULT_PORT.get(parts.scheme, 0)
+    excepted = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    if any(_matches(entry.strip().lower(), host, port) for entry in excepted.split(",")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_local(host: str) -> bool:
+    address = parse_address(host)
+    if address is None:
+        return host == "localhost"
+    return any(contains(prefix, address) for prefix in _LOOPBACK)
+
+
+def _matches(entry: str, host: str, port: int) -> bool:
+    """Whether an entry of NO_PROXY covers the host: `*`, a prefix, an address or a name."""
+    if not entry or entry == "*":
+        return bool(entry)
+    address = parse_address(host)
+    prefix = parse_prefix(entry)
+    if prefix is not None:
+        return address is not None and contains(prefix, address)
+    name, wanted_port = _split_port(entry)
+    if wanted_port and wanted_port != str(port):
+        return False
+    if address is not None:
+        return parse_address(name) == address
+    name = name.removeprefix("*")
+    if name.startswith("."):
+        return host.endswith(name)
+    return host == name or host.endswith(f".{name}")
+
+
+def _split_port(entry: str) -> tuple[str, str]:
+    """`name:port` or `[address]:port`; a bare IPv6 address has no port."""
+    if entry.startswith("["):
+        name, _, rest = entry[1:].partition("]")
+        return name, rest.removeprefix(":")
+    if entry.count(":") != 1:
+        return entry, ""
+    name, _, port = entry.partition(":")
+    return name, port

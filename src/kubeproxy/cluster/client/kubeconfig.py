@@ -10,33 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import reason_of
 from kubeproxy.base.inet import parse_address
 from kubeproxy.base.printable import quoted
-from kubeproxy.cluster.client.access import (
-    NO_SECRET,
-    Access,
-    Exec,
-    Impersonation,
-    Secret,
-    Tls,
-    User,
-)
+from kubeproxy.cluster.client.access import EXEC_V1BETA1, Access, ClusterEntry, UserEntry
 from kubeproxy.cluster.client.kubeconfigfile import (
     EMPTY_CLUSTER,
-    EXEC_V1BETA1,
     NO_CONFIGURATION,
-    ClusterEntry,
     ContextEntry,
-    ExecConfig,
+    Entry,
     Kubeconfig,
     KubeconfigError,
     Unreadable,
-    UserEntry,
     cluster_mistakes,
     parse_kubeconfig,
     user_mistakes,
@@ -44,7 +32,6 @@ from kubeproxy.cluster.client.kubeconfigfile import (
 )
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", EXEC_V1BETA1)
-EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -85,27 +72,28 @@ def choose_access(document: Kubeconfig, master: str, unreadable: Unreadable) -> 
 
 def _access(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Access:
     server, in_url = _server_url(cluster.server)
-    plain = Access(
-        server=server,
-        user=in_url or User(),
-        impersonation=_impersonation(user),
-        proxy_url=cluster.proxy_url,
-        compression=not cluster.disable_compression,
-    )
-    if not server.startswith("https://"):
-        return plain
-    if user.auth_provider is not None:
-        raise KubeconfigError(
-            f'no Auth Provider found for name "{user.auth_provider.name}"; legacy auth providers'
-            " are not built in: use a token, a client certificate or an exec plugin"
+    if server.startswith("https://"):
+        cluster, user = _decoded(context, cluster, user)
+        if in_url:  # as upstream: a user in the URL wins
+            user = replace(user, token="", token_file="", exec=None)
+        _check_exec(user)
+    else:
+        user = UserEntry(
+            as_user=user.as_user,
+            as_uid=user.as_uid,
+            as_groups=user.as_groups,
+            as_user_extra=user.as_user_extra,
         )
-    tls = _tls(context, cluster, user)
-    # As upstream's: who is named in the URL wins.
-    return replace(plain, tls=tls, user=in_url or _user(context, cluster, user))
+    return Access(
+        server=server,
+        cluster=replace(cluster, server=server),
+        user=replace(user, **in_url),
+        user_name=context.user,
+    )
 
 
-def _server_url(server: str) -> tuple[str, User | None]:
-    """The URL without query and fragment, and the user that it names, if it does.
+def _server_url(server: str) -> tuple[str, dict[str, str]]:
+    """The URL without query and fragment, and the user and password in it, if there are any.
 
     One without a scheme is plain HTTP, as upstream's. A password in the URL must not be
     shown wherever the server is named.
@@ -120,79 +108,49 @@ def _server_url(server: str) -> tuple[str, User | None]:
         raise KubeconfigError(f'server "{server}" must look like https://host:port')
     before, at, host = parts.netloc.rpartition("@")
     name, _, password = before.partition(":")
-    user = User(username=unquote(name), password=Secret(unquote(password))) if at else None
+    user = {"username": unquote(name), "password": unquote(password)} if at else {}
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", user
 
 
-def _tls(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> Tls:
-    has_ca = bool(cluster.certificate_authority or cluster.certificate_authority_data)
-    if has_ca and cluster.insecure_skip_tls_verify:
+def _decoded(
+    context: ContextEntry, cluster: ClusterEntry, user: UserEntry
+) -> tuple[ClusterEntry, UserEntry]:
+    """The entries with PEM texts as data; any other kind of credential switches exec off."""
+    if user.auth_provider is not None:
+        raise KubeconfigError(
+            f'no Auth Provider found for name "{user.auth_provider.name}"; legacy auth providers'
+            " are not built in: use a token, a client certificate or an exec plugin"
+        )
+    ca = cluster.certificate_authority or cluster.certificate_authority_data
+    if ca and cluster.insecure_skip_tls_verify:
         raise KubeconfigError(
             "specifying a root certificates file with the insecure flag is not allowed"
         )
-    ca = _decoded(
-        cluster.certificate_authority_data, "certificate-authority-data", context.cluster
-    )
-    return Tls(
-        ca_file=cluster.certificate_authority,
-        ca_data=ca or None,
-        insecure=cluster.insecure_skip_tls_verify,
-        server_name=cluster.tls_server_name,
-        cert_file=user.client_certificate,
-        cert_data=_decoded(user.client_certificate_data, "client-certificate-data", context.user),
-        key_file=user.client_key,
-        key_data=Secret(_decoded(user.client_key_data, "client-key-data", context.user)),
-    )
+    cluster = _with_pem(cluster, context.cluster, "certificate_authority_data")
+    user = _with_pem(user, context.user, "client_certificate_data", "client_key_data")
+    has_certificate = user.client_certificate or user.client_certificate_data
+    if user.token or user.token_file or user.username or has_certificate:
+        user = replace(user, exec=None)
+    return cluster, user
 
 
-def _decoded(data: str, field: str, owner: str) -> str:
-    try:
-        return base64.b64decode("".join(data.split()), validate=True).decode("latin-1")
-    except ValueError as error:  # binascii's, and another for what is not ASCII
-        raise KubeconfigError(f"{field} of {owner} is not base64: {error}") from error
+def _with_pem(entry: Entry, name: str, *fields: str) -> Entry:
+    for field in fields:
+        try:
+            data = base64.b64decode("".join(getattr(entry, field).split()), validate=True)
+        except ValueError as error:  # binascii's, and another for what is not ASCII
+            written = field.replace("_", "-")
+            raise KubeconfigError(f"{written} of {name} is not base64: {error}") from error
+        entry = replace(entry, **{field: data.decode("latin-1")})
+    return entry
 
 
-def _user(context: ContextEntry, cluster: ClusterEntry, user: UserEntry) -> User:
-    """The credentials; any other kind of credential switches an exec plugin off."""
-    other = user.token or user.token_file or user.username or user.client_certificate
-    plugin = None
-    if user.exec is not None and not other and not user.client_certificate_data:
-        plugin = _exec(user.exec, cluster)
-    return User(
-        name=context.user,
-        token=Secret(user.token) if user.token else NO_SECRET,
-        token_file=user.token_file,
-        username=user.username,
-        password=Secret(user.password) if user.password else NO_SECRET,
-        exec=plugin,
-    )
-
-
-def _exec(plugin: ExecConfig, cluster: ClusterEntry) -> Exec:
-    if plugin.api_version not in EXEC_VERSIONS:
+def _check_exec(user: UserEntry) -> None:
+    if user.exec is not None and user.exec.api_version not in EXEC_VERSIONS:
         raise KubeconfigError(
-            f'exec plugin: invalid apiVersion "{plugin.api_version}";'
+            f'exec plugin: invalid apiVersion "{user.exec.api_version}";'
             f" supported are {' and '.join(EXEC_VERSIONS)}"
         )
-    extensions = {each.name: msgspec.json.encode(each.extension) for each in cluster.extensions}
-    config = extensions.get(EXEC_EXTENSION)
-    return Exec(
-        command=plugin.command,
-        api_version=plugin.api_version,
-        interactive_mode=plugin.mode,
-        args=plugin.args,
-        env=tuple((variable.name, variable.value) for variable in plugin.env),
-        provide_cluster_info=plugin.provide_cluster_info,
-        cluster_config=None if config is None else msgspec.Raw(config),
-        install_hint=plugin.install_hint,
-    )
-
-
-def _impersonation(user: UserEntry) -> Impersonation | None:
-    if not user.as_user:
-        return None
-    extra = tuple(user.as_user_extra.items())
-    return Impersonation(user.as_user, user.as_uid, user.as_groups, extra)
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -245,8 +203,8 @@ def in_cluster(environ: Mapping[str, str], root: str = "/") -> Access:
     address = f"[{host}]" if ":" in (parse_address(host) or "") else host
     return Access(
         server=f"https://{address}:{port}",
-        tls=Tls(ca_file="" if reason is not None else ca),
-        user=User(token_file=token),
+        cluster=ClusterEntry(certificate_authority="" if reason is not None else ca),
+        user=UserEntry(token_file=token),
     )
 
 

@@ -15,82 +15,11 @@ from msgspec.structs import replace
 from kubeproxy.base import kubeyaml
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.printable import quoted
-
-EXEC_V1BETA1 = "client.authentication.k8s.io/v1beta1"
+from kubeproxy.cluster.client.access import ClusterEntry, Exec, UserEntry
 
 
 class KubeconfigError(OperatorError):
     """A kubeconfig that cannot be used, or the lack of one."""
-
-
-class Extension(msgspec.Struct, frozen=True):
-    """Data of others, by name."""
-
-    name: str = ""
-    extension: object = None
-
-
-class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """`clusters[].cluster`."""
-
-    server: str = ""
-    tls_server_name: str = ""
-    insecure_skip_tls_verify: bool = False
-    certificate_authority: str = ""
-    certificate_authority_data: str = ""
-    proxy_url: str = ""
-    disable_compression: bool = False
-    extensions: tuple[Extension, ...] = ()
-
-
-class EnvVar(msgspec.Struct, frozen=True):
-    """`exec.env[]`."""
-
-    name: str = ""
-    value: str = ""
-
-
-class ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """`users[].user.exec`."""
-
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: tuple[EnvVar, ...] = ()
-    api_version: str = ""
-    install_hint: str = ""
-    provide_cluster_info: bool = False
-    interactive_mode: str = ""
-
-    @property
-    def mode(self) -> str:
-        """Whether the plugin may use a terminal; older versions may leave it out."""
-        default = "IfAvailable" if self.api_version == EXEC_V1BETA1 else ""
-        return self.interactive_mode or default
-
-
-class AuthProvider(msgspec.Struct, frozen=True):
-    """`users[].user.auth-provider`: known only to be refused."""
-
-    name: str = ""
-
-
-class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """`users[].user`."""
-
-    client_certificate: str = ""
-    client_certificate_data: str = ""
-    client_key: str = ""
-    client_key_data: str = ""
-    token: str = ""
-    token_file: str = msgspec.field(name="tokenFile", default="")
-    as_user: str = msgspec.field(name="as", default="")
-    as_uid: str = ""
-    as_groups: tuple[str, ...] = ()
-    as_user_extra: dict[str, tuple[str, ...]] = {}
-    username: str = ""
-    password: str = ""
-    auth_provider: AuthProvider | None = None
-    exec: ExecConfig | None = None
 
 
 class ContextEntry(msgspec.Struct, frozen=True):
@@ -100,23 +29,17 @@ class ContextEntry(msgspec.Struct, frozen=True):
     user: str = ""
 
 
-class NamedCluster(msgspec.Struct, frozen=True):
-    """`clusters[]`."""
-
+class _NamedCluster(msgspec.Struct, frozen=True):
     name: str = ""
     cluster: ClusterEntry = ClusterEntry()
 
 
-class NamedUser(msgspec.Struct, frozen=True):
-    """`users[]`."""
-
+class _NamedUser(msgspec.Struct, frozen=True):
     name: str = ""
     user: UserEntry = UserEntry()
 
 
-class NamedContext(msgspec.Struct, frozen=True):
-    """`contexts[]`."""
-
+class _NamedContext(msgspec.Struct, frozen=True):
     name: str = ""
     context: ContextEntry = ContextEntry()
 
@@ -124,9 +47,9 @@ class NamedContext(msgspec.Struct, frozen=True):
 class Kubeconfig(msgspec.Struct, frozen=True, rename="kebab"):
     """A kubeconfig."""
 
-    clusters: tuple[NamedCluster, ...] = ()
-    users: tuple[NamedUser, ...] = ()
-    contexts: tuple[NamedContext, ...] = ()
+    clusters: tuple[_NamedCluster, ...] = ()
+    users: tuple[_NamedUser, ...] = ()
+    contexts: tuple[_NamedContext, ...] = ()
     current_context: str = ""
     directory: str = ""
     """Where relative paths start; not a field of the file."""
@@ -166,16 +89,14 @@ def _without_nulls(tree: object) -> object:
             return tree
 
 
-T = TypeVar("T", bound=msgspec.Struct)
+Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 
-def with_paths(struct: T, directory: str, *fields: str) -> T:
+def with_paths(entry: Entry, directory: str, *fields: str) -> Entry:
     """The entry with absolute paths; relative ones start from the directory."""
-    paths = {field: getattr(struct, field) for field in fields if getattr(struct, field)}
-    absolute = {
-        field: posixpath.normpath(posixpath.join(directory, path)) for field, path in paths.items()
-    }
-    return replace(struct, **absolute)
+    given = {field: path for field in fields if (path := getattr(entry, field))}
+    absolute = {field: posixpath.join(directory, path) for field, path in given.items()}
+    return replace(entry, **{field: posixpath.normpath(absolute[field]) for field in absolute})
 
 
 # --- validation, in upstream's wording ---------------------------------------------------------
@@ -229,19 +150,14 @@ def _proxy_mistake(url: str) -> str:
 
 def user_mistakes(name: str, user: UserEntry, unreadable: Unreadable) -> Iterator[str]:
     """What is wrong with a user entry."""
-    methods = []
-    if user.token:
-        methods.append("token")
-    if user.username or user.password:
-        methods.append("basicAuth")
     if user.client_certificate or user.client_certificate_data:
         yield from _certificate_mistakes(name, user, unreadable)
     if user.exec is not None:
         yield from _exec_mistakes(name, user, user.exec)
-    if len(methods) > 1:
+    if user.token and (user.username or user.password):
         yield (
             f"more than one authentication method found for {name};"
-            f" found [{' '.join(methods)}], only one is allowed"
+            " found [token basicAuth], only one is allowed"
         )
     if not user.as_user and (user.as_uid or user.as_groups or user.as_user_extra):
         yield f"requesting uid, groups or user-extra for {name} without impersonating a user"
@@ -273,7 +189,7 @@ def _file_mistakes(what: str, path: str, name: str, unreadable: Unreadable) -> I
         yield f"unable to read {what} {path} for {name} due to {reason}"
 
 
-def _exec_mistakes(name: str, user: UserEntry, plugin: ExecConfig) -> Iterator[str]:
+def _exec_mistakes(name: str, user: UserEntry, plugin: Exec) -> Iterator[str]:
     use = "to use exec authentication plugin"
     if user.auth_provider is not None:
         yield f"authProvider cannot be provided in combination with an exec plugin for {name}"

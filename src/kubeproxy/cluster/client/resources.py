@@ -34,12 +34,6 @@ class Resource(msgspec.Struct, frozen=True):
         """The plural, as in roles and logs."""
         return self.path.rpartition("/")[2]
 
-    @property
-    def selectors(self) -> Query:
-        """The part of the query that selects objects."""
-        both = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
-        return tuple(pair for pair in both if pair[1])
-
 
 SERVICES = Resource(
     Kind.SERVICE,
@@ -66,36 +60,36 @@ def list_query(
     resource: Resource, *, version: str = "", page_size: int = 0, token: str = ""
 ) -> Query:
     """A list, or with a token its next page (without a version of its own)."""
-    query = [*resource.selectors]
-    if page_size:
-        query.append(("limit", str(page_size)))
-    if token:
-        query.append(("continue", token))
-    elif version:
-        query.append(("resourceVersion", version))
-    return tuple(query)
+    return _query(
+        resource,
+        ("limit", str(page_size or "")),
+        ("continue", token),
+        ("resourceVersion", "" if token else version),
+    )
 
 
-def watch_query(resource: Resource, version: str, seconds: int) -> Query:
-    """A watch from a version; the server ends it after so many seconds."""
-    return (
-        *resource.selectors,
+def watch_query(
+    resource: Resource, version: str, seconds: int, *, watch_list: bool = False
+) -> Query:
+    """A watch from a version; the server ends it after so many seconds.
+
+    A watch-list begins with all objects, at least as new as the version.
+    """
+    return _query(
+        resource,
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
+        ("sendInitialEvents", "true" if watch_list else ""),
+        ("resourceVersionMatch", "NotOlderThan" if watch_list else ""),
         ("resourceVersion", version),
         ("timeoutSeconds", str(seconds)),
     )
 
 
-def watch_list_query(resource: Resource, version: str, seconds: int) -> Query:
-    """A watch that begins with all objects, at least as new as the version."""
-    known = (("resourceVersion", version),) if version else ()
-    return (
-        *resource.selectors,
-        ("watch", "true"),
-        ("allowWatchBookmarks", "true"),
-        ("sendInitialEvents", "true"),
-        ("resourceVersionMatch", "NotOlderThan"),
-        *known,
-        ("timeoutSeconds", str(seconds)),
+def _query(resource: Resource, *parameters: tuple[str, str]) -> Query:
+    """The selectors and these parameters, without empty ones."""
+    selectors = (
+        ("labelSelector", resource.label_selector),
+        ("fieldSelector", resource.field_selector),
     )
+    return tuple(pair for pair in (*selectors, *parameters) if pair[1])

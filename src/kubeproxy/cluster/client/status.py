@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
+from kubeproxy.cluster.objects.decode import UNREADABLE, decode_nested
 
 TOO_LARGE = "ResourceVersionTooLarge"
 MOST_OF_OTHER_TEXT = 200

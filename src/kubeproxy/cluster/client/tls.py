@@ -1,4 +1,4 @@
-"""`Tls` -> `ssl.SSLContext`, built again when one of its files has changed.
+"""`Access` -> `ssl.SSLContext`, built again when one of its files has changed.
 
 A rotated certificate or CA counts from the next connection on. Open watches are left alone: none
 lives longer than ten minutes, and both sides have agreed on theirs.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import OperatorError, reason_of
-from kubeproxy.cluster.client.access import Tls
+from kubeproxy.cluster.client.access import Access, ClusterEntry, UserEntry
 
 CHECK_PERIOD = 1.0
 
@@ -25,15 +25,16 @@ class TlsError(OperatorError):
 
 
 class TlsContexts:
-    """The contexts of one `Tls`: reads its files at once, and again when they change."""
+    """The contexts of one `Access`: reads its files at once, and again when they change."""
 
-    def __init__(self, tls: Tls) -> None:
-        self._tls = tls
-        self._files = [path for path in (tls.ca_file, tls.cert_file, tls.key_file) if path]
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        ca, user = access.cluster.certificate_authority, access.user
+        self._files = [path for path in (ca, user.client_certificate, user.client_key) if path]
         self._stamps = self._stamp()
         self._checked = 0.0
         self._certificate: Certificate | None = None
-        self._context = build_context(tls, None)
+        self._context = build_context(access, None)
 
     def current(self, now: float, certificate: Certificate | None = None) -> ssl.SSLContext:
         """The context to connect with; a certificate from an exec plugin takes part if given."""
@@ -50,7 +51,7 @@ class TlsContexts:
     def _rebuild(self, certificate: Certificate | None) -> None:
         """Files that are half written leave the old context in force until they change again."""
         try:
-            self._context = build_context(self._tls, certificate)
+            self._context = build_context(self._access, certificate)
             self._certificate = certificate
         except TlsError as error:
             klog.error("Failed to load changed certificates, the old ones stay in use", err=error)
@@ -67,26 +68,28 @@ def _stamp_of(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def build_context(tls: Tls, certificate: Certificate | None) -> ssl.SSLContext:
+def build_context(access: Access, certificate: Certificate | None) -> ssl.SSLContext:
     """A context for these files and data, as they are now."""
+    cluster = access.cluster
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls.insecure:
+    if cluster.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif tls.ca_file or tls.ca_data is not None:
-        _trust(context, tls)
+    elif cluster.certificate_authority or cluster.certificate_authority_data:
+        _trust(context, cluster)
     else:
         context.load_default_certs()
-    _show_certificate(context, tls, certificate)
+    _show_certificate(context, access.user, certificate)
     return context
 
 
-def _trust(context: ssl.SSLContext, tls: Tls) -> None:
-    text = tls.ca_data if tls.ca_data is not None else _read(tls.ca_file)
-    where = f" of {tls.ca_file}" if tls.ca_file else ""
+def _trust(context: ssl.SSLContext, cluster: ClusterEntry) -> None:
+    path = cluster.certificate_authority
+    text = cluster.certificate_authority_data or _read(path)
+    where = f" of {path}" if path else ""
     if not text:
-        klog.warning("The CA file is empty, no server will be trusted", file=tls.ca_file)
+        klog.warning("The CA file is empty, no server will be trusted", file=path)
         return
     try:
         context.load_verify_locations(cadata=text)
@@ -96,11 +99,13 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
         ) from error
 
 
-def _show_certificate(context: ssl.SSLContext, tls: Tls, certificate: Certificate | None) -> None:
-    if certificate is None and (tls.cert_file or tls.cert_data):
+def _show_certificate(
+    context: ssl.SSLContext, user: UserEntry, certificate: Certificate | None
+) -> None:
+    if certificate is None and (user.client_certificate or user.client_certificate_data):
         certificate = (
-            tls.cert_data or _read(tls.cert_file),
-            tls.key_data.value or _read(tls.key_file),
+            user.client_certificate_data or _read(user.client_certificate),
+            user.client_key_data or _read(user.client_key),
         )
     if certificate is None:
         return
@@ -109,7 +114,9 @@ def _show_certificate(context: ssl.SSLContext, tls: Tls, certificate: Certificat
             # The password is a callback that fails, or OpenSSL would ask on the terminal.
             context.load_cert_chain(cert, key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
-            files = " and ".join(path for path in (tls.cert_file, tls.key_file) if path)
+            files = " and ".join(
+                path for path in (user.client_certificate, user.client_key) if path
+            )
             raise TlsError(
                 f"unable to load the client certificate and key{f' from {files}' if files else ''}"
                 f" as a matching PEM pair: {error}"

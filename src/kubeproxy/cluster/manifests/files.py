@@ -4,10 +4,9 @@ Files are found below the paths whose names end as manifests do; hidden names ar
 are followed. That is what a mounted ConfigMap needs: its files are links through `..data`.
 """
 
-import contextlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -28,7 +27,7 @@ class Signature(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
-class Scan(msgspec.Struct, frozen=True):
+class ManifestPaths(msgspec.Struct, frozen=True):
     """The files, in order of their names, and the paths that cannot be read."""
 
     files: dict[str, Signature]
@@ -36,70 +35,46 @@ class Scan(msgspec.Struct, frozen=True):
     """Path -> why. Whether there are files below it is not known."""
 
 
-def scan(paths: Sequence[str]) -> Scan:
+def scan(paths: Sequence[str]) -> ManifestPaths:
     """What there is below the paths, each a directory or a file."""
     files: dict[str, Signature] = {}
     unreachable: dict[str, str] = {}
-    for path in paths:
-        normal = os.path.normpath(path)
-        try:
-            if os.path.isdir(normal):  # noqa: PTH112  # paths are texts here
-                _scan_directory(normal, files, unreachable)
-            else:
-                files[normal] = _signature(normal)
-        except OSError as error:
-            unreachable[normal] = error.strerror or type(error).__name__
-    return Scan(dict(sorted(files.items())), unreachable)
 
+    def failed(error: OSError) -> None:
+        unreachable[error.filename] = error.strerror or type(error).__name__
 
-def _scan_directory(root: str, files: dict[str, Signature], unreachable: dict[str, str]) -> None:
-    """Add what is below a directory; only the directory itself raises when it cannot be read."""
-    waiting = [(root, frozenset[tuple[int, int]]())]
-    while waiting:
-        directory, above = waiting.pop()
-        try:
-            status = os.stat(directory)  # noqa: PTH116
-            identity = (status.st_dev, status.st_ino)
-            if identity in above:
-                continue  # a link back to a directory that contains it
-            entries = _visible(directory, unreachable)
-        except OSError as error:
-            if directory == root:
-                raise
-            unreachable[directory] = error.strerror or type(error).__name__
-            continue
-        waiting += [(path, above | {identity}) for path, mode in entries if stat.S_ISDIR(mode)]
-        for path, mode in entries:
-            if stat.S_ISREG(mode) and path.endswith(SUFFIXES):
-                _add(path, files)
-
-
-def _visible(directory: str, unreachable: dict[str, str]) -> list[tuple[str, int]]:
-    """The entries that are not hidden, with their modes; a link to nothing is no entry."""
-    visible: list[tuple[str, int]] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
+    for root in map(os.path.normpath, paths):
+        is_directory = os.path.isdir(root)  # noqa: PTH112  # paths are texts here
+        for path in _manifests_below(root, failed) if is_directory else [root]:
             try:
-                visible.append((entry.path, entry.stat().st_mode))
-            except FileNotFoundError:
-                continue
+                status = os.stat(path)  # noqa: PTH116
             except OSError as error:
-                if entry.name.endswith(SUFFIXES):
-                    unreachable[entry.path] = error.strerror or type(error).__name__
-    return visible
+                if not (is_directory and isinstance(error, FileNotFoundError)):
+                    failed(error)  # else it is a link to nothing, or gone a moment ago
+                continue
+            if stat.S_ISREG(status.st_mode) or not is_directory:
+                identity = (status.st_dev, status.st_ino)
+                files[path] = Signature(
+                    identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                )
+    return ManifestPaths(dict(sorted(files.items())), unreachable)
 
 
-def _add(path: str, files: dict[str, Signature]) -> None:
-    with contextlib.suppress(FileNotFoundError):  # gone a moment ago
-        files[path] = _signature(path)
-
-
-def _signature(path: str) -> Signature:
-    status = os.stat(path)  # noqa: PTH116
-    identity = (status.st_dev, status.st_ino)
-    return Signature(identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def _manifests_below(root: str, failed: Callable[[OSError], None]) -> Iterator[str]:
+    """Everything below a directory that has the name of a manifest."""
+    above = {root: {os.path.realpath(root)}}
+    for directory, below, names in os.walk(root, onerror=failed, followlinks=True):
+        around = above.pop(directory)
+        for name in [*below]:
+            path = os.path.join(directory, name)  # noqa: PTH118
+            real = os.path.realpath(path)
+            if name.startswith(".") or real in around:  # a link back to what contains it
+                below.remove(name)
+            else:
+                above[path] = around | {real}
+        for name in names:
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield os.path.join(directory, name)  # noqa: PTH118
 
 
 def read(path: str) -> bytes | None:

@@ -15,14 +15,13 @@ from kubeproxy.cluster.objects.meta import (
     HEADLESS_LABEL,
     SERVICE_PROXY_NAME_LABEL,
     Kind,
+    ObjectId,
     ObjectKey,
 )
 from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service
 
 _KIND_OF_DOCUMENT = {(version, kind.value): kind for kind, version in API_VERSION_OF_KIND.items()}
 _NAMESPACED = (Kind.SERVICE, Kind.ENDPOINT_SLICE)
-
-ObjectId = tuple[Kind, ObjectKey]
 
 
 class ManifestObject(msgspec.Struct, frozen=True):
@@ -53,17 +52,10 @@ class Duplicate(msgspec.Struct, frozen=True):
     ignored: str
 
 
-class DecodedObjects(msgspec.Struct, frozen=True):
-    """The objects of some documents, in their order, and what could not be decoded."""
-
-    objects: tuple[ManifestObject, ...] = ()
-    problems: tuple[BrokenManifest, ...] = ()
-
-
 def decode_documents(
     documents: Iterable[Document], before: Iterable[ManifestObject] = ()
-) -> DecodedObjects:
-    """The objects of the watched kinds among the documents.
+) -> tuple[list[ManifestObject], list[BrokenManifest]]:
+    """The objects of the watched kinds among the documents, and what cannot be decoded.
 
     One that cannot be decoded is a problem of its own: the others are decoded, and its last state
     stays in use. If not even its name can be read, all objects of that kind that were there before
@@ -79,20 +71,16 @@ def decode_documents(
         try:
             decoded = convert(kind, _with_namespace(kind, document.body))
         except UndecodableObject as error:
-            problems.append(_problem(document, error))
+            name = f" {error.key}" if error.key is not None else ""
+            reason = f"the {kind.value}{name} cannot be decoded: {error.reason}"
+            problems.append(BrokenManifest(document.file, document.line, 1, reason))
             doubtful.add(kind if error.key is None else (kind, error.key))
         else:
             objects.append(ManifestObject(kind, decoded, document.file, document.line))
     good = {placed.identity for placed in objects}
     stay = [placed for placed in before if not doubtful.isdisjoint((placed.kind, placed.identity))]
     objects += [placed for placed in stay if placed.identity not in good]
-    return DecodedObjects(tuple(objects), tuple(problems))
-
-
-def _problem(document: Document, error: UndecodableObject) -> BrokenManifest:
-    name = f" {error.key}" if error.key is not None else ""
-    reason = f"the {error.kind.value}{name} cannot be decoded: {error.reason}"
-    return BrokenManifest(document.file, document.line, 1, reason)
+    return objects, problems
 
 
 def _with_namespace(kind: Kind, body: Body) -> Body:
@@ -104,12 +92,12 @@ def _with_namespace(kind: Kind, body: Body) -> Body:
 
 
 def merge(
-    files: Iterable[Iterable[ManifestObject]], node_name: str | None = None
+    found: Iterable[ManifestObject], node_name: str | None = None
 ) -> tuple[dict[ObjectId, KubeObject], list[Duplicate]]:
     """The selected objects, and those that are in two places; the last one is used."""
     latest: dict[ObjectId, ManifestObject] = {}
     duplicates: list[Duplicate] = []
-    for placed in (placed for file in files for placed in file):
+    for placed in found:
         identity = placed.identity
         earlier = latest.get(identity)
         if earlier is not None:

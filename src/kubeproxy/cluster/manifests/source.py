@@ -7,7 +7,7 @@ directory.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 
@@ -18,24 +18,16 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import BrokenManifest, Document
-from kubeproxy.cluster.manifests.files import (
-    RECENT_NS,
-    Scan,
-    Signature,
-    parse_file,
-    read,
-    scan,
-)
+from kubeproxy.cluster.manifests.files import RECENT_NS, Signature, parse_file, read, scan
 from kubeproxy.cluster.manifests.objects import (
-    DecodedObjects,
     Duplicate,
     ManifestObject,
-    ObjectId,
     decode_documents,
     events_between,
     first_events,
     merge,
 )
+from kubeproxy.cluster.objects.meta import ObjectId
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
 from kubeproxy.linux import filewatch
@@ -44,18 +36,18 @@ from kubeproxy.linux import filewatch
 class ManifestContents(msgspec.Struct, frozen=True):
     """The contents of all manifests at one moment."""
 
-    documents: tuple[Document, ...]
+    documents: list[Document]
     """Every document of every kind, in order of the files' names."""
     objects: dict[ObjectId, KubeObject]
     """The objects that the API server would send; `first_events` makes events of them."""
-    problems: tuple[BrokenManifest, ...]
-    duplicates: tuple[Duplicate, ...]
+    problems: list[BrokenManifest]
+    duplicates: list[Duplicate]
 
 
 def load(paths: Sequence[str], node_name: str | None = None) -> ManifestContents:
     """Read the manifests once. An invalid file is a problem; an unreadable path is an error."""
     found = scan(paths)
-    _refuse_unreachable(paths, found)
+    _refuse(paths, found.unreachable)
     documents: list[Document] = []
     problems: list[BrokenManifest] = []
     for path in found.files:
@@ -63,19 +55,14 @@ def load(paths: Sequence[str], node_name: str | None = None) -> ManifestContents
             documents += parse_file(path, read(path) or b"")
         except BrokenManifest as error:
             problems.append(error)
-    decoded = decode_documents(documents)
-    objects, duplicates = merge([decoded.objects], node_name)
-    return ManifestContents(
-        documents=tuple(documents),
-        objects=objects,
-        problems=(*problems, *decoded.problems),
-        duplicates=tuple(duplicates),
-    )
+    decoded, undecodable = decode_documents(documents)
+    objects, duplicates = merge(decoded, node_name)
+    return ManifestContents(documents, objects, [*problems, *undecodable], duplicates)
 
 
-def _refuse_unreachable(paths: Sequence[str], found: Scan) -> None:
-    if found.unreachable:
-        path, why = next(iter(found.unreachable.items()))
+def _refuse(paths: Sequence[str], unreachable: Mapping[str, str]) -> None:
+    """Raise an error when a path cannot be read, or there is none."""
+    for path, why in unreachable.items():
         raise OperatorError(f"the manifests in {path} cannot be read: {why}")
     if not paths:
         raise OperatorError("no manifests are named: give a directory or a file")
@@ -87,9 +74,9 @@ class ManifestFile(msgspec.Struct, frozen=True):
     signature: Signature | None
     """None: read the file again next time, even if its signature is the same."""
     digest: bytes
-    objects: tuple[ManifestObject, ...]
+    objects: list[ManifestObject]
     """The last valid ones."""
-    problems: tuple[BrokenManifest, ...]
+    problems: list[BrokenManifest]
 
 
 class Library(msgspec.Struct, frozen=True):
@@ -124,7 +111,7 @@ def _refreshed(
         return known
     settled = max(signature.modified_ns, signature.changed_ns) < now_ns - RECENT_NS
     trusted = signature if settled else None
-    before = known.objects if known is not None else ()
+    before = known.objects if known is not None else []
     digest = b""  # an unreadable file has no content to compare the next one with
     try:
         data = read(path)
@@ -133,18 +120,16 @@ def _refreshed(
         digest = sha256(data).digest()
         if known is not None and known.digest == digest:
             return known if known.signature == trusted else replace(known, signature=trusted)
-        decoded = _decoded(path, data, before)
+        if before and not data.strip():
+            reason = "the file is empty; delete it if that is meant"
+            objects, problems = before, [BrokenManifest(path, 1, 1, reason)]
+        else:
+            objects, problems = decode_documents(parse_file(path, data), before)
     except BrokenManifest as error:
         if known is not None and known.digest == digest == b"":
             return known
-        return ManifestFile(trusted if digest else None, digest, before, (error,))
-    return ManifestFile(trusted, digest, decoded.objects, decoded.problems)
-
-
-def _decoded(path: str, data: bytes, before: tuple[ManifestObject, ...]) -> DecodedObjects:
-    if before and not data.strip():
-        raise BrokenManifest(path, 1, 1, "the file is empty; delete it if that is meant")
-    return decode_documents(parse_file(path, data), before)
+        return ManifestFile(trusted if digest else None, digest, before, [error])
+    return ManifestFile(trusted, digest, objects, problems)
 
 
 class Manifests:
@@ -194,11 +179,19 @@ class Manifests:
     def _events(self, library: Library) -> list[Event]:
         """Log what changed in the library, and turn it into events."""
         if self._delivered is None:
-            _refuse_unreachable(self._paths, Scan({}, library.unreachable))
+            _refuse(self._paths, library.unreachable)
         _report(self._library, library)
-        files = [file.objects for file in library.files.values()]
-        objects, duplicates = merge(files, self._node_name)
-        _report_duplicates([d for d in duplicates if d not in self._duplicates])
+        placed = (each for file in library.files.values() for each in file.objects)
+        objects, duplicates = merge(placed, self._node_name)
+        for duplicate in duplicates:
+            if duplicate not in self._duplicates:
+                klog.warning(
+                    "Object is in two manifests, the last one is used",
+                    kind=duplicate.kind,
+                    object=duplicate.key,
+                    used=duplicate.used,
+                    ignored=duplicate.ignored,
+                )
         before, self._delivered = self._delivered, objects
         self._library, self._duplicates = library, duplicates
         return first_events(objects) if before is None else events_between(before, objects)
@@ -226,14 +219,3 @@ def _report(before: Library, after: Library) -> None:
             )
         if known is not None and not file.problems:
             klog.info("Manifest is valid again", file=path)
-
-
-def _report_duplicates(duplicates: Iterable[Duplicate]) -> None:
-    for duplicate in duplicates:
-        klog.warning(
-            "Object is in two manifests, the last one is used",
-            kind=duplicate.kind,
-            object=duplicate.key,
-            used=duplicate.used,
-            ignored=duplicate.ignored,
-        )

@@ -6,17 +6,19 @@ no event between Reset and Synced are gone.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from functools import partial
+from typing import TypeVar, assert_never
 
 import msgspec
 
 from kubeproxy.base.inet import Family, Prefix, parse_prefix
 from kubeproxy.base.printable import quoted
+from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.model.endpoint import Slice, derive_slice
 from kubeproxy.cluster.model.node import NodeState, derive_node
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.model.topology import Place
-from kubeproxy.cluster.objects.meta import Kind, ObjectKey
+from kubeproxy.cluster.objects.meta import Kind, ObjectId, ObjectKey
 from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
 
@@ -34,7 +36,6 @@ class Touched(msgspec.Struct, frozen=True):
     services: tuple[tuple[Family, ObjectKey], ...] = ()
     node: bool = False
     service_cidrs: bool = False
-    problems: tuple[Problem, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.services) or self.node or self.service_cidrs
@@ -42,13 +43,19 @@ class Touched(msgspec.Struct, frozen=True):
 
 NOTHING = Touched()
 _NO_SLICES: Mapping[str, Slice] = {}
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Cluster:
-    """Services, slices, service CIDRs and our Node, as derived values."""
+    """Services, slices, service CIDRs and our Node, as derived values.
+
+    `problems` are the invalid parts of the objects as they are now.
+    """
 
     def __init__(self, node_name: str, *, allow_external_ips: bool = True) -> None:
         self.node_name = node_name
+        self.problems: dict[ObjectId, tuple[Problem, ...]] = {}
         self._allow_external_ips = allow_external_ips
         self._services: dict[Family, dict[ObjectKey, tuple[ServicePort, ...]]] = {
             family: {} for family in Family
@@ -92,6 +99,23 @@ class Cluster:
         """Whether all objects of these kinds have been listed at least once."""
         return self._synced.issuperset(kinds)
 
+    def apply(self, event: Event) -> Touched:
+        """Handle an event of a source."""
+        match event:
+            case Upsert(kind, obj):
+                return self.upsert(kind, obj)
+            case Delete(kind, key):
+                return self.delete(kind, key)
+            case Keep(kind, key):
+                self.keep(kind, key)
+            case Reset(kind):
+                self.reset(kind)
+            case Synced(kind):
+                return self.complete(kind)
+            case _:
+                assert_never(event)
+        return NOTHING
+
     def reset(self, kind: Kind) -> None:
         """A list begins: objects that are not in it are gone when it is complete."""
         known: dict[Kind, Iterable[ObjectKey]] = {
@@ -100,7 +124,8 @@ class Cluster:
             Kind.NODE: self._nodes,
             Kind.SERVICE_CIDR: self._service_cidrs,
         }
-        self._unlisted[kind] = set(known[kind])
+        invalid = (key for of_kind, key in self.problems if of_kind is kind)
+        self._unlisted[kind] = {*known[kind], *invalid}
 
     def complete(self, kind: Kind) -> Touched:
         """A list is complete."""
@@ -117,26 +142,35 @@ class Cluster:
         """An object was added or changed."""
         key = obj.metadata.key
         self.keep(kind, key)
+        problems: list[str] = []
         match obj:
             case Service():
-                return self._upsert_service(key, obj)
+                derive = partial(
+                    derive_service_ports, obj, allow_external_ips=self._allow_external_ips
+                )
+                touched = self._set_ports(key, {each: derive(each, problems) for each in Family})
             case EndpointSlice():
-                return self._upsert_slice(key, obj)
+                touched = self._set_slice(key, derive_slice(obj, self.node_name, problems))
             case Node():
-                return self._set_node(key, derive_node(obj))
+                touched = self._set_node(key, derive_node(obj))
             case ServiceCIDR():
-                return self._upsert_service_cidr(key, obj)
+                touched = self._set_service_cidrs(key, _derive_prefixes(obj, problems))
             case _:
                 assert_never(obj)
+        texts = dict.fromkeys(problems)  # both families have the same ones
+        found = tuple(Problem(kind, key, text) for text in texts) if texts else None
+        _set(self.problems, (kind, key), found)
+        return touched
 
     def delete(self, kind: Kind, key: ObjectKey) -> Touched:
         """An object is gone."""
         self.keep(kind, key)
+        self.problems.pop((kind, key), None)
         match kind:
             case Kind.SERVICE:
-                return Touched(self._set_ports(key, dict.fromkeys(Family, ())))
+                return self._set_ports(key, {})
             case Kind.ENDPOINT_SLICE:
-                return Touched(self._set_slice(key, None))
+                return self._set_slice(key, None)
             case Kind.NODE:
                 return self._set_node(key, None)
             case Kind.SERVICE_CIDR:
@@ -149,86 +183,59 @@ class Cluster:
         if kind in self._unlisted:
             self._unlisted[kind].discard(key)
 
-    def _upsert_service(self, key: ObjectKey, obj: Service) -> Touched:
-        derived = {
-            family: derive_service_ports(obj, family, allow_external_ips=self._allow_external_ips)
-            for family in Family
-        }
-        texts = dict.fromkeys(text for each in derived.values() for text in each.problems)
-        return Touched(
-            self._set_ports(key, {family: each.ports for family, each in derived.items()}),
-            problems=tuple(Problem(Kind.SERVICE, key, text) for text in texts),
-        )
-
     def _set_ports(
         self, key: ObjectKey, ports: Mapping[Family, tuple[ServicePort, ...]]
-    ) -> tuple[tuple[Family, ObjectKey], ...]:
-        touched = []
-        for family, services in self._services.items():
-            if services.get(key, ()) != ports[family]:
-                touched.append((family, key))
-                if ports[family]:
-                    services[key] = ports[family]
-                else:
-                    del services[key]
-        return tuple(touched)
-
-    def _upsert_slice(self, key: ObjectKey, obj: EndpointSlice) -> Touched:
-        derived = derive_slice(obj, self.node_name)
+    ) -> Touched:
         return Touched(
-            self._set_slice(key, derived.slice),
-            problems=tuple(Problem(Kind.ENDPOINT_SLICE, key, text) for text in derived.problems),
+            tuple(
+                (family, key)
+                for family, services in self._services.items()
+                if _set(services, key, ports.get(family) or None)
+            )
         )
 
-    def _set_slice(
-        self, key: ObjectKey, new: Slice | None
-    ) -> tuple[tuple[Family, ObjectKey], ...]:
+    def _set_slice(self, key: ObjectKey, new: Slice | None) -> Touched:
         old = self._slices.get(key)
-        if old == new:
-            return ()
-        touched = []
+        if not _set(self._slices, key, new):
+            return NOTHING
+        touched: dict[tuple[Family, ObjectKey], None] = {}
         if old is not None:
             owner = (old.family, old.service)
-            touched.append(owner)
+            touched[owner] = None
             siblings = self._slices_of[owner]
-            del self._slices[key], siblings[key.name]
+            del siblings[key.name]
             if not siblings:
                 del self._slices_of[owner]
         if new is not None:
             owner = (new.family, new.service)
-            if owner not in touched:
-                touched.append(owner)
-            self._slices[key] = new
+            touched[owner] = None
             self._slices_of.setdefault(owner, {})[key.name] = new
-        return tuple(touched)
+        return Touched(tuple(touched))
 
     def _set_node(self, key: ObjectKey, new: NodeState | None) -> Touched:
-        if self._nodes.get(key) == new:
-            return NOTHING
-        if new is None:
-            del self._nodes[key]
-        else:
-            self._nodes[key] = new
-        return Touched(node=key.name == self.node_name)
-
-    def _upsert_service_cidr(self, key: ObjectKey, obj: ServiceCIDR) -> Touched:
-        texts = (obj.spec.cidrs if obj.spec else None) or ()
-        parsed = [(text, parse_prefix(text)) for text in texts]
-        touched = self._set_service_cidrs(
-            key, tuple(prefix for _, prefix in parsed if prefix is not None)
-        )
-        problems = tuple(
-            Problem(Kind.SERVICE_CIDR, key, f"spec.cidrs: {quoted(text)} is not a CIDR")
-            for text, prefix in parsed
-            if prefix is None
-        )
-        return msgspec.structs.replace(touched, problems=problems)
+        return Touched(node=_set(self._nodes, key, new) and key.name == self.node_name)
 
     def _set_service_cidrs(self, key: ObjectKey, cidrs: tuple[Prefix, ...]) -> Touched:
-        if self._service_cidrs.get(key, ()) == cidrs:
-            return NOTHING
-        if cidrs:
-            self._service_cidrs[key] = cidrs
+        return Touched(service_cidrs=_set(self._service_cidrs, key, cidrs or None))
+
+
+def _set(known: dict[_Key, _Value], key: _Key, value: _Value | None) -> bool:
+    """Set the value of an object, or remove it; whether that changes anything."""
+    if known.get(key) == value:
+        return False
+    if value is None:
+        del known[key]
+    else:
+        known[key] = value
+    return True
+
+
+def _derive_prefixes(obj: ServiceCIDR, problems: list[str]) -> tuple[Prefix, ...]:
+    prefixes = []
+    for text in (obj.spec.cidrs if obj.spec else None) or ():
+        prefix = parse_prefix(text)
+        if prefix is None:
+            problems.append(f"spec.cidrs: {quoted(text)} is not a CIDR")
         else:
-            del self._service_cidrs[key]
-        return Touched(service_cidrs=True)
+            prefixes.append(prefix)
+    return tuple(prefixes)

@@ -53,34 +53,27 @@ class Slice(msgspec.Struct, frozen=True):
     endpoints: tuple[Endpoint, ...] = ()
 
 
-class DerivedSlice(msgspec.Struct, frozen=True):
-    """A slice, or None when it belongs to no Service; and its invalid parts."""
-
-    slice: Slice | None = None
-    problems: tuple[str, ...] = ()
-
-
 _FAMILY_OF_ADDRESS_TYPE = {family.value: family for family in Family}
 _NO_CONDITIONS = Conditions()
 
 
-def derive_slice(obj: EndpointSlice, node_name: str) -> DerivedSlice:
-    """What the slice adds to its Service, seen from the node of that name."""
+def derive_slice(obj: EndpointSlice, node_name: str, problems: list[str]) -> Slice | None:
+    """What the slice adds to its Service, seen from the node of that name.
+
+    None when it belongs to no Service. Invalid parts are left out, and become problems.
+    """
     service = (obj.metadata.labels or {}).get(SERVICE_NAME_LABEL, "")
     if not service or not obj.metadata.namespace:
-        return DerivedSlice()
+        return None
     family = _FAMILY_OF_ADDRESS_TYPE.get(obj.address_type)
     if family is None:
-        return DerivedSlice(problems=(f"addressType {quoted(obj.address_type)} is not proxied",))
-    problems: list[str] = []
-    return DerivedSlice(
-        Slice(
-            service=ObjectKey(obj.metadata.namespace, service),
-            family=family,
-            ports=_ports(obj.ports or (), problems),
-            endpoints=_endpoints(obj.endpoints or (), family, node_name, problems),
-        ),
-        tuple(problems),
+        problems.append(f"addressType {quoted(obj.address_type)} is not proxied")
+        return None
+    return Slice(
+        service=ObjectKey(obj.metadata.namespace, service),
+        family=family,
+        ports=_ports(obj.ports or (), problems),
+        endpoints=_endpoints(obj.endpoints or (), family, node_name, problems),
     )
 
 

@@ -52,29 +52,22 @@ class ServicePort(msgspec.Struct, frozen=True):
     created: str = ""
 
 
-class Derived(msgspec.Struct, frozen=True):
-    """The service ports of a Service in one family, and its invalid parts."""
-
-    ports: tuple[ServicePort, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-IGNORED = Derived()
-
-
 def derive_service_ports(
-    service: Service, family: Family, *, allow_external_ips: bool = True
-) -> Derived:
-    """The ports of the Service that are proxied in the family; none when it is not proxied."""
+    service: Service, family: Family, problems: list[str], *, allow_external_ips: bool = True
+) -> tuple[ServicePort, ...]:
+    """The ports of the Service that are proxied in the family; none when it is not proxied.
+
+    Invalid parts are left out, and become problems.
+    """
     spec = service.spec
     if spec is None or spec.type == "ExternalName" or spec.cluster_ip == "None":
-        return IGNORED
+        return ()
     if not spec.cluster_ip:  # an API server assigns one; a manifest may lack it
-        return Derived(problems=("spec.clusterIP is missing: the Service is not proxied",))
-    problems: list[str] = []
+        problems.append("spec.clusterIP is missing: the Service is not proxied")
+        return ()
     cluster_ip = _cluster_ip(spec, family, problems)
     if cluster_ip is None:
-        return Derived(problems=tuple(problems))
+        return ()
     external_ips = _addresses(spec.external_ips, family, "spec.externalIPs", problems)
     balancer_ips = _balancer_ips(service, family, problems)
     external_local = spec.external_traffic_policy == "Local" and (
@@ -96,7 +89,7 @@ def derive_service_ports(
         balance=_balance(service, problems),
         created=service.metadata.creation_timestamp or "",
     )
-    return Derived(_ports(spec, shared, problems), tuple(problems))
+    return _ports(spec, shared, problems)
 
 
 def _ports(spec: ServiceSpec, shared: ServicePort, problems: list[str]) -> tuple[ServicePort, ...]:

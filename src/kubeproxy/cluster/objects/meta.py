@@ -32,6 +32,9 @@ class ObjectKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+ObjectId = tuple[Kind, ObjectKey]
+
+
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     """`metadata`; managedFields and the rest are not read."""
 

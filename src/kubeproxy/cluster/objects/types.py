@@ -11,7 +11,7 @@ from kubeproxy.cluster.objects.meta import ObjectMeta
 # --- Service (v1) -----------------------------------------------------------------------------
 
 
-class ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
     """One of `spec.ports`. `targetPort` is not read: EndpointSlices have the port numbers."""
 
     name: str | None = None
@@ -20,16 +20,12 @@ class ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_port: int | None = None
 
 
-class ClientIPConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """`spec.sessionAffinityConfig.clientIP`."""
-
+class _ClientIPConfig(msgspec.Struct, frozen=True, rename="camel"):
     timeout_seconds: int | None = None
 
 
-class SessionAffinityConfig(msgspec.Struct, frozen=True):
-    """`spec.sessionAffinityConfig`."""
-
-    client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
+class _SessionAffinityConfig(msgspec.Struct, frozen=True):
+    client_ip: _ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,33 +35,27 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
     cluster_ip: str | None = msgspec.field(name="clusterIP", default=None)
     cluster_ips: tuple[str, ...] | None = msgspec.field(name="clusterIPs", default=None)
     ip_families: tuple[str, ...] | None = None
-    ports: tuple[ServicePortSpec, ...] | None = None
+    ports: tuple[_ServicePortSpec, ...] | None = None
     external_ips: tuple[str, ...] | None = msgspec.field(name="externalIPs", default=None)
     load_balancer_source_ranges: tuple[str, ...] | None = None
     internal_traffic_policy: str | None = None
     external_traffic_policy: str | None = None
     health_check_node_port: int | None = None
     session_affinity: str | None = None
-    session_affinity_config: SessionAffinityConfig | None = None
+    session_affinity_config: _SessionAffinityConfig | None = None
 
 
-class LoadBalancerIngress(msgspec.Struct, frozen=True, rename="camel"):
-    """One of `status.loadBalancer.ingress`."""
-
+class _LoadBalancerIngress(msgspec.Struct, frozen=True, rename="camel"):
     ip: str | None = None
     ip_mode: str | None = None
 
 
-class LoadBalancerStatus(msgspec.Struct, frozen=True):
-    """`status.loadBalancer`."""
-
-    ingress: tuple[LoadBalancerIngress, ...] | None = None
+class _LoadBalancerStatus(msgspec.Struct, frozen=True):
+    ingress: tuple[_LoadBalancerIngress, ...] | None = None
 
 
-class ServiceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """`status`."""
-
-    load_balancer: LoadBalancerStatus | None = None
+class _ServiceStatus(msgspec.Struct, frozen=True, rename="camel"):
+    load_balancer: _LoadBalancerStatus | None = None
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -73,15 +63,13 @@ class Service(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta
     spec: ServiceSpec | None = None
-    status: ServiceStatus | None = None
+    status: _ServiceStatus | None = None
 
 
 # --- ServiceCIDR (networking.k8s.io/v1) -------------------------------------------------------
 
 
-class ServiceCIDRSpec(msgspec.Struct, frozen=True):
-    """`spec`."""
-
+class _ServiceCIDRSpec(msgspec.Struct, frozen=True):
     cidrs: tuple[str, ...] | None = None
 
 
@@ -89,7 +77,7 @@ class ServiceCIDR(msgspec.Struct, frozen=True):
     """Ranges of cluster IPs."""
 
     metadata: ObjectMeta
-    spec: ServiceCIDRSpec | None = None
+    spec: _ServiceCIDRSpec | None = None
 
 
 # --- EndpointSlice (discovery.k8s.io/v1) ------------------------------------------------------
@@ -145,38 +133,30 @@ class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):
 # --- Node (v1) --------------------------------------------------------------------------------
 
 
-class NodeAddress(msgspec.Struct, frozen=True):
-    """One of `status.addresses`."""
-
+class _NodeAddress(msgspec.Struct, frozen=True):
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
-    """`status`."""
-
-    addresses: tuple[NodeAddress, ...] | None = None
+class _NodeStatus(msgspec.Struct, frozen=True):
+    addresses: tuple[_NodeAddress, ...] | None = None
 
 
-class Taint(msgspec.Struct, frozen=True):
-    """One of `spec.taints`."""
-
+class _Taint(msgspec.Struct, frozen=True):
     key: str = ""
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
-    """`spec`."""
-
+class _NodeSpec(msgspec.Struct, frozen=True):
     pod_cidrs: tuple[str, ...] | None = msgspec.field(name="podCIDRs", default=None)
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[_Taint, ...] | None = None
 
 
 class Node(msgspec.Struct, frozen=True):
     """A Node."""
 
     metadata: ObjectMeta
-    spec: NodeSpec | None = None
-    status: NodeStatus | None = None
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
 
 
 KubeObject = Service | EndpointSlice | Node | ServiceCIDR

@@ -32,12 +32,11 @@ from kubeproxy.cluster.client.resources import (
 from kubeproxy.cluster.client.response import Response
 from kubeproxy.cluster.client.status import Status, decode_status
 from kubeproxy.cluster.events import Event
-from kubeproxy.cluster.objects.decode import UndecodableObject
+from kubeproxy.cluster.objects.decode import UNREADABLE, UndecodableObject, decode_nested
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.cluster.source import Gap
 from kubeproxy.cluster.watch.incidents import Incident, Output
-from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch, Verb
+from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch
 from kubeproxy.cluster.watch.reports import Reports
 
 Deliver = Callable[[Event], None]
@@ -86,7 +85,7 @@ class ApiServer:
         async with self._client, asyncio.TaskGroup() as tasks:
             for resource in self._resources():
                 protocol = ListWatch(resource, watch_list=self._settings.watch_list)
-                reflector = _Reflector(protocol, resource, self._client, self._reports, deliver)
+                reflector = _Reflector(resource, protocol, self._client, self._reports, deliver)
                 tasks.create_task(reflector.run(), name=f"watch {resource.name}")
 
     def gaps(self) -> list[Gap]:
@@ -133,23 +132,15 @@ class ApiServer:
             ) from error
 
 
-class _Reflector:
+class _Reflector(msgspec.Struct):
     """Sends the requests of one `ListWatch`, and delivers the events that result."""
 
-    def __init__(
-        self,
-        protocol: ListWatch,
-        resource: Resource,
-        client: HttpClient,
-        reports: Reports,
-        deliver: Deliver,
-    ) -> None:
-        self._protocol = protocol
-        self._resource = resource
-        self._client = client
-        self._reports = reports
-        self._deliver = deliver
-        self._delivered = 0
+    _resource: Resource
+    _protocol: ListWatch
+    _client: HttpClient
+    _reports: Reports
+    _deliver: Deliver
+    _delivered: int = 0
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -177,8 +168,7 @@ class _Reflector:
         self._protocol.disconnected(now)
 
     async def _exchange(self, request: ApiRequest) -> None:
-        watch = request.verb is Verb.WATCH
-        path = self._resource.path
+        path, watch = self._resource.path, request.watch
         async with self._client.get(path, request.query, watch=watch) as response:
             if response.status != HTTPStatus.OK:
                 body = bytes(await response.read_all())

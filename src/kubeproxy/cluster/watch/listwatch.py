@@ -35,7 +35,6 @@ from kubeproxy.cluster.client.resources import (
     Query,
     Resource,
     list_query,
-    watch_list_query,
     watch_query,
 )
 from kubeproxy.cluster.client.status import Status, decode_status
@@ -82,18 +81,11 @@ class Backoff:
         return seconds
 
 
-class Verb(Enum):
-    """How to read the response: as a whole, or as a stream of lines."""
-
-    LIST = "list"
-    WATCH = "watch"
-
-
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request to send after so many seconds."""
+    """A request to send after so many seconds: a list, or a watch, which is a stream of lines."""
 
-    verb: Verb
     query: Query
+    watch: bool
     delay: float = 0.0
 
 
@@ -169,13 +161,10 @@ class ListWatch:
         self._timeout_seconds = int(300 + 300 * chance)
         version = self._version if self._is_version_usable else ""
         if self._phase is _Phase.LIST:
-            return ApiRequest(Verb.LIST, self._list_query(version), delay)
-        if self._phase is _Phase.WATCH_LIST:
-            self._requested_version = version
-            query = watch_list_query(self._resource, version, self._timeout_seconds)
-        else:
-            query = watch_query(self._resource, self._version, self._timeout_seconds)
-        return ApiRequest(Verb.WATCH, query, delay)
+            return ApiRequest(self._list_query(version), watch=False, delay=delay)
+        self._requested_version, seconds = version, self._timeout_seconds
+        query = watch_query(self._resource, version, seconds, watch_list=not self.synced)
+        return ApiRequest(query, watch=True, delay=delay)
 
     def _list_query(self, version: str) -> Query:
         if self._continue_token:
@@ -252,8 +241,7 @@ class ListWatch:
 
     def _fall_back_to_list(self, reason: IncidentReason, detail: str = "") -> list[Output]:
         """List instead of this watch-list, without a delay."""
-        self._phase = _Phase.LIST
-        self._stream = None
+        self._phase, self._stream = _Phase.LIST, None
         return [Incident(reason, None, detail)]
 
     # --- lists --------------------------------------------------------------------------------

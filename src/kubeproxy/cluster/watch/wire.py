@@ -9,15 +9,21 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from kubeproxy.base.errors import ApiServerError
-from kubeproxy.cluster.objects.decode import TYPE_OF_KIND, decode_metadata
+from kubeproxy.cluster.objects.decode import (
+    METADATA,
+    TYPE_OF_KIND,
+    UNREADABLE,
+    Json,
+    decode_nested,
+)
 from kubeproxy.cluster.objects.meta import Kind, ObjectMeta
-from kubeproxy.cluster.objects.nesting import UNREADABLE, decode_nested
 from kubeproxy.cluster.objects.types import KubeObject
 
 LONGEST_LINE = 16 * 1024 * 1024
 """Far above the 1.5 MiB that etcd stores in one object."""
 
 _Object = TypeVar("_Object", bound=KubeObject)
+_Decoded = TypeVar("_Decoded")
 
 
 class InvalidData(ApiServerError):
@@ -93,12 +99,16 @@ _upsert_decoders: dict[Kind, msgspec.json.Decoder[_UpsertEvent[KubeObject]]] = {
 _page_decoder = msgspec.json.Decoder(ListPage)
 
 
+def _decode(decoder: msgspec.json.Decoder[_Decoded], data: Json, otherwise: str) -> _Decoded:
+    try:
+        return decode_nested(decoder, data)
+    except UNREADABLE as error:
+        raise InvalidData(f"{otherwise}: {error}") from error
+
+
 def decode_event(line: bytes) -> WatchEvent:
     """The event in a line of a watch."""
-    try:
-        return decode_nested(_event_decoder, line)
-    except UNREADABLE as error:
-        raise InvalidData(f"not a watch event: {error}") from error
+    return _decode(_event_decoder, line, "not a watch event")
 
 
 def decode_upsert(kind: Kind, line: bytes) -> KubeObject | None:
@@ -116,10 +126,7 @@ def decode_upsert(kind: Kind, line: bytes) -> KubeObject | None:
 
 def decode_page(body: bytes | bytearray) -> ListPage:
     """The page in the body of a list."""
-    try:
-        page = decode_nested(_page_decoder, body)
-    except UNREADABLE as error:
-        raise InvalidData(f"not a list: {error}") from error
+    page = _decode(_page_decoder, body, "not a list")
     if not page.metadata.resource_version:
         raise InvalidData("the list has no resourceVersion to watch from")
     return page
@@ -127,7 +134,4 @@ def decode_page(body: bytes | bytearray) -> ListPage:
 
 def metadata_of(event: WatchEvent) -> ObjectMeta:
     """The metadata of the object of an event, whatever the rest of it is."""
-    try:
-        return decode_metadata(event.object)
-    except UNREADABLE as error:
-        raise InvalidData(f"an object without valid metadata: {error}") from error
+    return _decode(METADATA, event.object, "an object without valid metadata").metadata
