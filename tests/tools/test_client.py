@@ -16,18 +16,20 @@ from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
 from kubeproxy.serve.status.wire import DaemonStatus, FieldProblem
 from kubeproxy.tools import client
-from kubeproxy.tools.client import FLAGS, Client, DaemonAddress, NotAllowed, Refusal, ways
-from tools import told
+from kubeproxy.tools.client import FLAGS, Client, ErrorResponse, NotAllowed, connect
+from tools import reported
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
-    with serving(FakeDaemon({"/status": always(told.status())}), tmp_path / "socket") as daemon:
+    with serving(
+        FakeDaemon({"/status": always(reported.status())}), tmp_path / "socket"
+    ) as daemon:
         yield daemon
 
 
 def asked(*places: str) -> DaemonStatus:
-    return Client([DaemonAddress(place) for place in places]).get("/status", DaemonStatus)
+    return Client(places).get("/status", DaemonStatus)
 
 
 @pytest.mark.parametrize(
@@ -40,40 +42,40 @@ def asked(*places: str) -> DaemonStatus:
     ],
 )
 def test_which_ways_are_tried(flags: list[str], expected: list[str]) -> None:
-    assert expected == [way.place for way in ways(parse(FLAGS, flags))]
+    assert expected == connect(parse(FLAGS, flags)).places
 
 
 def test_over_the_socket(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(daemon.socket)
+    assert reported.status() == asked(daemon.socket)
 
 
 def test_over_the_address(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(daemon.address)
-    assert told.status() == asked(daemon.address.removeprefix("http://"))
+    assert reported.status() == asked(daemon.address)
+    assert reported.status() == asked(daemon.address.removeprefix("http://"))
 
 
 def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(f"{daemon.socket}.gone", daemon.address)
+    assert reported.status() == asked(f"{daemon.socket}.gone", daemon.address)
 
 
 def test_what_is_asked_arrives_whatever_it_is(daemon: FakeDaemon) -> None:
-    daemon.pages["/status/services/a%20b%0D%0A"] = always(told.status())
+    daemon.pages["/status/services/a%20b%0D%0A"] = always(reported.status())
     query = {"q": "a&b=c %", "to": ("x", "y")}
-    Client([DaemonAddress(daemon.socket)]).get("/status/services/a b\r\n", DaemonStatus, query)
+    Client([daemon.socket]).get("/status/services/a b\r\n", DaemonStatus, query)
     (arrived,) = daemon.queries("/status/services/a%20b%0D%0A")
     assert arrived == {"q": ["a&b=c %"], "to": ["x", "y"]}
 
 
 def test_bytes_come_as_they_are(daemon: FakeDaemon) -> None:
     daemon.pages["/status/table"] = always((200, "a line\n"))
-    assert Client([DaemonAddress(daemon.socket)]).read("/status/table") == b"a line\n"
+    assert Client([daemon.socket]).read("/status/table") == b"a line\n"
 
 
-def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
+def test_an_error_has_the_words_of_the_daemon(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((403, "ask from the node\n"))
-    with pytest.raises(Refusal, match=r"^ask from the node$") as raised:
+    with pytest.raises(ErrorResponse, match=r"^ask from the node$") as raised:
         asked(daemon.socket)
-    assert (raised.value.status, raised.value.exit_code) == (403, 1)
+    assert raised.value.exit_code == 1
 
 
 def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
@@ -84,13 +86,13 @@ def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
 
 
 def test_an_error_of_another_program(daemon: FakeDaemon) -> None:
-    daemon.pages["/status"] = always((400, told.status()))
+    daemon.pages["/status"] = always((400, reported.status()))
     assert "another program or version" in str(nobody(daemon.socket))
 
 
 def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((500, ""))
-    with pytest.raises(Refusal, match=r"^the daemon answered with status 500$"):
+    with pytest.raises(ErrorResponse, match=r"^the daemon answered with status 500$"):
         asked(daemon.socket)
 
 
@@ -199,10 +201,10 @@ def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes
 def test_a_daemon_that_is_killed_takes_its_socket_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(_: DaemonAddress) -> None:
+    def hang_up(_: str) -> None:
         raise ConnectionResetError(104, os.strerror(104))
 
-    monkeypatch.setattr(DaemonAddress, "open", hang_up)
+    monkeypatch.setattr(client, "open_connection", hang_up)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert nobody(str(tmp_path / "gone")).exit_code == 3
 
@@ -226,10 +228,10 @@ def test_a_daemon_that_hangs_up_does_not_want_us(
 def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may use every file, so the kernel's answer is given by hand here."""
 
-    def refuse(_: DaemonAddress) -> None:
+    def refuse(_: str) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(DaemonAddress, "open", refuse)
+    monkeypatch.setattr(client, "open_connection", refuse)
     error = nobody(str(tmp_path / "socket"))
     assert isinstance(error, NotAllowed)
     assert "try sudo" in str(error)
@@ -263,17 +265,17 @@ def test_an_address_that_is_none(place: str) -> None:
     ],
 )
 def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
-    connection = DaemonAddress(place).open()
+    connection = client.open_connection(place)
     assert expected == (connection.host, connection.port)
 
 
 def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """No name server is asked here, so its answer is given by hand."""
 
-    def unknown(_: DaemonAddress) -> None:
+    def unknown(_: str) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(DaemonAddress, "open", unknown)
+    monkeypatch.setattr(client, "open_connection", unknown)
     assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
 
 
@@ -285,14 +287,14 @@ def test_a_host_that_cannot_be(host: str) -> None:
 @pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
 def test_a_name_that_no_service_has(daemon: FakeDaemon, name: str) -> None:
     with pytest.raises(OperatorError) as raised:
-        Client([DaemonAddress(daemon.socket)]).service(name)
+        Client([daemon.socket]).service(name)
     assert f"no Service has the name {name}: give [NAMESPACE/]NAME" == str(raised.value)
     assert daemon.asked == []
 
 
 def test_a_path_that_is_none() -> None:
     with pytest.raises(OperatorError, match=r"^--socket status\.sock: must be an absolute path$"):
-        ways(parse(FLAGS, ["--socket=status.sock"]))
+        connect(parse(FLAGS, ["--socket=status.sock"]))
 
 
 @pytest.mark.parametrize("command", ["status", "services", "top"])

@@ -11,7 +11,6 @@ from fakes.apiserver import FakeApiServer
 from fakes.daemon import unused_port
 from kubeproxy.app.cli import main
 from kubeproxy.explain.words import INDENT
-from kubeproxy.tools.explain import fitted
 from terminals import in_terminal
 from tools.manifests import (
     SHOP,
@@ -663,31 +662,6 @@ def test_help_wins_over_whatever_stands_beside_it(ask: Asked) -> None:
 
 
 # --- in a terminal ----------------------------------------------------------------------------
-
-
-TEXT = """\
-10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel, nftables mode
-  frontend   cluster IP 10.112.0.20:80/TCP of Service shop/web, port http
-               10.64.3.11:8080  33.3 %  on this node
-  source     kept: the client is a pod, which every endpoint can answer directly"""
-
-
-def test_a_pipe_gets_a_fact_a_line() -> None:
-    assert list(fitted(TEXT, None)) == TEXT.split("\n")
-
-
-def test_a_narrow_terminal_gets_whole_words() -> None:
-    assert (
-        "\n".join(fitted(TEXT, 60))
-        == """\
-10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel,
-             nftables mode
-  frontend   cluster IP 10.112.0.20:80/TCP of Service
-             shop/web, port http
-               10.64.3.11:8080  33.3 %  on this node
-  source     kept: the client is a pod, which every endpoint
-             can answer directly"""
-    )
 
 
 def test_the_text_fits_the_terminal(shop: str) -> None:

@@ -4,20 +4,16 @@ The running proxy answers when there is one and nothing else is named: it knows 
 addresses and its own settings. Else the cluster is read, from an API server or from manifests.
 """
 
-import os
-import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from kubeproxy.base.errors import FieldError, NoDaemonError
 from kubeproxy.base.inet import parse_address
-from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
-from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import BOOL, STRING, STRINGS
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
@@ -25,7 +21,8 @@ from kubeproxy.dataplane.modes import MODES
 from kubeproxy.explain.answers import Asked, answer
 from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
-from kubeproxy.tools.terminal import OUTPUT, look_of, note, say, show_json, wants_json
+from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
+from kubeproxy.tools.layout import fitted
 from kubeproxy.tools.view import NoCluster, read_snapshot, shared_flags, view_of
 
 _OWN: Final = (
@@ -77,48 +74,16 @@ _NO_PODS: Final = (
 _ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
 
 
-def usage_text() -> str:
-    """How to call it."""
-    own = [msgspec.structs.replace(flag, group="Question") for flag in _OWN]
-    return usage("kube-proxy explain --to DESTINATION", [*own, *_LIVE, *shared_flags()])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Answer the question on the command line."""
-    parsed = parse([*_OWN, *_LIVE, *FLAGS], arguments)
-    if parsed.value("help", bool):
-        print(usage_text(), end="")  # noqa: T201  # what was asked for
-        return 0
-    refuse_positionals("kube-proxy explain", parsed, meant="to")
-    as_json = wants_json(parsed)
+def _run(parsed: Parsed) -> int:
     if not parsed.value("to", tuple):
         raise UsageError("--to is missing: say where the packet goes", show_usage=False)
     asked = Asked(
         parsed.value("from", str), parsed.value("to", tuple), parsed.value("interface", str)
     )
-    answers = _answered(parsed, asked)
-    if as_json:
-        show_json(answers)
-    else:
-        text = "\n\n".join(map(render, answers))
-        width = look_of(sys.stdout, os.environ).width
-        say(printable_lines("\n".join(fitted(text, width))))
+    found = _answered(parsed, asked)
+    text = "\n\n".join(map(render, found))
+    print_answer(parsed, found, lambda width: fitted(text, width, INDENT), cut=False)
     return 0
-
-
-def fitted(text: str, width: int | None) -> Iterator[str]:
-    """The lines; in a terminal they are wrapped, and indented below the text."""
-    for line in text.split("\n"):
-        if width is None or len(line) <= width:
-            yield line
-        else:
-            yield from textwrap.wrap(
-                line,
-                max(width, 2 * INDENT),
-                subsequent_indent=" " * INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
 
 
 def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
@@ -146,9 +111,8 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 
 def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     query = {"from": asked.source, "to": asked.destinations, "interface": asked.interface}
-    daemon = client.Client(client.ways(parsed))
     try:
-        answers = daemon.get("/status/explain", tuple[Explanation, ...], query)
+        answers = client.connect(parsed).get("/status/explain", tuple[Explanation, ...], query)
     except FieldError as error:
         if error.field == "from" and _pod(asked.source):
             raise FieldError("from", asked.source, _NO_PODS) from error
@@ -171,3 +135,17 @@ def _pod(source: str) -> str:
     """The pod that a source names, if it names one."""
     is_pod = source not in {"outside", "host"} and parse_address(source.strip("[]")) is None
     return source if is_pod else ""
+
+
+COMMAND: Final = Command(
+    "explain --to DESTINATION",
+    (*_OWN, *_LIVE, *FLAGS),
+    _run,
+    listed=(
+        *(msgspec.structs.replace(flag, group="Question") for flag in _OWN),
+        *_LIVE,
+        *shared_flags(),
+    ),
+    meant="to",
+)
+main, usage_text = COMMAND.main, COMMAND.usage_text

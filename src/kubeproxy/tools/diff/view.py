@@ -7,7 +7,7 @@ import msgspec
 
 from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.serve.status.wire import NotProgrammed
-from kubeproxy.tools.terminal import Line, Span, Style, line
+from kubeproxy.tools.layout import Line, Span, Style, line
 
 _SIGN: Final = {Change.ADD: "+", Change.REMOVE: "-", Change.REPLACE: "!"}
 _STYLE: Final = {"+": Style.GREEN, "-": Style.RED, "!": Style.YELLOW}

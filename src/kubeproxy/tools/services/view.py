@@ -1,4 +1,4 @@
-"""Services as tables: a row for each, or all about one. Functions on values only."""
+"""Services as tables: a row for each, or all about one."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,15 +13,15 @@ from kubeproxy.serve.status.wire import (
     ServiceSummary,
 )
 from kubeproxy.serve.status.words import connections, plural, rate, settings
-from kubeproxy.tools.terminal import Column, Line, Span, Style, line, prose, table
+from kubeproxy.tools.layout import Column, Line, Span, Style, line, prose, right, table
 
 _INDENT: Final = "  "
-_TRAFFIC: Final = (Column("CONNECTIONS", right=True), Column("PER SECOND", right=True))
+_TRAFFIC: Final = right("CONNECTIONS", "PER SECOND")
 _LIST: Final = (
     Column("NAMESPACE/NAME", least=20),
     Column("ADDRESSES", least=11),
     Column("PORTS", least=10),
-    Column("ENDPOINTS", right=True),
+    *right("ENDPOINTS"),
 )
 _FRONTENDS: Final = (Column("FRONTEND"), Column("ADDRESS"))
 _ENDPOINTS: Final = (

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from kubeproxy.tools.terminal import Line, Look, look_of, painted
+from kubeproxy.tools.command import display_of
+from kubeproxy.tools.layout import Display, Line, painted
 
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The alternate screen, no cursor, and lines that are too long do not wrap."""
@@ -61,7 +62,7 @@ class Fullscreen:
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
-        self._look = look_of(sys.stdout, os.environ)
+        self._colours = display_of(sys.stdout, os.environ).colours
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._modes = termios.tcgetattr(self._input)
         self._woken, self._wake = socket.socketpair()
@@ -125,8 +126,8 @@ class Fullscreen:
         Each row is erased before it is written: after the last column of a row the cursor still
         stands on it, and erasing from there would take that character away again.
         """
-        look = Look(self.size[0], self._look.colours)
-        text = "\r\n".join(f"\x1b[K{painted(each, look)}" for each in lines)
+        display = Display(self.size[0], self._colours)
+        text = "\r\n".join(f"\x1b[K{painted(each, display)}" for each in lines)
         _write(f"\x1b[H{text}\x1b[H")
 
     def _handlers(self) -> Iterator[tuple[signal.Signals, _Handler]]:

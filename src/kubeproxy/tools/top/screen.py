@@ -5,14 +5,14 @@ from typing import Final
 
 from kubeproxy.serve.status.wire import DaemonStatus, ServiceSummary
 from kubeproxy.serve.status.words import clock, connections, count, plural, rate
+from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, right, table
 from kubeproxy.tools.services.view import usable
-from kubeproxy.tools.terminal import Column, Line, Span, Style, cut, line, table
 from kubeproxy.tools.top.state import News, TopState
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _NAME: Final = Column("NAMESPACE/NAME", least=12)
 _RATE: Final = Column("PER SECOND", right=True)
-_REST: Final = (Column("CONNECTIONS", right=True), Column("ENDPOINTS", right=True))
+_REST: Final = right("CONNECTIONS", "ENDPOINTS")
 _WORDS: Final = {
     "rate": "connections per second",
     "connections": "connections so far",
