@@ -7,7 +7,7 @@ addresses and its own settings. Else the cluster is read, from an API server or 
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base.errors import FieldError, NoDaemonError
 from kubeproxy.base.inet import parse_address
@@ -23,7 +23,7 @@ from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
 from kubeproxy.tools.layout import fitted
-from kubeproxy.tools.view import NoCluster, read_snapshot, shared_flags, view_of
+from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_snapshot, view_of
 
 _OWN: Final = (
     Flag(
@@ -71,7 +71,7 @@ _NO_PODS: Final = (
     " (kubectl get pods -o wide), or name the cluster with --kubeconfig or --manifests"
 )
 # Flags that name a node, a cluster or settings, which the running proxy has already.
-_ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
+_ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in SHARED_FLAGS)} - {"help"})
 
 
 def _run(parsed: Parsed) -> int:
@@ -142,9 +142,9 @@ COMMAND: Final = Command(
     (*_OWN, *_LIVE, *FLAGS),
     _run,
     listed=(
-        *(msgspec.structs.replace(flag, group="Question") for flag in _OWN),
+        *(replace(flag, group="Question") for flag in _OWN),
         *_LIVE,
-        *shared_flags(),
+        *SHARED_FLAGS,
     ),
     meant="to",
 )

@@ -14,7 +14,7 @@ from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.tools.command import Command, in_mode, note
-from kubeproxy.tools.view import read_snapshot, shared_flags, view_of
+from kubeproxy.tools.snapshot import SHARED_FLAGS, read_snapshot, view_of
 
 _OWN: Final = (
     Flag("mode", STRING, "", "The proxy mode; default: that of the configuration.", "Rules"),
@@ -50,5 +50,5 @@ def _families(wanted: str) -> tuple[Family, ...]:
     return found
 
 
-COMMAND: Final = Command("render", (*_OWN, *FLAGS), _run, listed=(*_OWN, *shared_flags()))
+COMMAND: Final = Command("render", (*_OWN, *FLAGS), _run, listed=(*_OWN, *SHARED_FLAGS))
 main, usage_text = COMMAND.main, COMMAND.usage_text

@@ -14,21 +14,13 @@ from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.mode import Mode
-from kubeproxy.dataplane.preflight import (
-    NODE,
-    Finding,
-    Machine,
-    Modules,
-    State,
-    lacking,
-    ok,
-)
+from kubeproxy.dataplane.preflight import NODE, Finding, Machine, Modules, State, lacking, ok
+from kubeproxy.dataplane.sysctls import Sysctls
 from kubeproxy.engine.node import node_view
 from kubeproxy.engine.settings import wanted_sysctls
 from kubeproxy.linux.conntrack import udp_flows
 from kubeproxy.linux.machine import online_cores, why_no_ipv6
 from kubeproxy.linux.tools import find
-from kubeproxy.table.node import Node
 from kubeproxy.tools.check import host
 from kubeproxy.tools.check.judge import Report, concerning, judge
 from kubeproxy.tools.check.ports import WantedPort, holder, port_finding
@@ -74,17 +66,14 @@ def survey(plans: Sequence[Plan]) -> Report:
     programs = host.programs(machine.families)
     seen = sightings(programs.kind, administers=rights.administers)
     outcomes = {topic: child.outcome(deadline) for topic, child in trials.items()}
+    without = f"only; IPv6: {no_ipv6[0].lower()}{no_ipv6[1:]}" if no_ipv6 else "and IPv6"
     findings = [
-        _families(no_ipv6),
+        ok(NODE, "IP families", f"IPv4 {without}"),
         *(finding for mode in modes for finding in mode.check(machine)),
         *right_findings(rights, legacy=programs.kind == "legacy"),
         *programs.findings,
         *_found(NODE, "conntrack", outcomes[NODE]),
-        *(
-            finding
-            for mode in modes
-            for finding in _tried(mode, outcomes[mode.name], machine, rights)
-        ),
+        *(each for mode in modes for each in _tried(mode, outcomes[mode.name], machine, rights)),
         # After the trials: modules bring their settings.
         *_settings(plans, machine, seen.scan.devices, root=rights.is_root),
         *rival_findings(seen, modes),
@@ -105,29 +94,16 @@ def _machine(families: tuple[Family, ...], rights: Rights) -> Machine:
     return Machine(release, families, modules)
 
 
-def _families(no_ipv6: str) -> Finding:
-    if not no_ipv6:
-        return ok(NODE, "IP families", "IPv4 and IPv6")
-    return ok(NODE, "IP families", f"IPv4 only; IPv6: {no_ipv6[0].lower()}{no_ipv6[1:]}")
-
-
 def _conntrack(families: Iterable[Family]) -> list[Finding]:
     """List the UDP flows of each family. For a scratch namespace, which has none."""
-    what = "conntrack"
     try:
         for family in families:
             list(udp_flows(family))
     except KernelError as error:
-        return [
-            lacking(
-                NODE,
-                what,
-                f"flows to endpoints that are gone cannot be forgotten: {error}",
-                "modprobe nf_conntrack_netlink",
-                State.WARNING,
-            )
-        ]
-    return [ok(NODE, what, "flows can be listed, and stale ones forgotten")]
+        detail = f"flows to endpoints that are gone cannot be forgotten: {error}"
+        remedy = "modprobe nf_conntrack_netlink"
+        return [lacking(NODE, "conntrack", detail, remedy, State.WARNING)]
+    return [ok(NODE, "conntrack", "flows can be listed, and stale ones forgotten")]
 
 
 def _tried(
@@ -157,10 +133,7 @@ def _settings(
     limits = wanted_sysctls(plans[0].config.conntrack, online_cores())
     found = host.readings(each.name for each in limits)
     yield from proxy_findings(NODE, "conntrack settings", limits, found, root=root)
-    made = {
-        plan.mode.name: plan.mode.sysctls(plan.config, _nodes(plan.config), machine.release)
-        for plan in plans
-    }
+    made = {plan.mode.name: _made(plan, machine.release) for plan in plans}
     names = {mode: {each.name for each in sysctls.wanted} for mode, sysctls in made.items()}
     operators = [name for family in machine.families for name in OPERATORS[family]]
     yield from operator_findings(host.readings(operators), devices, names)
@@ -168,9 +141,11 @@ def _settings(
         yield from mode_findings(mode, sysctls, host.readings(names[mode]), root=root)
 
 
-def _nodes(config: KubeProxyConfiguration) -> dict[Family, Node]:
-    """This node as far as the configuration alone says."""
-    return {family: node_view(config, Gates(), family, NodeState("")) for family in Family}
+def _made(plan: Plan, release: str) -> Sysctls:
+    """The settings of a mode, on this node as far as the configuration alone says."""
+    node = NodeState("")
+    nodes = {family: node_view(plan.config, Gates(), family, node) for family in Family}
+    return plan.mode.sysctls(plan.config, nodes, release)
 
 
 def _ports(config: KubeProxyConfiguration) -> list[Finding]:
