@@ -74,19 +74,14 @@ def open_connection(place: str) -> http.client.HTTPConnection:
     """A connection, not yet made, to the path of a socket or the URL of a server."""
     if place.startswith("/"):
         return _OverSocket(place, TIMEOUT)
-    host, port = _host_and_port(place)
-    return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
-
-
-def _host_and_port(place: str) -> tuple[str, int]:
     try:
         url = urlsplit(place if "://" in place else f"http://{place}")
-        host, port = url.hostname, url.port
+        host, port = url.hostname, url.port or _PORT
     except ValueError:
         host = None
     if not host or " " in host or url.scheme != "http" or url.path not in {"", "/"} or url.query:
         raise FieldError("address", place, f"must be such as {ADDRESS} or [::1]:{_PORT}")
-    return host, port or _PORT
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
 
 
 class Client:
@@ -163,32 +158,16 @@ def _decoded(body: bytes, type_: type[T]) -> T:
 
 
 def _no_daemon(failures: Mapping[str, Exception]) -> NoDaemonError:
-    is_refused = any(_is_refused(place, error) for place, error in failures.items())
-    lines = (
-        "permission denied:" if is_refused else "no kube-proxy answers here:",
-        *(f"  {place}: {_reason(place, error)}" for place, error in failures.items()),
-        _ADVICE,
-    )
-    return (NotAllowed if is_refused else NoDaemonError)("\n".join(lines))
+    reasons = {place: _reason(place, error) for place, error in failures.items()}
+    lines = [*(f"  {place}: {reason}" for place, reason in reasons.items()), _ADVICE]
+    if _NO_ACCESS in reasons.values():
+        return NotAllowed("\n".join(["permission denied:", *lines]))
+    return NoDaemonError("\n".join(["no kube-proxy answers here:", *lines]))
 
 
-def _is_refused(place: str, error: Exception) -> bool:
-    """Whether it is for the user: by the permissions of the file, or by a daemon that hangs up."""
-    if place.startswith("/") and isinstance(error, ConnectionResetError | BrokenPipeError):
-        return not _is_served(place)
-    return isinstance(error, PermissionError)
-
-
-def _is_served(path: str) -> bool:
-    """Whether the daemon of the socket answers us: root, and the user who owns the socket."""
-    try:
-        owner = Path(path).stat().st_uid
-    except OSError:  # removed with the daemon
-        return True
-    return os.geteuid() in {0, owner}
-
-
+_NO_ACCESS: Final = "only root and the user of the daemon have access; try sudo"
 _REASONS: Final = (
+    (PermissionError, _NO_ACCESS),
     (TimeoutError, "no answer within {timeout:g} s"),
     (
         (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead),
@@ -201,9 +180,19 @@ _REASONS: Final = (
 
 
 def _reason(place: str, error: Exception) -> str:
-    if _is_refused(place, error):
-        return "only root and the user of the daemon have access; try sudo"
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+    if hung_up and place.startswith("/") and not _is_served(place):
+        return _NO_ACCESS
     for types, reason in _REASONS:
         if isinstance(error, types):
             return reason.format(timeout=TIMEOUT)
     return getattr(error, "strerror", "") or str(error) or type(error).__name__
+
+
+def _is_served(path: str) -> bool:
+    """Whether the daemon of the socket answers us: root, and the user who owns the socket."""
+    try:
+        owner = Path(path).stat().st_uid
+    except OSError:  # removed with the daemon
+        return True
+    return os.geteuid() in {0, owner}

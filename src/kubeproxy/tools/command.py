@@ -8,8 +8,8 @@ from typing import Final, TextIO
 import msgspec
 from msgspec.structs import replace
 
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.printable import printable
-from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
 from kubeproxy.tools.layout import Display, Line, painted
@@ -46,9 +46,9 @@ class Command(msgspec.Struct, frozen=True):
             return 0
         if not self.takes_arguments:
             refuse_positionals(f"kube-proxy {self.call.split()[0]}", parsed, self.meant)
-        output = parsed.values.get("output", "text")
+        output = str(parsed.values.get("output", "text"))
         if output not in {"text", "json"}:
-            raise UsageError(f"--output {output}: must be text or json", show_usage=False)
+            raise FieldError("output", output, "must be text or json")
         return self.run(parsed)
 
 
@@ -62,7 +62,7 @@ def not_negative(parsed: Parsed, name: str) -> int:
     """The value of a flag that is a number of something."""
     value = parsed.value(name, int)
     if value < 0:
-        raise UsageError(f"--{name} {value}: must not be negative", show_usage=False)
+        raise FieldError(name, str(value), "must not be negative")
     return value
 
 

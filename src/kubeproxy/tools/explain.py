@@ -9,9 +9,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.base.errors import FieldError, NoDaemonError
+from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.base.inet import parse_address
-from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import BOOL, STRING, STRINGS
@@ -76,7 +75,7 @@ _ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in SHARED_FLAGS)} - 
 
 def _run(parsed: Parsed) -> int:
     if not parsed.value("to", tuple):
-        raise UsageError("--to is missing: say where the packet goes", show_usage=False)
+        raise OperatorError("--to is missing: say where the packet goes")
     asked = Asked(
         parsed.value("from", str), parsed.value("to", tuple), parsed.value("interface", str)
     )
@@ -92,10 +91,9 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     live = parsed.value("live", bool)
     if live or not parsed.given.isdisjoint({"socket", "address"}):
         if elsewhere:
-            raise UsageError(
+            raise OperatorError(
                 f"--{elsewhere[0]} is not possible here: the running proxy, which is to answer,"
-                " has its node, its cluster and its settings",
-                show_usage=False,
+                " has its node, its cluster and its settings"
             )
         return _by_daemon(parsed, asked)
     if elsewhere or "live" in parsed.given:

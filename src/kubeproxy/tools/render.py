@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.errors import FieldError
 from kubeproxy.base.inet import Family
 from kubeproxy.config.defaults import with_platform_defaults
 from kubeproxy.config.flags import FLAGS
@@ -46,7 +46,7 @@ def _families(wanted: str) -> tuple[Family, ...]:
         return tuple(Family)
     found = tuple(family for family in Family if family.value.lower() == wanted.lower())
     if not found:
-        raise OperatorError(f"--family {wanted}: must be IPv4 or IPv6")
+        raise FieldError("family", wanted, "must be IPv4 or IPv6")
     return found
 
 

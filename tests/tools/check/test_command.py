@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeproxy.base.errors import FieldError
 from kubeproxy.config.errors import ConfigError, UsageError
 from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, Finding, lacking, ok
@@ -138,7 +139,7 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        pytest.param(["-o", "yaml"], UsageError, "must be text or json", id="output"),
+        pytest.param(["-o", "yaml"], FieldError, "must be text or json", id="output"),
         pytest.param(["nftables"], UsageError, "does not take any arguments", id="arguments"),
         pytest.param(["--proxy-mode=userspace"], ConfigError, "must be iptables, ipvs", id="mode"),
         pytest.param(["--config=/nowhere"], ConfigError, "open /nowhere", id="config"),

@@ -66,7 +66,7 @@ def test_several_service_ports_are_told_apart() -> None:
     known = index([watched_address("10.112.0.21", 80, Protocol.TCP)], ())
     connection = connection_in(event("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080"))
     assert connection is not None
-    nameless = describe(known, next(iter(known.exact.values())), connection)
+    nameless = describe(known, next(iter(known.places.values())), connection)
     header, line = columns.header(), columns.line(FROM_POD, AT)
     assert header.index("CLIENT") == line.index("10.64.3.50") == header.index("SERVICE") + 15
     assert line.split()[2:4] == [WEB, "10.64.3.50:40000"]

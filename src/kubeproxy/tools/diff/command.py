@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kubeproxy.base.errors import KernelError, KubeProxyError, OperatorError
+from kubeproxy.base.errors import FieldError, KernelError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import INT32, STRING
 from kubeproxy.dataplane.difference import Difference
@@ -73,7 +72,7 @@ def _families(daemon: client.Client, wanted: str) -> list[Family]:
     found = [each for each in served if not wanted or each.value.lower() == wanted.lower()]
     if not found:
         known = " or ".join(each.value for each in served)
-        raise UsageError(f"--family {wanted}: the proxy serves {known}", show_usage=False)
+        raise FieldError("family", wanted, f"the proxy serves {known}")
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubeproxy.config.errors import UsageError
+from kubeproxy.base.errors import FieldError, OperatorError
 from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import BOOL, INT32, STRING
 from kubeproxy.serve.status.wire import ServiceDetail, ServiceList
@@ -30,10 +30,10 @@ _FLAGS: Final = (
 def _run(parsed: Parsed) -> int:
     names = [name for name in parsed.positionals if name]
     if len(names) > 1:
-        raise UsageError(f"one service at a time, got: {' '.join(names)}", show_usage=False)
+        raise OperatorError(f"one service at a time, got: {' '.join(names)}")
     sort = parsed.value("sort", str)
     if sort not in SORTS:
-        raise UsageError(f"--sort {sort}: must be one of {', '.join(SORTS)}", show_usage=False)
+        raise FieldError("sort", sort, f"must be one of {', '.join(SORTS)}")
     not_negative(parsed, "limit")
     daemon = client.connect(parsed)
     look = _one if names else _all

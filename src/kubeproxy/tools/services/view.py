@@ -54,12 +54,18 @@ def listing(found: ServiceList, width: int | None) -> Iterator[Line]:
 
 def _summary(each: ServiceSummary, *, traffic: bool) -> Line:
     return line(
-        f"{each.namespace}/{each.service}",
+        full_name(each),
         ",".join(dialled(each)) or "-",
         ",".join(each.ports),
         usable(each),
-        *((connections(each.connections), rate(each.per_second)) if traffic else ()),
+        *_figures(each, traffic=traffic),
     )
+
+
+def _figures(
+    each: ServiceSummary | FrontendDetail | EndpointDetail, *, traffic: bool
+) -> tuple[str, ...]:
+    return (connections(each.connections), rate(each.per_second)) if traffic else ()
 
 
 def remarks(found: ServiceList) -> Iterator[str]:
@@ -71,6 +77,11 @@ def remarks(found: ServiceList) -> Iterator[str]:
         yield f"none of {plural(found.total, 'service')} fits"
     elif shown < found.matching:
         yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit says"
+
+
+def full_name(each: ServiceSummary) -> str:
+    """A Service as commands take it."""
+    return f"{each.namespace}/{each.service}"
 
 
 def dialled(each: ServiceSummary) -> Iterator[str]:
@@ -98,11 +109,8 @@ def detail(found: ServiceDetail, width: int | None) -> list[Line]:
         lines += [line(), *prose(_title(port), width, style=Style.BOLD)]
         for problem in _problems(port):
             lines += prose(problem, width, _INDENT, Style.RED)
-        for part in (
-            _frontends(port, room, traffic=found.counts_connections),
-            _endpoints(port, room),
-        ):
-            lines += [line(_INDENT, *each) for each in part]
+        frontends = _frontends(port, room, traffic=found.counts_connections)
+        lines += [line(_INDENT, *each) for each in (*frontends, *_endpoints(port, room))]
     return lines
 
 
@@ -119,14 +127,15 @@ def _problems(port: PortDetail) -> Iterator[str]:
 
 
 def _frontends(port: PortDetail, room: int | None, *, traffic: bool) -> list[Line]:
-    columns = (*_FRONTENDS, *(_TRAFFIC if traffic else ()))
-    return table(columns, (_frontend(each, traffic=traffic) for each in port.frontends), room)
-
-
-def _frontend(each: FrontendDetail, *, traffic: bool) -> Line:
-    where = join(each.address, each.port) if each.address else f"*:{each.port}"
-    figures = (connections(each.connections), rate(each.per_second)) if traffic else ()
-    return line(each.kind, where, *figures)
+    rows = (
+        line(
+            each.kind,
+            join(each.address, each.port) if each.address else f"*:{each.port}",
+            *_figures(each, traffic=traffic),
+        )
+        for each in port.frontends
+    )
+    return table((*_FRONTENDS, *(_TRAFFIC if traffic else ())), rows, room)
 
 
 def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
@@ -136,7 +145,7 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         return
     traffic = any(each.connections is not None for each in port.endpoints)
     columns = (*_ENDPOINTS, *(_TRAFFIC if traffic else ()))
-    rows = (line(*_endpoint(each, traffic=traffic)) for each in port.endpoints)
+    rows = (_endpoint(each, traffic=traffic) for each in port.endpoints)
     head, *laid_out = table(columns, rows, room)
     yield head
     for each, row in zip(port.endpoints, laid_out, strict=True):
@@ -147,15 +156,15 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         yield line(Span("no endpoint is used: connections fail", Style.YELLOW))
 
 
-def _endpoint(each: EndpointDetail, *, traffic: bool) -> Iterator[str | Span]:
-    yield join(each.address, each.port)
-    yield "this node" if each.on_this_node else each.node or "not named"
-    yield _state(each)
+def _endpoint(each: EndpointDetail, *, traffic: bool) -> Line:
     policies = [name for name, why in _policies(each) if why == ""]
-    yield Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM)
-    if traffic:
-        yield connections(each.connections)
-        yield rate(each.per_second)
+    return line(
+        join(each.address, each.port),
+        "this node" if each.on_this_node else each.node or "not named",
+        _state(each),
+        Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM),
+        *_figures(each, traffic=traffic),
+    )
 
 
 def _state(each: EndpointDetail) -> str:

@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.base.errors import KubeProxyError, OperatorError
-from kubeproxy.config.errors import UsageError
+from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
 from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import BOOL, INT32, FlagKind
 from kubeproxy.config.values import parse_float32
@@ -64,7 +63,7 @@ search, Escape ends it), space pauses. With -o json there is an object a line fo
 def _run(parsed: Parsed) -> int:
     interval, count = parsed.value("interval", float), not_negative(parsed, "count")
     if not 1 <= interval <= 3600:
-        raise UsageError(f"--interval {interval:g}: must be 1 to 3600", show_usage=False)
+        raise FieldError("interval", f"{interval:g}", "must be 1 to 3600")
     interval = max(interval, client.MOMENT)
     daemon = client.connect(parsed)
     status = daemon.get("/status", DaemonStatus)

@@ -14,7 +14,7 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final, Self
 
 from kubeproxy.tools.command import display_of
@@ -83,12 +83,7 @@ class Fullscreen:
             self._restores = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restores.close()
 
     def wake(self) -> None:

@@ -15,7 +15,6 @@ from typing import Final
 from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
-from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
@@ -24,7 +23,9 @@ from kubeproxy.linux.links import interface_addresses
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, display_of, say, wants_json
 from kubeproxy.tools.trace.connections import (
+    Bounds,
     Index,
+    Trace,
     Traced,
     Watched,
     index,
@@ -34,7 +35,6 @@ from kubeproxy.tools.trace.connections import (
     watched_ports,
 )
 from kubeproxy.tools.trace.lines import Columns, json_line
-from kubeproxy.tools.trace.stream import Bounds, Trace
 
 _FLAGS: Final = (
     Flag(
@@ -87,7 +87,7 @@ def _run(parsed: Parsed) -> int:
     bounds = _bounds(parsed)
     wanted = [_wanted(text) for text in parsed.value("to", tuple)]
     if not wanted:
-        raise UsageError("--to is missing: say whose connections", show_usage=False)
+        raise OperatorError("--to is missing: say whose connections")
     daemon = client.connect(parsed)
     with ConnectionWatch() as watch:
         watched = _look(daemon, wanted)
@@ -202,7 +202,7 @@ def _bounds(parsed: Parsed) -> Bounds:
     seconds = parsed.value("seconds", float)
     for name, value in (("count", count), ("seconds", seconds), ("rate", rate)):
         if not 0 <= value < math.inf:
-            raise UsageError(f"--{name} {value:g}: must be 0 or more", show_usage=False)
+            raise FieldError(name, f"{value:g}", "must be 0 or more")
     chosen = parse_filter(parsed.value("from", tuple), parsed.value("endpoint", tuple))
     return Bounds(chosen, count, seconds, rate)
 

@@ -8,8 +8,7 @@ import msgspec
 
 from kubeproxy.base.inet import family_of
 from kubeproxy.tools.layout import Display, Span, Style, painted
-from kubeproxy.tools.trace.connections import Traced
-from kubeproxy.tools.trace.stream import NOT_TRANSLATED
+from kubeproxy.tools.trace.connections import NOT_TRANSLATED, Traced
 
 UNKNOWN: Final = "?"
 
