@@ -1,4 +1,4 @@
-"""Asking a daemon: which ways are tried, and what is said when none leads anywhere."""
+"""Asking a daemon: which places are tried, and what is reported when none answers."""
 
 import os
 import socket
@@ -41,7 +41,7 @@ def asked(*places: str) -> DaemonStatus:
         pytest.param(["--socket=/a", "--address=b"], ["/a", "b"], id="both-the-socket-first"),
     ],
 )
-def test_which_ways_are_tried(flags: list[str], expected: list[str]) -> None:
+def test_which_places_are_tried(flags: list[str], expected: list[str]) -> None:
     assert expected == connect(parse(FLAGS, flags)).places
 
 
@@ -54,7 +54,7 @@ def test_over_the_address(daemon: FakeDaemon) -> None:
     assert reported.status() == asked(daemon.address.removeprefix("http://"))
 
 
-def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
+def test_the_next_place_when_one_does_not_answer(daemon: FakeDaemon) -> None:
     assert reported.status() == asked(f"{daemon.socket}.gone", daemon.address)
 
 
@@ -87,16 +87,16 @@ def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
 
 def test_an_error_of_another_program(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((400, reported.status()))
-    assert "another program or version" in str(nobody(daemon.socket))
+    assert "another program or version" in str(no_daemon(daemon.socket))
 
 
-def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
+def test_an_error_without_a_text(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((500, ""))
     with pytest.raises(ErrorResponse, match=r"^the daemon answered with status 500$"):
         asked(daemon.socket)
 
 
-def nobody(*places: str) -> NoDaemonError:
+def no_daemon(*places: str) -> NoDaemonError:
     with pytest.raises(NoDaemonError) as raised:
         asked(*places)
     return raised.value
@@ -106,9 +106,9 @@ def reasons(error: NoDaemonError) -> list[str]:
     return [line.strip() for line in str(error).splitlines()[1:-1]]
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_daemon(tmp_path: Path) -> None:
     address = f"http://127.0.0.1:{unused_port()}"
-    error = nobody(f"{tmp_path}/none", address)
+    error = no_daemon(f"{tmp_path}/none", address)
     assert error.exit_code == 3
     assert str(error).startswith("no kube-proxy answers here:\n")
     assert str(error).endswith("its metrics address with --address.")
@@ -118,11 +118,11 @@ def test_nobody_there(tmp_path: Path) -> None:
     ] == reasons(error)
 
 
-def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
+def test_a_socket_that_is_left_over(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    assert [f"{path}: Connection refused"] == reasons(nobody(str(path)))
+    assert [f"{path}: Connection refused"] == reasons(no_daemon(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -133,18 +133,18 @@ def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
         pytest.param((200, '{"version": 1}'), "is another program or version", id="other-json"),
     ],
 )
-def test_somebody_else_is_nobody(
+def test_another_program_is_no_daemon(
     daemon: FakeDaemon, reply: tuple[int, str], expected: str
 ) -> None:
     daemon.pages["/status"] = always(reply)
-    error = nobody(daemon.address)
+    error = no_daemon(daemon.address)
     assert error.exit_code == 3
     assert expected in str(error)
 
 
 @contextmanager
 def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
-    """Somebody who takes one call, and hangs up after these bytes; without any, keeps silent."""
+    """A server that takes one call, and hangs up after these bytes; None: it does not answer."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -171,14 +171,14 @@ def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
 def test_something_that_is_no_http(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with accepting(path, b"SSH-2.0\r\n"):
-        assert [f"{path}: it does not speak HTTP"] == reasons(nobody(str(path)))
+        assert [f"{path}: it does not speak HTTP"] == reasons(no_daemon(str(path)))
 
 
-def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT", 0.05)
     path = tmp_path / "socket"
     with accepting(path, None):
-        assert [f"{path}: no answer within 0.05 s"] == reasons(nobody(str(path)))
+        assert [f"{path}: no answer within 0.05 s"] == reasons(no_daemon(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes) -> None:
     path = tmp_path / "socket"
     with accepting(path, answer):
-        error = nobody(str(path))
+        error = no_daemon(str(path))
     assert error.exit_code == 3
     assert [
         f"{path}: the connection was closed before the answer: the daemon has just stopped"
@@ -206,17 +206,17 @@ def test_a_daemon_that_is_killed_takes_its_socket_along(
 
     monkeypatch.setattr(client, "open_connection", hang_up)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert nobody(str(tmp_path / "gone")).exit_code == 3
+    assert no_daemon(str(tmp_path / "gone")).exit_code == 3
 
 
-def test_a_daemon_that_hangs_up_does_not_want_us(
+def test_a_daemon_that_hangs_up_does_not_serve_this_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root is always wanted, and so is whose socket it is: we are said to be somebody else."""
+    """It serves root and the owner of the socket: here the process has another user."""
     path = tmp_path / "socket"
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with accepting(path, b""):
-        error = nobody(str(path))
+        error = no_daemon(str(path))
     assert isinstance(error, NotAllowed)
     assert error.exit_code == 1
     assert str(error).startswith("permission denied:\n")
@@ -232,7 +232,7 @@ def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise PermissionError(13, os.strerror(13))
 
     monkeypatch.setattr(client, "open_connection", refuse)
-    error = nobody(str(tmp_path / "socket"))
+    error = no_daemon(str(tmp_path / "socket"))
     assert isinstance(error, NotAllowed)
     assert "try sudo" in str(error)
 
@@ -269,19 +269,19 @@ def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
     assert expected == (connection.host, connection.port)
 
 
-def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """No name server is asked here, so its answer is given by hand."""
 
     def unknown(_: str) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(client, "open_connection", unknown)
-    assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
+    assert reasons(no_daemon("kestrl")) == ["kestrl: Name or service not known"]
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
 def test_a_host_that_cannot_be(host: str) -> None:
-    assert reasons(nobody(host)) == [f"{host}: that is not the name of a host"]
+    assert reasons(no_daemon(host)) == [f"{host}: that is not the name of a host"]
 
 
 @pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
@@ -298,7 +298,7 @@ def test_a_path_that_is_none() -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "services", "top"])
-def test_who_asks_loads_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
+def test_commands_of_the_daemon_load_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
     program = (
         "import sys; from kubeproxy.app.cli import main; code = main(sys.argv[1:]);"
         "heavy = {'asyncio', 'aiohttp', 'yaml', 'kubeproxy.cluster', 'kubeproxy.app.daemon'};"

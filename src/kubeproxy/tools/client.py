@@ -190,7 +190,7 @@ def _reason(place: str, error: Exception) -> str:
 
 
 def _is_served(path: str) -> bool:
-    """Whether the daemon of the socket answers us: root, and the user who owns the socket."""
+    """Whether the daemon of the socket serves this user: root, and the owner of the socket."""
     try:
         owner = Path(path).stat().st_uid
     except OSError:  # removed with the daemon

@@ -12,8 +12,8 @@ from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, Finding, lacking, ok
 from kubeproxy.tools import command
 from kubeproxy.tools.check import command as check
+from kubeproxy.tools.check.command import Plan
 from kubeproxy.tools.check.judge import ModeVerdict, Report, concerning
-from kubeproxy.tools.check.survey import Plan
 from kubeproxy.tools.layout import Display
 
 READY = ModeVerdict("nftables", True, "ready")

@@ -1,4 +1,4 @@
-"""The node, as it can be read by anybody."""
+"""The node, as every user can read it."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ def test_a_listener_and_its_process_are_found() -> None:
     assert owners[found.inode].endswith(f"(pid {os.getpid()})")
 
 
-def test_nobody_is_looked_for_in_vain(tmp_path: Path) -> None:
+def test_without_sockets_no_process_is_looked_at(tmp_path: Path) -> None:
     assert host.owners(set(), str(tmp_path)) == {}
 
 

@@ -49,7 +49,7 @@ def call(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> Called:
 
 @pytest.fixture(autouse=True)
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited; nobody does, here."""
+    """How long the command would have waited."""
     waits: list[float] = []
     monkeypatch.setattr("kubeproxy.tools.services.command.time.sleep", waits.append)
     return waits
@@ -83,7 +83,7 @@ def test_rates_need_two_looks_and_a_moment_between(
     assert (slept, len(daemon.asked)) == ([client.MOMENT], 2)
 
 
-def test_who_does_not_want_rates_does_not_wait(
+def test_without_rates_there_is_no_wait(
     call: Called, daemon: FakeDaemon, slept: list[float]
 ) -> None:
     daemon.pages[LIST] = always(reported.services(replace(reported.CART, per_second=None)))
@@ -336,6 +336,6 @@ def test_help(call: Called) -> None:
     assert "  -n, --namespace string" in out.splitlines()
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["services", "--socket", f"{tmp_path}/none"]) == 3
     assert "no kube-proxy answers here" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`kube-proxy status` as people call it: what it says of a daemon that says what we want."""
+"""`kube-proxy status` as people call it, with a daemon that reports what a test wants."""
 
 import json
 from collections.abc import Iterator
@@ -185,7 +185,7 @@ def test_a_config_file() -> None:
     )
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", f"{tmp_path}/none"]) == 3
     out, err = capsys.readouterr()
     assert out == ""

@@ -135,7 +135,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Keys: q quits" in out
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--socket", f"{tmp_path}/none"]) == 3
     assert "no kube-proxy answers here" in capsys.readouterr().err
 
@@ -239,7 +239,7 @@ def test_the_last_column_is_not_erased(top: Terminal) -> None:
     assert len(top.frame()[2]) == 90
 
 
-def test_keys_are_heard_while_the_daemon_thinks(top: Terminal, daemon: FakeDaemon) -> None:
+def test_keys_work_while_the_daemon_computes(top: Terminal, daemon: FakeDaemon) -> None:
     answer = threading.Event()
 
     def slow(_: Query) -> Reply:

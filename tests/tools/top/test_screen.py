@@ -140,7 +140,7 @@ def test_the_last_minute_is_remembered() -> None:
     assert state.total == (2.0, 3.0)
 
 
-def test_who_is_idle_for_a_minute_is_forgotten() -> None:
+def test_services_idle_for_a_minute_are_forgotten() -> None:
     state = updated(beginning(30.0), news(cart=1.0))
     state = updated(state, news(dns=2.0))
     assert state.history == {"shop/cart": (1.0, 0.0), "shop/dns": (2.0,)}
@@ -152,7 +152,7 @@ def test_who_is_idle_for_a_minute_is_forgotten() -> None:
     "unknown",
     [
         pytest.param(None, id="a-look-between-two-beats"),
-        pytest.param(ServiceRates(reported.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
+        pytest.param(ServiceRates(reported.NOW, 0.0, {}), id="not-asked-for-a-long-time"),
     ],
 )
 def test_what_says_nothing_of_rates_is_not_remembered(unknown: ServiceRates | None) -> None:

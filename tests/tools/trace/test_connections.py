@@ -135,7 +135,7 @@ def test_each_kind_of_frontend_is_recognised(to: str, kind: str) -> None:
         ),
     ],
 )
-def test_what_is_somebody_elses(seen: bytes, why: str) -> None:
+def test_connections_of_others(seen: bytes, why: str) -> None:
     assert traced(seen) is None, why
 
 

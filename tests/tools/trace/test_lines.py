@@ -61,7 +61,7 @@ def test_columns_grow_with_what_stands_in_them() -> None:
     assert before.index("cluster-ip") < line.index("cluster-ip") == after.index("cluster-ip")
 
 
-def test_several_service_ports_are_told_apart() -> None:
+def test_several_service_ports_are_named() -> None:
     columns = Columns({WEB, ""}, colours=False)
     known = index([watched_address("10.112.0.21", 80, Protocol.TCP)], ())
     connection = connection_in(event("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080"))

@@ -1,4 +1,4 @@
-"""What the thread does that keeps asking. The rest of the edge is tried in the lab."""
+"""The thread that asks the daemon again. The rest of the edge is tried in the lab."""
 
 import pytest
 

@@ -127,15 +127,14 @@ def _version(family: Family) -> str:
 def _program_finding(family: Family, version: str) -> Finding:
     what = PROGRAM[family]
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
-    why = unfit(version)
-    if not missing and why:
+    detail = f"{what} --version fails"
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
+    elif why := unfit(version):
         return lacking(PROGRAMS, what, why, "install a newer one, or choose nftables")
-    if not missing and version:
+    elif version:
         return ok(PROGRAMS, what, version)
-    verb = "is" if len(missing) == 1 else "are"
-    detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
-    if not missing:
-        detail = f"{what} --version fails"
     return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
 
 

@@ -37,8 +37,8 @@ class Rights(msgspec.Struct, frozen=True):
         return self.has(SYS_MODULE) or not self.is_root
 
     def __str__(self) -> str:
-        who = "root" if self.is_root else f"user {self.uid}"
-        return who if self.administers else f"{who} without CAP_NET_ADMIN here"
+        user = "root" if self.is_root else f"user {self.uid}"
+        return user if self.administers else f"{user} without CAP_NET_ADMIN here"
 
 
 def effective(status: str) -> int:

@@ -1,4 +1,4 @@
-"""The differences of a family, for programs and as lines for people who read `diff -u`."""
+"""The differences of a family, for programs and as lines like those of `diff -u`."""
 
 from collections.abc import Iterator
 from typing import Final

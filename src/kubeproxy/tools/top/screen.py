@@ -115,7 +115,7 @@ def _foot(state: TopState, shown: int) -> Line:
 
 
 def printed(news: News, width: int | None) -> list[Line]:
-    """A table that is printed once, by those who do not watch."""
+    """A table that is printed once, into a pipe or on request."""
     heads = (_NAME, _RATE, *_REST)
     rows = (
         line(full_name(each), rate(each.per_second), connections(each.connections), usable(each))

@@ -153,25 +153,27 @@ def _account(held_back: int, lost: int) -> None:
         _remark(f"... {lost:,} events of this node came too fast and are lost")
 
 
-class Refresher:
-    """Asks again and again whose connections are traced, in a thread of its own.
+class Refresher(threading.Thread):
+    """Asks the daemon again and again for the service ports; it ends with the process.
 
-    What was known stays while the daemon does not answer; that is reported once.
+    What was known stays while the daemon does not answer; that is reported once. When `needed` is
+    set, there is a connection to an unknown endpoint: then it asks soon.
     """
 
     def __init__(self, known: Index, look: Callable[[], Index]) -> None:
+        super().__init__(daemon=True)
         self.known = known
+        self.needed = threading.Event()
         self._look = look
-        self._needed = threading.Event()
         self._failing = False
 
-    def start(self) -> None:
-        """Begin; it ends with the process."""
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def hurry(self) -> None:
-        """Ask soon: there is a connection to an unknown endpoint."""
-        self._needed.set()
+    def run(self) -> None:
+        """Be the thread."""
+        while True:
+            time.sleep(_HURRIED_SECONDS)
+            self.needed.wait(_SECONDS - _HURRIED_SECONDS)
+            self.needed.clear()
+            self.refresh()
 
     def refresh(self) -> None:
         """Ask now."""
@@ -185,13 +187,6 @@ class Refresher:
             if self._failing:
                 _remark("... the daemon answers again")
             self._failing = False
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(_HURRIED_SECONDS)
-            self._needed.wait(_SECONDS - _HURRIED_SECONDS)
-            self._needed.clear()
-            self.refresh()
 
 
 # --- what is wanted ---------------------------------------------------------------------------
@@ -254,7 +249,7 @@ def _shown(
     def show(traced: Traced) -> None:
         _write(line(traced, datetime.now(UTC).astimezone()))
         if traced.endpoint is not None and traced.detail is None:
-            refresher.hurry()
+            refresher.needed.set()
 
     return show
 

@@ -146,7 +146,7 @@ def index(watched: Iterable[Watched], own: Iterable[str]) -> Index:
 
 
 def place_of(known: Index, to: Dialled) -> Place | None:
-    """Whose connection it may be, by what was dialled; None when it is of no watched port."""
+    """The service port that was dialled; None when it is not watched."""
     return known.places.get(to) or known.places.get(to[1:])
 
 
@@ -240,7 +240,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class Trace:
     """Shows the connections that are wanted, at most `rate` a second, and counts all.
 
-    `known` is whose connections are traced; it may be replaced at any time.
+    `known` are the service ports that are traced; it may be replaced at any time.
     """
 
     def __init__(self, known: Index, bounds: Bounds, show: Callable[[Traced], None]) -> None:
