@@ -22,7 +22,7 @@ from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
 from kubeproxy.tools.layout import fitted
-from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_snapshot, view_of
+from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_view
 
 _OWN: Final = (
     Flag(
@@ -123,10 +123,7 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     loaded = load(parsed)
     validate(loaded.config, loaded.gates, MODES)
-    snapshot = read_snapshot(parsed, loaded, _pod(asked.source))
-    for remark in snapshot.remarks:
-        note(remark)
-    return answer(asked, view_of(loaded, snapshot))
+    return answer(asked, read_view(parsed, loaded, _pod(asked.source)))
 
 
 def _pod(source: str) -> str:

@@ -89,6 +89,11 @@ class Column(msgspec.Struct, frozen=True):
     least: int = 0
 
 
+def left(*titles: str) -> tuple[Column, ...]:
+    """Columns of texts."""
+    return tuple(map(Column, titles))
+
+
 def right(*titles: str) -> tuple[Column, ...]:
     """Columns of figures."""
     return tuple(Column(title, right=True) for title in titles)

@@ -13,8 +13,8 @@ from kubeproxy.config.kinds import STRING
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane.modes import MODES, load_mode
-from kubeproxy.tools.command import Command, in_mode, note
-from kubeproxy.tools.snapshot import SHARED_FLAGS, read_snapshot, view_of
+from kubeproxy.tools.command import Command, in_mode
+from kubeproxy.tools.snapshot import SHARED_FLAGS, read_view
 
 _OWN: Final = (
     Flag("mode", STRING, "", "The proxy mode; default: that of the configuration.", "Rules"),
@@ -32,10 +32,7 @@ def _run(parsed: Parsed) -> int:
     validate(loaded.config, loaded.gates, MODES)
     render = load_mode(loaded.config.mode).render
     families = _families(parsed.value("family", str))
-    snapshot = read_snapshot(parsed, loaded)
-    for remark in snapshot.remarks:
-        note(remark)
-    view = view_of(loaded, snapshot)
+    view = read_view(parsed, loaded)
     for family in families:
         print(render(loaded.config, view.tables[family], view.nodes[family]))  # noqa: T201  # rules
     return 0

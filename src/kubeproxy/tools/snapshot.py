@@ -34,6 +34,7 @@ from kubeproxy.table.claims import Conflict
 from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import Node
+from kubeproxy.tools.command import note
 
 if TYPE_CHECKING:
     from kubeproxy.cluster.watch.apiserver import ApiServer
@@ -82,8 +83,18 @@ class NoCluster(OperatorError):
     """Neither the command line nor the environment names a cluster."""
 
 
-def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
-    """The cluster that the command line names; `pod` is one whose address is wanted."""
+def read_view(parsed: Parsed, loaded: Loaded, pod: str = "") -> View:
+    """What the node sees of the cluster that the command line names; remarks are printed.
+
+    `pod` is one whose address is wanted.
+    """
+    snapshot = _snapshot(parsed, loaded, pod)
+    for remark in snapshot.remarks:
+        note(remark)
+    return _compiled(loaded, snapshot)
+
+
+def _snapshot(parsed: Parsed, loaded: Loaded, pod: str) -> Snapshot:
     wanted = Viewpoint(
         node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
         hostname=socket.gethostname().strip().lower(),
@@ -113,8 +124,7 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
     raise NoCluster("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
 
 
-def view_of(loaded: Loaded, snapshot: Snapshot) -> View:
-    """Compile the snapshot for both families."""
+def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
     own = with_bind_address(cluster.node, config.bind_address)
     ips, balance = node_ips(own), Balance(config.nftables.balance)

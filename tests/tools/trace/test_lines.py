@@ -6,7 +6,7 @@ import pytest
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.linux.netlink.conntrack import connection_in
-from kubeproxy.tools.trace.connections import Peer, Traced, describe, index, watched_address
+from kubeproxy.tools.trace.connections import Traced, describe, index, watched_address
 from kubeproxy.tools.trace.lines import Columns, json_line
 from tools.trace.shop import HTTP, KNOWN, WATCHED, event
 
@@ -50,7 +50,8 @@ def test_columns_grow_with_what_stands_in_them() -> None:
     six = Traced(
         WATCHED[1],
         WATCHED[1].port.frontends[0],
-        Peer("2001:db8:ff:64:1111:2222:3333:4444", 40000),
+        "IPv6",
+        wide,
         FROM_POD.destination,
         FROM_POD.endpoint,
         FROM_POD.detail,

@@ -1,7 +1,7 @@
 """Services as tables: a row for each, or all about one."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from kubeproxy.base.inet import join
 from kubeproxy.serve.status.wire import (
@@ -13,7 +13,7 @@ from kubeproxy.serve.status.wire import (
     ServiceSummary,
 )
 from kubeproxy.serve.status.words import connections, plural, rate, settings
-from kubeproxy.tools.layout import Column, Line, Span, Style, line, prose, right, table
+from kubeproxy.tools.layout import Column, Line, Span, Style, left, line, prose, right, table
 
 _INDENT: Final = "  "
 _TRAFFIC: Final = right("CONNECTIONS", "PER SECOND")
@@ -23,13 +23,10 @@ _LIST: Final = (
     Column("PORTS", least=10),
     *right("ENDPOINTS"),
 )
-_FRONTENDS: Final = (Column("FRONTEND"), Column("ADDRESS"))
-_ENDPOINTS: Final = (
-    Column("ENDPOINT"),
-    Column("NODE", least=9),
-    Column("STATE"),
-    Column("USED FOR"),
-)
+_FRONTENDS: Final = left("FRONTEND", "ADDRESS")
+_ENDPOINTS: Final = (*left("ENDPOINT"), Column("NODE", least=9), *left("STATE", "USED FOR"))
+
+Counted = TypeVar("Counted", ServiceSummary, FrontendDetail, EndpointDetail)
 
 
 def not_counted(mode: str) -> str:
@@ -43,29 +40,34 @@ def not_counted(mode: str) -> str:
 def listing(found: ServiceList, width: int | None) -> Iterator[Line]:
     """A row for each Service, and below it what is wrong with it."""
     traffic = found.counts_connections
-    rows = (_summary(each, traffic=traffic) for each in found.services)
-    head, *laid_out = table((*_LIST, *(_TRAFFIC if traffic else ())), rows, width)
+    head, *rows = _table(_LIST, _summary, found.services, width, traffic=traffic)
     yield head
-    for each, row in zip(found.services, laid_out, strict=True):
+    for each, row in zip(found.services, rows, strict=True):
         yield row
         for problem in each.problems:
             yield from prose(problem, width, _INDENT, Style.YELLOW)
 
 
-def _summary(each: ServiceSummary, *, traffic: bool) -> Line:
-    return line(
-        full_name(each),
-        ",".join(dialled(each)) or "-",
-        ",".join(each.ports),
-        usable(each),
-        *_figures(each, traffic=traffic),
-    )
+def _table(
+    columns: Sequence[Column],
+    row: Callable[[Counted], Line],
+    found: Sequence[Counted],
+    width: int | None,
+    *,
+    traffic: bool,
+) -> list[Line]:
+    """A table, with the connections of each row where they are counted."""
+    if not traffic:
+        return table(columns, map(row, found), width)
+    rows = [
+        line(*row(each), connections(each.connections), rate(each.per_second)) for each in found
+    ]
+    return table((*columns, *_TRAFFIC), rows, width)
 
 
-def _figures(
-    each: ServiceSummary | FrontendDetail | EndpointDetail, *, traffic: bool
-) -> tuple[str, ...]:
-    return (connections(each.connections), rate(each.per_second)) if traffic else ()
+def _summary(each: ServiceSummary) -> Line:
+    addresses = ",".join(dialled(each)) or "-"
+    return line(full_name(each), addresses, ",".join(each.ports), usable(each))
 
 
 def remarks(found: ServiceList) -> Iterator[str]:
@@ -109,7 +111,8 @@ def detail(found: ServiceDetail, width: int | None) -> list[Line]:
         lines += [line(), *prose(_title(port), width, style=Style.BOLD)]
         for problem in _problems(port):
             lines += prose(problem, width, _INDENT, Style.RED)
-        frontends = _frontends(port, room, traffic=found.counts_connections)
+        traffic = found.counts_connections
+        frontends = _table(_FRONTENDS, _frontend, port.frontends, room, traffic=traffic)
         lines += [line(_INDENT, *each) for each in (*frontends, *_endpoints(port, room))]
     return lines
 
@@ -126,16 +129,8 @@ def _problems(port: PortDetail) -> Iterator[str]:
         yield f"{conflict.address} is served by {conflict.served_by}, not by {conflict.not_served}"
 
 
-def _frontends(port: PortDetail, room: int | None, *, traffic: bool) -> list[Line]:
-    rows = (
-        line(
-            each.kind,
-            join(each.address, each.port) if each.address else f"*:{each.port}",
-            *_figures(each, traffic=traffic),
-        )
-        for each in port.frontends
-    )
-    return table((*_FRONTENDS, *(_TRAFFIC if traffic else ())), rows, room)
+def _frontend(each: FrontendDetail) -> Line:
+    return line(each.kind, join(each.address, each.port) if each.address else f"*:{each.port}")
 
 
 def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
@@ -144,11 +139,9 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         yield line(Span("no endpoints: connections fail", Style.YELLOW))
         return
     traffic = any(each.connections is not None for each in port.endpoints)
-    columns = (*_ENDPOINTS, *(_TRAFFIC if traffic else ()))
-    rows = (_endpoint(each, traffic=traffic) for each in port.endpoints)
-    head, *laid_out = table(columns, rows, room)
+    head, *rows = _table(_ENDPOINTS, _endpoint, port.endpoints, room, traffic=traffic)
     yield head
-    for each, row in zip(port.endpoints, laid_out, strict=True):
+    for each, row in zip(port.endpoints, rows, strict=True):
         yield row
         for reason in _why_not(each):
             yield from prose(reason, room, _INDENT, Style.YELLOW)
@@ -156,14 +149,13 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         yield line(Span("no endpoint is used: connections fail", Style.YELLOW))
 
 
-def _endpoint(each: EndpointDetail, *, traffic: bool) -> Line:
+def _endpoint(each: EndpointDetail) -> Line:
     policies = [name for name, why in _policies(each) if why == ""]
     return line(
         join(each.address, each.port),
         "this node" if each.on_this_node else each.node or "not named",
         _state(each),
         Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM),
-        *_figures(each, traffic=traffic),
     )
 
 

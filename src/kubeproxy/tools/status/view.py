@@ -6,20 +6,17 @@ from typing import Final
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Sync
 from kubeproxy.serve.status.words import count, elapsed, since, size, span
-from kubeproxy.tools.layout import Column, Line, Span, Style, line, prose, right, table
+from kubeproxy.tools.layout import Line, Span, Style, left, line, prose, right, table
 
 _MOST: Final = 20
 _COUNTS: Final = (
-    Column("FAMILY"),
-    Column("HEALTH"),
+    *left("FAMILY", "HEALTH"),
     *right("SERVICES", "PORTS", "FRONTENDS", "ENDPOINTS", "SYNCS", "FAILED"),
 )
 _SYNCS: Final = (
-    Column("FAMILY"),
-    Column("SYNC"),
+    *left("FAMILY", "SYNC"),
     *right("ENDED", "TOOK"),
-    Column("OUTCOME"),
-    Column("SERVICE PORTS"),
+    *left("OUTCOME", "SERVICE PORTS"),
     *right("WRITTEN"),
 )
 _OUTCOME_STYLE: Final = {"failed": Style.RED, "partly": Style.YELLOW}
@@ -83,16 +80,9 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
 
 def _counts(family: FamilyStatus) -> Line:
     healthy = Span("healthy", Style.GREEN) if family.healthy else Span("UNHEALTHY", Style.RED)
-    return line(
-        family.ip_family,
-        healthy,
-        count(family.services),
-        count(family.service_ports),
-        count(family.frontends),
-        count(family.endpoints),
-        count(family.syncs),
-        Span(count(family.failures), Style.RED if family.failures else Style.PLAIN),
-    )
+    failures = Span(count(family.failures), Style.RED if family.failures else Style.PLAIN)
+    sizes = (family.services, family.service_ports, family.frontends, family.endpoints)
+    return line(family.ip_family, healthy, *map(count, (*sizes, family.syncs)), failures)
 
 
 def _syncs(family: FamilyStatus, now: str) -> Iterator[Line]:

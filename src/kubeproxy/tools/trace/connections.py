@@ -30,19 +30,8 @@ from kubeproxy.serve.status.words import plural
 
 NOT_TRANSLATED: Final = "not translated"
 _NODE_PORT: Final = "node-port"
-_ANY_PORT: Final = 0
 _NO_ENDPOINT: Final = b""
 _MOST: Final = 20
-
-
-class Peer(msgspec.Struct, frozen=True):
-    """One end of a connection."""
-
-    address: str
-    port: int
-
-    def __str__(self) -> str:
-        return join(self.address, self.port)
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -53,7 +42,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """A connection of a watched service port.
+    """A connection of a watched service port; its ends are `address:port`.
 
     `endpoint` is None when the destination was not translated: the client reached that address
     itself. `detail` is None when the endpoint is unknown. `seen` is the source that it sees.
@@ -61,11 +50,12 @@ class Traced(msgspec.Struct, frozen=True):
 
     watched: Watched
     frontend: FrontendDetail
-    client: Peer
-    destination: Peer
-    endpoint: Peer | None
+    ip_family: str
+    client: str
+    destination: str
+    endpoint: str | None
     detail: EndpointDetail | None
-    seen: Peer
+    seen: str
 
 
 # --- which service ports ----------------------------------------------------------------------
@@ -167,43 +157,45 @@ def describe(known: Index, place: Place, connection: Connection) -> Traced:
     return Traced(
         watched=watched,
         frontend=frontend,
-        client=peer(connection.client),
-        destination=peer(to),
-        endpoint=peer(responder) if detail or responder != to else None,
+        ip_family=family_of(unpack(to[:-2])).value,
+        client=_shown(connection.client),
+        destination=_shown(to),
+        endpoint=_shown(responder) if detail or responder != to else None,
         detail=detail,
-        seen=peer(connection.seen),
+        seen=_shown(connection.seen),
     )
 
 
-def peer(end: bytes) -> Peer:
-    """Address and port in network order, as a value."""
-    return Peer(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
+def _shown(end: bytes) -> str:
+    """`address:port` of both in network order."""
+    return join(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
 
 
 # --- filters ----------------------------------------------------------------------------------
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """One of the clients and one of the endpoints; where there are none, any."""
+    """One of the clients and one of the endpoints; where there are none, any.
+
+    Endpoints are packed addresses, with or without a port.
+    """
 
     clients: tuple[Prefix, ...] = ()
-    endpoints: tuple[Peer, ...] = ()
+    endpoints: frozenset[bytes] = frozenset()
 
     def accepts(self, connection: Connection) -> bool:
         """Whether the connection is one of those."""
         if self.clients:
-            client = peer(connection.client).address
+            client = unpack(connection.client[:-2])
             if not any(contains(prefix, client) for prefix in self.clients):
                 return False
-        if not self.endpoints:
-            return True
-        chosen = peer(connection.responder)
-        return chosen in self.endpoints or Peer(chosen.address, _ANY_PORT) in self.endpoints
+        responder = connection.responder
+        return not self.endpoints or not self.endpoints.isdisjoint((responder, responder[:-2]))
 
 
 def parse_filter(clients: Iterable[str], endpoints: Iterable[str]) -> Filter:
     """The filter that the texts of --from and --endpoint name."""
-    return Filter(tuple(map(_client, clients)), tuple(map(_endpoint, endpoints)))
+    return Filter(tuple(map(_client, clients)), frozenset(map(_endpoint, endpoints)))
 
 
 def _client(text: str) -> Prefix:
@@ -214,12 +206,13 @@ def _client(text: str) -> Prefix:
     return prefix
 
 
-def _endpoint(text: str) -> Peer:
+def _endpoint(text: str) -> bytes:
     host, port = split_port(text)
     address = parse_address(host.strip("[]"))
     if address is None:
         raise FieldError("endpoint", text, "it is no ADDRESS[:PORT]")
-    return Peer(address, port_number(port, "endpoint", text) if port else _ANY_PORT)
+    packed = pack(address)
+    return packed + port_number(port, "endpoint", text).to_bytes(2, "big") if port else packed
 
 
 # --- the trace --------------------------------------------------------------------------------
@@ -290,14 +283,11 @@ class Trace:
         """Lines for people; `lost` are events of the whole node that came too fast."""
         events = f"{lost:,} events of this node lost" if lost else "nothing lost"
         yield f"{plural(self.seen, 'connection')}, {self.shown:,} shown, {events}"
-        counts = [(_named(end), count) for end, count in self._endpoints.most_common(_MOST)]
+        most = self._endpoints.most_common(_MOST)
+        counts = [(_shown(end) if end else NOT_TRANSLATED, count) for end, count in most]
         width = max((len(name) for name, _ in counts), default=0)
         for name, count in counts:
             yield f"  {name:{width}}  {count:,}"
         more = len(self._endpoints) - len(counts)
         if more:
             yield f"  and {more:,} more endpoints"
-
-
-def _named(end: bytes) -> str:
-    return str(peer(end)) if end != _NO_ENDPOINT else NOT_TRANSLATED

@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kubeproxy.base.inet import family_of
 from kubeproxy.tools.layout import Display, Span, Style, painted
 from kubeproxy.tools.trace.connections import NOT_TRANSLATED, Traced
 
@@ -41,16 +40,16 @@ def json_line(traced: Traced, at: datetime) -> str:
     detail = traced.detail
     line = TracedLine(
         time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        ip_family=family_of(traced.destination.address).value,
+        ip_family=traced.ip_family,
         protocol=traced.watched.port.protocol,
         service_port=traced.watched.name,
-        client=str(traced.client),
+        client=traced.client,
         frontend=traced.frontend.kind,
-        destination=str(traced.destination),
-        endpoint=str(traced.endpoint) if traced.endpoint else None,
+        destination=traced.destination,
+        endpoint=traced.endpoint,
         node=detail.node if detail else "",
         on_this_node=detail.on_this_node if detail else None,
-        source_rewritten_to=str(traced.seen) if traced.seen != traced.client else None,
+        source_rewritten_to=traced.seen if traced.seen != traced.client else None,
     )
     return msgspec.json.encode(line).decode()
 
@@ -79,9 +78,9 @@ class Columns:
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
             traced.watched.port.protocol,
             *self._of_service(traced.watched.name or UNKNOWN),
-            str(traced.client),
+            traced.client,
             f"{traced.frontend.kind} {traced.destination}".lstrip(),
-            str(traced.endpoint or NOT_TRANSLATED),
+            traced.endpoint or NOT_TRANSLATED,
             _node(traced),
             "no" if traced.seen == traced.client else f"as {traced.seen}",
         ]
