@@ -18,7 +18,7 @@ from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.status.wire import DaemonStatus
 from kubeproxy.table.node import Node
-from kubeproxy.tools.client import Client, DaemonAddress
+from kubeproxy.tools.client import Client
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
 
@@ -74,7 +74,7 @@ async def test_the_status_socket_says_what_is_waited_for(
 ) -> None:
     server.faults.status("nodes", 503, times=None)
     rig = Rig(server, f"--status-socket={tmp_path}/status.sock")
-    ask = Client((DaemonAddress(f"{tmp_path}/status.sock"),))
+    ask = Client([f"{tmp_path}/status.sock"])
 
     async def gaps(*expected: str) -> DaemonStatus:
         """The status once it has these gaps."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fakes.daemon import FakeDaemon, Page, Query, Reply, serving
 from kubeproxy.base.inet import Family
 from kubeproxy.serve.status.wire import DaemonStatus
-from kubeproxy.tools.client import Client, DaemonAddress
+from kubeproxy.tools.client import Client
 from lab.namespaces import Namespace
 from lab.programmer import DaemonProcess
 
@@ -84,7 +84,7 @@ def _environment() -> dict[str, str]:
 @contextlib.contextmanager
 def remembered(daemon: DaemonProcess, directory: Path) -> Iterator[FakeDaemon]:
     """The running daemon's answers of now, served again by a process that does not repair."""
-    client = Client([DaemonAddress(str(daemon.socket))])
+    client = Client([str(daemon.socket)])
     status = client.get("/status", DaemonStatus)
     tables = {
         family: client.read("/status/table", {"family": family.value}).decode()

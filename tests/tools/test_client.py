@@ -1,4 +1,4 @@
-"""Asking a daemon: which ways are tried, and what is said when none leads anywhere."""
+"""Asking a daemon: which places are tried, and what is reported when none answers."""
 
 import os
 import socket
@@ -16,18 +16,20 @@ from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
 from kubeproxy.serve.status.wire import DaemonStatus, FieldProblem
 from kubeproxy.tools import client
-from kubeproxy.tools.client import FLAGS, Client, DaemonAddress, NotAllowed, Refusal, ways
-from tools import told
+from kubeproxy.tools.client import FLAGS, Client, ErrorResponse, NotAllowed, connect
+from tools import reported
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
-    with serving(FakeDaemon({"/status": always(told.status())}), tmp_path / "socket") as daemon:
+    with serving(
+        FakeDaemon({"/status": always(reported.status())}), tmp_path / "socket"
+    ) as daemon:
         yield daemon
 
 
 def asked(*places: str) -> DaemonStatus:
-    return Client([DaemonAddress(place) for place in places]).get("/status", DaemonStatus)
+    return Client(places).get("/status", DaemonStatus)
 
 
 @pytest.mark.parametrize(
@@ -39,41 +41,41 @@ def asked(*places: str) -> DaemonStatus:
         pytest.param(["--socket=/a", "--address=b"], ["/a", "b"], id="both-the-socket-first"),
     ],
 )
-def test_which_ways_are_tried(flags: list[str], expected: list[str]) -> None:
-    assert expected == [way.place for way in ways(parse(FLAGS, flags))]
+def test_which_places_are_tried(flags: list[str], expected: list[str]) -> None:
+    assert expected == connect(parse(FLAGS, flags)).places
 
 
 def test_over_the_socket(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(daemon.socket)
+    assert reported.status() == asked(daemon.socket)
 
 
 def test_over_the_address(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(daemon.address)
-    assert told.status() == asked(daemon.address.removeprefix("http://"))
+    assert reported.status() == asked(daemon.address)
+    assert reported.status() == asked(daemon.address.removeprefix("http://"))
 
 
-def test_the_next_way_when_one_leads_nowhere(daemon: FakeDaemon) -> None:
-    assert told.status() == asked(f"{daemon.socket}.gone", daemon.address)
+def test_the_next_place_when_one_does_not_answer(daemon: FakeDaemon) -> None:
+    assert reported.status() == asked(f"{daemon.socket}.gone", daemon.address)
 
 
 def test_what_is_asked_arrives_whatever_it_is(daemon: FakeDaemon) -> None:
-    daemon.pages["/status/services/a%20b%0D%0A"] = always(told.status())
+    daemon.pages["/status/services/a%20b%0D%0A"] = always(reported.status())
     query = {"q": "a&b=c %", "to": ("x", "y")}
-    Client([DaemonAddress(daemon.socket)]).get("/status/services/a b\r\n", DaemonStatus, query)
+    Client([daemon.socket]).get("/status/services/a b\r\n", DaemonStatus, query)
     (arrived,) = daemon.queries("/status/services/a%20b%0D%0A")
     assert arrived == {"q": ["a&b=c %"], "to": ["x", "y"]}
 
 
 def test_bytes_come_as_they_are(daemon: FakeDaemon) -> None:
     daemon.pages["/status/table"] = always((200, "a line\n"))
-    assert Client([DaemonAddress(daemon.socket)]).read("/status/table") == b"a line\n"
+    assert Client([daemon.socket]).read("/status/table") == b"a line\n"
 
 
-def test_a_refusal_is_told_in_the_daemons_words(daemon: FakeDaemon) -> None:
+def test_an_error_has_the_words_of_the_daemon(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((403, "ask from the node\n"))
-    with pytest.raises(Refusal, match=r"^ask from the node$") as raised:
+    with pytest.raises(ErrorResponse, match=r"^ask from the node$") as raised:
         asked(daemon.socket)
-    assert (raised.value.status, raised.value.exit_code) == (403, 1)
+    assert raised.value.exit_code == 1
 
 
 def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
@@ -84,17 +86,17 @@ def test_a_field_that_is_wrong_is_an_option_here(daemon: FakeDaemon) -> None:
 
 
 def test_an_error_of_another_program(daemon: FakeDaemon) -> None:
-    daemon.pages["/status"] = always((400, told.status()))
-    assert "another program or version" in str(nobody(daemon.socket))
+    daemon.pages["/status"] = always((400, reported.status()))
+    assert "another program or version" in str(no_daemon(daemon.socket))
 
 
-def test_a_refusal_without_words(daemon: FakeDaemon) -> None:
+def test_an_error_without_a_text(daemon: FakeDaemon) -> None:
     daemon.pages["/status"] = always((500, ""))
-    with pytest.raises(Refusal, match=r"^the daemon answered with status 500$"):
+    with pytest.raises(ErrorResponse, match=r"^the daemon answered with status 500$"):
         asked(daemon.socket)
 
 
-def nobody(*places: str) -> NoDaemonError:
+def no_daemon(*places: str) -> NoDaemonError:
     with pytest.raises(NoDaemonError) as raised:
         asked(*places)
     return raised.value
@@ -104,9 +106,9 @@ def reasons(error: NoDaemonError) -> list[str]:
     return [line.strip() for line in str(error).splitlines()[1:-1]]
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_daemon(tmp_path: Path) -> None:
     address = f"http://127.0.0.1:{unused_port()}"
-    error = nobody(f"{tmp_path}/none", address)
+    error = no_daemon(f"{tmp_path}/none", address)
     assert error.exit_code == 3
     assert str(error).startswith("no kube-proxy answers here:\n")
     assert str(error).endswith("its metrics address with --address.")
@@ -116,11 +118,11 @@ def test_nobody_there(tmp_path: Path) -> None:
     ] == reasons(error)
 
 
-def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
+def test_a_socket_that_is_left_over(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    assert [f"{path}: Connection refused"] == reasons(nobody(str(path)))
+    assert [f"{path}: Connection refused"] == reasons(no_daemon(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -131,18 +133,18 @@ def test_a_socket_that_somebody_left(tmp_path: Path) -> None:
         pytest.param((200, '{"version": 1}'), "is another program or version", id="other-json"),
     ],
 )
-def test_somebody_else_is_nobody(
+def test_another_program_is_no_daemon(
     daemon: FakeDaemon, reply: tuple[int, str], expected: str
 ) -> None:
     daemon.pages["/status"] = always(reply)
-    error = nobody(daemon.address)
+    error = no_daemon(daemon.address)
     assert error.exit_code == 3
     assert expected in str(error)
 
 
 @contextmanager
 def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
-    """Somebody who takes one call, and hangs up after these bytes; without any, keeps silent."""
+    """A server that takes one call, and hangs up after these bytes; None: it does not answer."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -169,14 +171,14 @@ def accepting(path: Path, answer: bytes | None) -> Iterator[None]:
 def test_something_that_is_no_http(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with accepting(path, b"SSH-2.0\r\n"):
-        assert [f"{path}: it does not speak HTTP"] == reasons(nobody(str(path)))
+        assert [f"{path}: it does not speak HTTP"] == reasons(no_daemon(str(path)))
 
 
-def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT", 0.05)
     path = tmp_path / "socket"
     with accepting(path, None):
-        assert [f"{path}: no answer within 0.05 s"] == reasons(nobody(str(path)))
+        assert [f"{path}: no answer within 0.05 s"] == reasons(no_daemon(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_somebody_who_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes) -> None:
     path = tmp_path / "socket"
     with accepting(path, answer):
-        error = nobody(str(path))
+        error = no_daemon(str(path))
     assert error.exit_code == 3
     assert [
         f"{path}: the connection was closed before the answer: the daemon has just stopped"
@@ -199,22 +201,22 @@ def test_a_daemon_that_is_killed_while_it_is_asked(tmp_path: Path, answer: bytes
 def test_a_daemon_that_is_killed_takes_its_socket_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(_: DaemonAddress) -> None:
+    def hang_up(_: str) -> None:
         raise ConnectionResetError(104, os.strerror(104))
 
-    monkeypatch.setattr(DaemonAddress, "open", hang_up)
+    monkeypatch.setattr(client, "open_connection", hang_up)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert nobody(str(tmp_path / "gone")).exit_code == 3
+    assert no_daemon(str(tmp_path / "gone")).exit_code == 3
 
 
-def test_a_daemon_that_hangs_up_does_not_want_us(
+def test_a_daemon_that_hangs_up_does_not_serve_this_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root is always wanted, and so is whose socket it is: we are said to be somebody else."""
+    """It serves root and the owner of the socket: here the process has another user."""
     path = tmp_path / "socket"
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with accepting(path, b""):
-        error = nobody(str(path))
+        error = no_daemon(str(path))
     assert isinstance(error, NotAllowed)
     assert error.exit_code == 1
     assert str(error).startswith("permission denied:\n")
@@ -226,11 +228,11 @@ def test_a_daemon_that_hangs_up_does_not_want_us(
 def test_a_file_that_we_may_not_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may use every file, so the kernel's answer is given by hand here."""
 
-    def refuse(_: DaemonAddress) -> None:
+    def refuse(_: str) -> None:
         raise PermissionError(13, os.strerror(13))
 
-    monkeypatch.setattr(DaemonAddress, "open", refuse)
-    error = nobody(str(tmp_path / "socket"))
+    monkeypatch.setattr(client, "open_connection", refuse)
+    error = no_daemon(str(tmp_path / "socket"))
     assert isinstance(error, NotAllowed)
     assert "try sudo" in str(error)
 
@@ -263,40 +265,40 @@ def test_an_address_that_is_none(place: str) -> None:
     ],
 )
 def test_addresses_in_short(place: str, expected: tuple[str, int]) -> None:
-    connection = DaemonAddress(place).open()
+    connection = client.open_connection(place)
     assert expected == (connection.host, connection.port)
 
 
-def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """No name server is asked here, so its answer is given by hand."""
 
-    def unknown(_: DaemonAddress) -> None:
+    def unknown(_: str) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(DaemonAddress, "open", unknown)
-    assert reasons(nobody("kestrl")) == ["kestrl: Name or service not known"]
+    monkeypatch.setattr(client, "open_connection", unknown)
+    assert reasons(no_daemon("kestrl")) == ["kestrl: Name or service not known"]
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
 def test_a_host_that_cannot_be(host: str) -> None:
-    assert reasons(nobody(host)) == [f"{host}: that is not the name of a host"]
+    assert reasons(no_daemon(host)) == [f"{host}: that is not the name of a host"]
 
 
 @pytest.mark.parametrize("name", ["", "/", "shop/", "/cart", "shop/cart/http"])
 def test_a_name_that_no_service_has(daemon: FakeDaemon, name: str) -> None:
     with pytest.raises(OperatorError) as raised:
-        Client([DaemonAddress(daemon.socket)]).service(name)
+        Client([daemon.socket]).service(name)
     assert f"no Service has the name {name}: give [NAMESPACE/]NAME" == str(raised.value)
     assert daemon.asked == []
 
 
 def test_a_path_that_is_none() -> None:
     with pytest.raises(OperatorError, match=r"^--socket status\.sock: must be an absolute path$"):
-        ways(parse(FLAGS, ["--socket=status.sock"]))
+        connect(parse(FLAGS, ["--socket=status.sock"]))
 
 
 @pytest.mark.parametrize("command", ["status", "services", "top"])
-def test_who_asks_loads_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
+def test_commands_of_the_daemon_load_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
     program = (
         "import sys; from kubeproxy.app.cli import main; code = main(sys.argv[1:]);"
         "heavy = {'asyncio', 'aiohttp', 'yaml', 'kubeproxy.cluster', 'kubeproxy.app.daemon'};"

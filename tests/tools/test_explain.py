@@ -11,7 +11,6 @@ from fakes.apiserver import FakeApiServer
 from fakes.daemon import unused_port
 from kubeproxy.app.cli import main
 from kubeproxy.explain.words import INDENT
-from kubeproxy.tools.explain import fitted
 from terminals import in_terminal
 from tools.manifests import (
     SHOP,
@@ -39,7 +38,7 @@ NO_ADDRESS = f"http://127.0.0.1:{unused_port()}"
 
 
 @pytest.fixture(autouse=True)
-def _nobodys_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user without a kubeconfig, on a machine that is no node."""
     home = tmp_path / "home"
     home.mkdir()
@@ -367,7 +366,7 @@ clientConnection:
 """
 
 
-async def test_the_config_file_of_the_proxy_with_the_kubeconfig_of_who_asks(
+async def test_the_config_file_of_the_proxy_with_the_kubeconfig_of_the_user(
     ask: Asked, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
@@ -427,9 +426,9 @@ async def test_other_ways_to_name_a_cluster(
             {"internalTrafficPolicy": "Local"},
             "R1",
             ["it is on node heron, and the traffic policy is Local"],
-            id="nobody-here",
+            id="none-here",
         ),
-        pytest.param({}, "L1:unready", ["it is not ready"], id="nobody-at-all"),
+        pytest.param({}, "L1:unready", ["it is not ready"], id="none-at-all"),
         pytest.param(
             {"externalTrafficPolicy": "Local"},
             "L1 R1",
@@ -532,8 +531,8 @@ TWO_NODES = [*SHOP, of_kind("Node", node_named("heron", "198.51.100.20"))]
             id="bad-port",
         ),
         pytest.param(
-            ("--to=cart", "--from=nobody", "--node=kestrel"),
-            "--from nobody: it is no address, and no Pod of that name is known; give "
+            ("--to=cart", "--from=stranger", "--node=kestrel"),
+            "--from stranger: it is no address, and no Pod of that name is known; give "
             "[NAMESPACE/]POD, its address, outside or host (with --manifests, Pods are read "
             "from there too: kubectl get pods -A -o yaml)",
             id="unknown-pod",
@@ -663,31 +662,6 @@ def test_help_wins_over_whatever_stands_beside_it(ask: Asked) -> None:
 
 
 # --- in a terminal ----------------------------------------------------------------------------
-
-
-TEXT = """\
-10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel, nftables mode
-  frontend   cluster IP 10.112.0.20:80/TCP of Service shop/web, port http
-               10.64.3.11:8080  33.3 %  on this node
-  source     kept: the client is a pod, which every endpoint can answer directly"""
-
-
-def test_a_pipe_gets_a_fact_a_line() -> None:
-    assert list(fitted(TEXT, None)) == TEXT.split("\n")
-
-
-def test_a_narrow_terminal_gets_whole_words() -> None:
-    assert (
-        "\n".join(fitted(TEXT, 60))
-        == """\
-10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel,
-             nftables mode
-  frontend   cluster IP 10.112.0.20:80/TCP of Service
-             shop/web, port http
-               10.64.3.11:8080  33.3 %  on this node
-  source     kept: the client is a pod, which every endpoint
-             can answer directly"""
-    )
 
 
 def test_the_text_fits_the_terminal(shop: str) -> None:

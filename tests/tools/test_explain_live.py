@@ -1,4 +1,4 @@
-"""`kube-proxy explain` where a proxy runs: when it is asked, and what is said of its answers."""
+"""`kube-proxy explain` where a proxy runs: when it is asked, and what is printed."""
 
 import json
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) ->
         "--live=false",
     ],
 )
-def test_who_names_something_else_means_it(
+def test_a_cluster_or_settings_that_are_named_count(
     daemon: FakeDaemon, shop: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "--to=cart", shop, flag]) == 0
@@ -107,14 +107,16 @@ def test_who_names_something_else_means_it(
 
 
 @pytest.mark.parametrize("flag", ["--live", "--socket={0.socket}", "--address={0.address}"])
-def test_the_running_proxy_and_nobody_else(
+def test_the_running_proxy_and_nothing_else(
     daemon: FakeDaemon, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "--to=cart", flag.format(daemon)]) == 0
     assert capsys.readouterr() == (TEXT, NOTE)
 
 
-def test_nobody_answers_who_has_to(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_running_proxy_must_answer_and_there_is_none(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
     daemon.pages.clear()
     assert main(["explain", "--to=cart", "--live"]) == 3
     out, err = capsys.readouterr()
@@ -178,7 +180,7 @@ def test_refusals(
 def test_without_a_daemon_the_users_kubeconfig_is_read(
     daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As it was before there was anybody to ask."""
+    """The cluster answers where no daemon does."""
     daemon.pages.clear()
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     assert main(["explain", "--to=cart"]) == 1

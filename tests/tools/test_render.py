@@ -77,6 +77,8 @@ def test_the_mode_of_a_config_file_can_be_changed(
     out = capsys.readouterr().out
     assert "*filter\n" in out
     assert "INVALID" not in out
+    # What nftables mode makes of an empty `nodePortAddresses` does not count.
+    assert "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\n" in out
 
 
 def test_ipvs(manifests: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -289,7 +289,7 @@ async def test_a_server_that_is_not_there() -> None:
 
 
 class ScriptedServer:
-    """A source that says what it is told to, and then ends as it is told to."""
+    """A source that delivers the events of a script, and then ends with a mistake, if any."""
 
     script: Sequence[Event] = ()
     mistake: Exception | None = None
@@ -312,7 +312,7 @@ class ScriptedServer:
 NOWHERE = Access(server="http://127.0.0.1:1")
 
 
-def told(*documents: Document) -> list[Event]:
+def events_of(*documents: Document) -> list[Event]:
     """All events of a cluster that has these objects and no others."""
     events: list[Event] = []
     for kind in Kind:
@@ -333,7 +333,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedServer]:
 
 async def test_what_goes_while_we_wait_is_gone(scripted: type[ScriptedServer]) -> None:
     documents = (of_kind("Node", kestrel()), of_kind("Service", everywhere()))
-    scripted.script = [*told(*documents)[:-1], Delete(Kind.SERVICE, CART), Synced(list(Kind)[-1])]
+    scripted.script = [
+        *events_of(*documents)[:-1],
+        Delete(Kind.SERVICE, CART),
+        Synced(list(Kind)[-1]),
+    ]
     snapshot = await from_api_server(NOWHERE, HERE)
     assert snapshot.cluster.service_ports(V4, CART) == ()
 
@@ -341,7 +345,9 @@ async def test_what_goes_while_we_wait_is_gone(scripted: type[ScriptedServer]) -
 async def test_what_an_object_of_the_server_says_in_vain_is_remarked(
     scripted: type[ScriptedServer],
 ) -> None:
-    scripted.script = told(of_kind("EndpointSlice", endpoint_slice("", {"addressType": "FQDN"})))
+    scripted.script = events_of(
+        of_kind("EndpointSlice", endpoint_slice("", {"addressType": "FQDN"}))
+    )
     snapshot = await from_api_server(NOWHERE, HERE)
     expected = "EndpointSlice shop/cart-1: addressType 'FQDN' is not proxied"
     assert (expected,) == snapshot.remarks

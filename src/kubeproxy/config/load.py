@@ -35,23 +35,29 @@ class Loaded(msgspec.Struct, frozen=True):
     notices: tuple[Notice, ...]
 
 
-def load(parsed: Parsed, modes: Modes) -> Loaded:
-    """The configuration of a command line; raises ConfigError, `failed complete: ...`."""
+def load(parsed: Parsed, modes: Modes, mode: str = "") -> Loaded:
+    """The configuration of a command line; raises ConfigError, `failed complete: ...`.
+
+    `mode` takes the place of the configured mode: defaults depend on it.
+    """
     path = parsed.value("config", str)
     try:
-        return complete(parsed, _read(path) if path else None, modes)
+        return complete(parsed, _read(path) if path else None, modes, mode)
     except ConfigError as error:
         raise ConfigError(f"failed complete: {error}") from error
 
 
-def complete(parsed: Parsed, text: str | None, modes: Modes) -> Loaded:
+def complete(parsed: Parsed, text: str | None, modes: Modes, mode: str = "") -> Loaded:
     """The effective configuration of a command line and the text of its config file, if any."""
     notices: list[Notice] = []
+    if mode:
+        values, given = {**parsed.values, "proxy-mode": mode}, parsed.given | {"proxy-mode"}
+        parsed = replace(parsed, values=values, given=given)
     if text is None:
         config = config_from_flags(parsed)
     else:
         decoded, notices = decode(text)
-        config = with_defaults(decoded)
+        config = with_defaults(replace(decoded, mode=mode or decoded.mode))
     config, of_mode = with_platform_defaults(config, modes)
     config = with_hostname_override(config, parsed)
     gates, of_gates = resolve(config.feature_gates)

@@ -6,14 +6,14 @@ That no daemon runs has an exit code of its own (3), so that scripts can disting
 import http.client
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from kubeproxy.base.errors import FieldError, KubeProxyError, NoDaemonError, OperatorError
+from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import STRING
 from kubeproxy.config.types import KubeProxyConfiguration
@@ -26,36 +26,25 @@ MOMENT: Final = 1.1
 """Seconds between two queries: the daemon caches a reading for one, and rates need two."""
 _PORT: Final = 10249
 
+_SOCKET_HELP: Final = f"The daemon's Unix socket; default: {SOCKET}, then --address."
+_ADDRESS_HELP: Final = f"The daemon's metrics address instead, such as {ADDRESS}."
 FLAGS: Final = (
-    Flag(
-        "socket",
-        STRING,
-        "",
-        f"The daemon's Unix socket; default: {SOCKET}, then --address.",
-        "Daemon",
-    ),
-    Flag(
-        "address",
-        STRING,
-        "",
-        f"The daemon's metrics address instead, such as {ADDRESS}.",
-        "Daemon",
-    ),
+    Flag("socket", STRING, "", _SOCKET_HELP, "Daemon"),
+    Flag("address", STRING, "", _ADDRESS_HELP, "Daemon"),
 )
-
 SERVICES: Final = "/status/services"
+_ADVICE: Final = (
+    "Is it running on this node? Its socket (statusSocket, --status-socket of the daemon) is named"
+    " with --socket, its metrics address with --address."
+)
 
 T = TypeVar("T")
 Query = Mapping[str, str | Sequence[str]]
 """Names and values; several of a name when it is repeated."""
 
 
-class Refusal(KubeProxyError):
-    """The daemon answered with an error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text or f"the daemon answered with status {status}")
-        self.status = status
+class ErrorResponse(OperatorError):
+    """The daemon answered with an error, which says what to do."""
 
 
 class NotAllowed(NoDaemonError):
@@ -81,49 +70,28 @@ class _OverSocket(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class DaemonAddress(msgspec.Struct, frozen=True):
-    """One way to reach a daemon: the path of a socket, or the URL of a server."""
-
-    place: str
-
-    @property
-    def is_socket(self) -> bool:
-        """Whether it is a path."""
-        return self.place.startswith("/")
-
-    def open(self) -> http.client.HTTPConnection:
-        """A connection that is not yet made."""
-        if self.is_socket:
-            return _OverSocket(self.place, TIMEOUT)
-        host, port = _host_and_port(self.place)
-        return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
-
-
-def _host_and_port(place: str) -> tuple[str, int]:
+def open_connection(place: str) -> http.client.HTTPConnection:
+    """A connection, not yet made, to the path of a socket or the URL of a server."""
+    if place.startswith("/"):
+        return _OverSocket(place, TIMEOUT)
     try:
         url = urlsplit(place if "://" in place else f"http://{place}")
-        host, port = url.hostname, url.port
+        host, port = url.hostname, url.port or _PORT
     except ValueError:
         host = None
     if not host or " " in host or url.scheme != "http" or url.path not in {"", "/"} or url.query:
         raise FieldError("address", place, f"must be such as {ADDRESS} or [::1]:{_PORT}")
-    return host, port or _PORT
-
-
-def ways(parsed: Parsed) -> Sequence[DaemonAddress]:
-    """The ways to try, in order, as the flags `FLAGS` say."""
-    path, address = parsed.value("socket", str), parsed.value("address", str)
-    if path and not path.startswith("/"):
-        raise FieldError("socket", path, "must be an absolute path")
-    given = [DaemonAddress(place) for place in (path, address) if place]
-    return given or [DaemonAddress(SOCKET), DaemonAddress(ADDRESS)]
+    return http.client.HTTPConnection(host, port, timeout=TIMEOUT)
 
 
 class Client:
-    """Uses the first of several ways that leads to a daemon, and stays with it."""
+    """Uses the first of several places where a daemon answers, and stays with it.
 
-    def __init__(self, places: Iterable[DaemonAddress]) -> None:
-        self._ways = list(places)
+    A place is the path of a socket, or the URL of a server.
+    """
+
+    def __init__(self, places: Iterable[str]) -> None:
+        self.places = list(places)
 
     def get(self, path: str, type_: type[T], query: Query | None = None) -> T:
         """The JSON value at a path, decoded to the type."""
@@ -138,27 +106,33 @@ class Client:
         parts = name.split("/")
         if len(parts) > 2 or not all(parts):
             raise OperatorError(f"no Service has the name {name}: give [NAMESPACE/]NAME")
-        try:
-            return self.get(f"{SERVICES}/{name}", ServiceDetail)
-        except Refusal as error:
-            raise OperatorError(str(error)) from error
+        return self.get(f"{SERVICES}/{name}", ServiceDetail)
 
     def _ask(self, path: str, query: Query, read: Callable[[bytes], T]) -> T:
         target = quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")
-        failures: list[tuple[DaemonAddress, Exception]] = []
-        for way in self._ways:
+        failures: dict[str, Exception] = {}
+        for place in self.places:
             try:
-                value = read(_fetch(way, target))
+                value = read(_fetch(place, target))
             except (OSError, UnicodeError, http.client.HTTPException, _OtherProgram) as error:
-                failures.append((way, error))
+                failures[place] = error
             else:
-                self._ways = [way]
+                self.places = [place]
                 return value
         raise _no_daemon(failures)
 
 
-def _fetch(way: DaemonAddress, target: str) -> bytes:
-    connection = way.open()
+def connect(parsed: Parsed) -> Client:
+    """A client of the daemon that the flags `FLAGS` name, or of the one in the usual places."""
+    path, address = parsed.value("socket", str), parsed.value("address", str)
+    if path and not path.startswith("/"):
+        raise FieldError("socket", path, "must be an absolute path")
+    given = [place for place in (path, address) if place]
+    return Client(given or (SOCKET, ADDRESS))
+
+
+def _fetch(place: str, target: str) -> bytes:
+    connection = open_connection(place)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
         response = connection.getresponse()
@@ -173,7 +147,7 @@ def _fetch(way: DaemonAddress, target: str) -> bytes:
     text = body.decode(errors="replace").strip()
     if response.status == 404 and text == "404 page not found":  # the text of every Go server
         raise _OtherProgram("it has no such page: another program, or another version")
-    raise Refusal(response.status, text)
+    raise ErrorResponse(text or f"the daemon answered with status {response.status}")
 
 
 def _decoded(body: bytes, type_: type[T]) -> T:
@@ -183,39 +157,17 @@ def _decoded(body: bytes, type_: type[T]) -> T:
         raise _OtherProgram(f"it is another program or version: {error}") from error
 
 
-def _no_daemon(failures: Sequence[tuple[DaemonAddress, Exception]]) -> NoDaemonError:
-    if any(_is_refused(*each) for each in failures):
-        return NotAllowed("\n".join(_report("permission denied:", failures)))
-    return NoDaemonError("\n".join(_report("no kube-proxy answers here:", failures)))
+def _no_daemon(failures: Mapping[str, Exception]) -> NoDaemonError:
+    reasons = {place: _reason(place, error) for place, error in failures.items()}
+    lines = [*(f"  {place}: {reason}" for place, reason in reasons.items()), _ADVICE]
+    if _NO_ACCESS in reasons.values():
+        return NotAllowed("\n".join(["permission denied:", *lines]))
+    return NoDaemonError("\n".join(["no kube-proxy answers here:", *lines]))
 
 
-def _is_refused(way: DaemonAddress, error: Exception) -> bool:
-    """Whether it is for the user: by the permissions of the file, or by a daemon that hangs up."""
-    if way.is_socket and isinstance(error, ConnectionResetError | BrokenPipeError):
-        return not _is_served(way.place)
-    return isinstance(error, PermissionError)
-
-
-def _is_served(path: str) -> bool:
-    """Whether the daemon of the socket answers us: root, and the user who owns the socket."""
-    try:
-        owner = Path(path).stat().st_uid
-    except OSError:  # removed with the daemon
-        return True
-    return os.geteuid() in {0, owner}
-
-
-def _report(heading: str, failures: Iterable[tuple[DaemonAddress, Exception]]) -> Iterator[str]:
-    yield heading
-    for way, error in failures:
-        yield f"  {way.place}: {_reason(way, error)}"
-    yield (
-        "Is it running on this node? Its socket (statusSocket, --status-socket of the daemon) is"
-        " named with --socket, its metrics address with --address."
-    )
-
-
+_NO_ACCESS: Final = "only root and the user of the daemon have access; try sudo"
 _REASONS: Final = (
+    (PermissionError, _NO_ACCESS),
     (TimeoutError, "no answer within {timeout:g} s"),
     (
         (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead),
@@ -227,10 +179,20 @@ _REASONS: Final = (
 )
 
 
-def _reason(way: DaemonAddress, error: Exception) -> str:
-    if _is_refused(way, error):
-        return "only root and the user of the daemon have access; try sudo"
+def _reason(place: str, error: Exception) -> str:
+    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+    if hung_up and place.startswith("/") and not _is_served(place):
+        return _NO_ACCESS
     for types, reason in _REASONS:
         if isinstance(error, types):
             return reason.format(timeout=TIMEOUT)
     return getattr(error, "strerror", "") or str(error) or type(error).__name__
+
+
+def _is_served(path: str) -> bool:
+    """Whether the daemon of the socket serves this user: root, and the owner of the socket."""
+    try:
+        owner = Path(path).stat().st_uid
+    except OSError:  # removed with the daemon
+        return True
+    return os.geteuid() in {0, owner}

@@ -4,20 +4,15 @@ The running proxy answers when there is one and nothing else is named: it knows 
 addresses and its own settings. Else the cluster is read, from an API server or from manifests.
 """
 
-import os
-import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from kubeproxy.base.errors import FieldError, NoDaemonError
+from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.base.inet import parse_address
-from kubeproxy.base.printable import printable_lines
-from kubeproxy.config.errors import UsageError
 from kubeproxy.config.flags import FLAGS
-from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import BOOL, STRING, STRINGS
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
@@ -25,8 +20,9 @@ from kubeproxy.dataplane.modes import MODES
 from kubeproxy.explain.answers import Asked, answer
 from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
-from kubeproxy.tools.terminal import OUTPUT, look_of, note, say, show_json, wants_json
-from kubeproxy.tools.view import NoCluster, read_snapshot, shared_flags, view_of
+from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
+from kubeproxy.tools.layout import fitted
+from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_view
 
 _OWN: Final = (
     Flag(
@@ -74,51 +70,19 @@ _NO_PODS: Final = (
     " (kubectl get pods -o wide), or name the cluster with --kubeconfig or --manifests"
 )
 # Flags that name a node, a cluster or settings, which the running proxy has already.
-_ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in shared_flags())} - {"help"})
+_ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in SHARED_FLAGS)} - {"help"})
 
 
-def usage_text() -> str:
-    """How to call it."""
-    own = [msgspec.structs.replace(flag, group="Question") for flag in _OWN]
-    return usage("kube-proxy explain --to DESTINATION", [*own, *_LIVE, *shared_flags()])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Answer the question on the command line."""
-    parsed = parse([*_OWN, *_LIVE, *FLAGS], arguments)
-    if parsed.value("help", bool):
-        print(usage_text(), end="")  # noqa: T201  # what was asked for
-        return 0
-    refuse_positionals("kube-proxy explain", parsed, meant="to")
-    as_json = wants_json(parsed)
+def _run(parsed: Parsed) -> int:
     if not parsed.value("to", tuple):
-        raise UsageError("--to is missing: say where the packet goes", show_usage=False)
+        raise OperatorError("--to is missing: say where the packet goes")
     asked = Asked(
         parsed.value("from", str), parsed.value("to", tuple), parsed.value("interface", str)
     )
-    answers = _answered(parsed, asked)
-    if as_json:
-        show_json(answers)
-    else:
-        text = "\n\n".join(map(render, answers))
-        width = look_of(sys.stdout, os.environ).width
-        say(printable_lines("\n".join(fitted(text, width))))
+    found = _answered(parsed, asked)
+    text = "\n\n".join(map(render, found))
+    print_answer(parsed, found, lambda width: fitted(text, width, INDENT), cut=False)
     return 0
-
-
-def fitted(text: str, width: int | None) -> Iterator[str]:
-    """The lines; in a terminal they are wrapped, and indented below the text."""
-    for line in text.split("\n"):
-        if width is None or len(line) <= width:
-            yield line
-        else:
-            yield from textwrap.wrap(
-                line,
-                max(width, 2 * INDENT),
-                subsequent_indent=" " * INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
 
 
 def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
@@ -127,10 +91,9 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     live = parsed.value("live", bool)
     if live or not parsed.given.isdisjoint({"socket", "address"}):
         if elsewhere:
-            raise UsageError(
+            raise OperatorError(
                 f"--{elsewhere[0]} is not possible here: the running proxy, which is to answer,"
-                " has its node, its cluster and its settings",
-                show_usage=False,
+                " has its node, its cluster and its settings"
             )
         return _by_daemon(parsed, asked)
     if elsewhere or "live" in parsed.given:
@@ -146,9 +109,8 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 
 def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     query = {"from": asked.source, "to": asked.destinations, "interface": asked.interface}
-    daemon = client.Client(client.ways(parsed))
     try:
-        answers = daemon.get("/status/explain", tuple[Explanation, ...], query)
+        answers = client.connect(parsed).get("/status/explain", tuple[Explanation, ...], query)
     except FieldError as error:
         if error.field == "from" and _pod(asked.source):
             raise FieldError("from", asked.source, _NO_PODS) from error
@@ -161,13 +123,24 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     loaded = load(parsed, MODES)
     validate(loaded.config, loaded.gates, MODES)
-    snapshot = read_snapshot(parsed, loaded, _pod(asked.source))
-    for remark in snapshot.remarks:
-        note(remark)
-    return answer(asked, view_of(loaded, snapshot))
+    return answer(asked, read_view(parsed, loaded, _pod(asked.source)))
 
 
 def _pod(source: str) -> str:
     """The pod that a source names, if it names one."""
     is_pod = source not in {"outside", "host"} and parse_address(source.strip("[]")) is None
     return source if is_pod else ""
+
+
+COMMAND: Final = Command(
+    "explain --to DESTINATION",
+    (*_OWN, *_LIVE, *FLAGS),
+    _run,
+    listed=(
+        *(replace(flag, group="Question") for flag in _OWN),
+        *_LIVE,
+        *SHARED_FLAGS,
+    ),
+    meant="to",
+)
+main, usage_text = COMMAND.main, COMMAND.usage_text

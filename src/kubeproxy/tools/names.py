@@ -14,7 +14,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 TOOLS: Final[Mapping[str, Tool]] = {
-    "status": Tool("status", "is the running proxy well, and what do its syncs cost"),
+    "status": Tool("status.command", "is the running proxy well, and what do its syncs cost"),
     "services": Tool(
         "services.command",
         "its services: frontends, endpoints and why some are not used, connections",

@@ -1,22 +1,40 @@
-"""The cluster at one moment, for tools: from manifests, or from an API server."""
+"""The cluster at one moment, as the proxy of one node sees it: from manifests or an API server."""
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubeproxy.base.errors import ApiServerError, OperatorError
-from kubeproxy.base.inet import parse_address
+from kubeproxy.base.inet import Family, family_of, parse_address
 from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.client.kubeconfig import find_access
 from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import Document
 from kubeproxy.cluster.manifests.objects import first_events
 from kubeproxy.cluster.manifests.source import ManifestContents, load
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.config.flags import FLAGS
+from kubeproxy.config.flagset import Parsed
+from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
+from kubeproxy.config.load import Loaded
+from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.engine.node import LOOPBACK_IP, node_ips, node_view, with_bind_address
+from kubeproxy.explain.answers import View
 from kubeproxy.explain.question import Pod, find_pods
+from kubeproxy.table.build import Builder
+from kubeproxy.table.claims import Conflict
+from kubeproxy.table.compile import Vantage
+from kubeproxy.table.entries import Balance, Table
+from kubeproxy.table.node import Node
+from kubeproxy.tools.command import note
 
 if TYPE_CHECKING:
     from kubeproxy.cluster.watch.apiserver import ApiServer
@@ -24,8 +42,20 @@ if TYPE_CHECKING:
 API_SERVER_WAIT = 60.0
 OPTIONAL_WAIT = 3.0
 """How long to wait for what can be missing: older clusters have no ServiceCIDRs."""
+_SHOWN_NODES = 10
 
-SHOWN_NODES = 10
+# The daemon's flags that change a verdict, or say where the cluster's state comes from.
+_SHARED: Final = frozenset(
+    {
+        *("config", "feature-gates", "help", "kubeconfig", "manifests", "master", "proxy-mode"),
+        *("bind-address", "cluster-cidr", "detect-local-mode", "iptables-localhost-nodeports"),
+        *("masquerade-all", "nodeport-addresses"),
+        *("pod-bridge-interface", "pod-interface-name-prefix"),
+    }
+)
+SHARED_FLAGS: Final = tuple(
+    replace(flag, group="Cluster and proxy") for flag in FLAGS if flag.name in _SHARED
+)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -49,6 +79,78 @@ class Viewpoint(msgspec.Struct, frozen=True):
     allow_external_ips: bool = True
 
 
+class NoCluster(OperatorError):
+    """Neither the command line nor the environment names a cluster."""
+
+
+def read_view(parsed: Parsed, loaded: Loaded, pod: str = "") -> View:
+    """What the node sees of the cluster that the command line names; remarks are printed.
+
+    `pod` is one whose address is wanted.
+    """
+    snapshot = _snapshot(parsed, loaded, pod)
+    for remark in snapshot.remarks:
+        note(remark)
+    return _compiled(loaded, snapshot)
+
+
+def _snapshot(parsed: Parsed, loaded: Loaded, pod: str) -> Snapshot:
+    wanted = Viewpoint(
+        node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
+        hostname=socket.gethostname().strip().lower(),
+        pod=pod,
+        allow_external_ips=loaded.gates.enabled(ALLOW_SERVICE_EXTERNAL_IPS),
+    )
+    manifests = parsed.value("manifests", tuple)
+    if manifests:
+        return from_manifests(manifests, wanted)
+    # The proxy's config file names the proxy's kubeconfig: the user may have another.
+    kubeconfig = parsed.value("kubeconfig", str) or loaded.config.client_connection.kubeconfig
+    master = parsed.value("master", str)
+    if not kubeconfig and not master:
+        kubeconfig = _users_kubeconfig(os.environ)
+    access = find_access(kubeconfig, master, os.environ)
+    return asyncio.run(from_api_server(access, wanted))
+
+
+def _users_kubeconfig(environ: Mapping[str, str]) -> str:
+    """Where kubectl would look: a tool is run by people, unlike the daemon. "" inside a pod."""
+    given = environ.get("KUBECONFIG", "").partition(":")[0]
+    usual = Path(environ.get("HOME", "/")) / ".kube/config"
+    if given or usual.exists():
+        return given or str(usual)
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return ""
+    raise NoCluster("no cluster is named: give --manifests DIRECTORY or --kubeconfig FILE")
+
+
+def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
+    cluster, config = snapshot.cluster, loaded.config
+    own = with_bind_address(cluster.node, config.bind_address)
+    ips, balance = node_ips(own), Balance(config.nftables.balance)
+    tables: dict[Family, Table] = {}
+    nodes: dict[Family, Node] = {}
+    conflicts: dict[Family, list[Conflict]] = {}
+    for family in Family:
+        builder = Builder(family)
+        builder.update(cluster, (), Vantage(cluster.place, ips.get(family), balance))
+        tables[family] = builder.table
+        nodes[family] = replace(
+            node_view(config, loaded.gates, family, own),
+            # The node itself is not asked: those of its Node, of the configuration, and loopback.
+            addresses=tuple(
+                sorted(ip for ip in {*own.ips, LOOPBACK_IP[family]} if family_of(ip) is family)
+            ),
+            service_cidrs=cluster.service_cidrs(family),
+        )
+        conflicts[family] = builder.conflicts()
+    mode = load_mode(config.mode)
+    return View(cluster, mode.name, mode.quirks, ips, tables, nodes, conflicts, snapshot.pods)
+
+
+# --- manifests and API servers ----------------------------------------------------------------
+
+
 def choose_node(wanted: Viewpoint, nodes: Sequence[str], pods: Sequence[Pod]) -> str:
     """The node to look from: the one asked for, the pod's, this machine, or the only one."""
     if wanted.node:
@@ -66,16 +168,15 @@ def choose_node(wanted: Viewpoint, nodes: Sequence[str], pods: Sequence[Pod]) ->
 
 
 def _shown(nodes: Sequence[str]) -> str:
-    more = len(nodes) - SHOWN_NODES
-    return ", ".join(nodes[:SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+    more = len(nodes) - _SHOWN_NODES
+    return ", ".join(nodes[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def from_manifests(paths: Sequence[str], wanted: Viewpoint) -> Snapshot:
     """The cluster that manifests describe."""
     loaded = load(paths)
     nodes = sorted(key.name for kind, key in loaded.objects if kind is Kind.NODE)
-    found = (_pod(document) for document in loaded.documents if document.kind == "Pod")
-    pods = tuple(pod for pod in found if pod is not None)
+    pods = tuple(_pods_in(loaded.documents))
     name = choose_node(wanted, nodes, pods)
     cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
     for event in first_events(loaded.objects):
@@ -102,17 +203,11 @@ def _invalid(cluster: Cluster) -> Iterator[str]:
         yield from (f"{each.kind.value} {each.key}: {each.text}" for each in problems)
 
 
-class _PodIP(msgspec.Struct, frozen=True):
-    ip: str = ""
-
-
-class _PodStatus(msgspec.Struct, frozen=True):
-    pod_ip: str | None = msgspec.field(name="podIP", default=None)
-    pod_ips: tuple[_PodIP, ...] | None = msgspec.field(name="podIPs", default=None)
-
-
-class _PodSpec(msgspec.Struct, frozen=True):
-    node_name: str | None = msgspec.field(name="nodeName", default=None)
+def _pods_in(documents: Iterable[Document]) -> Iterator[Pod]:
+    for document in documents:
+        with contextlib.suppress(msgspec.ValidationError):
+            if document.kind == "Pod":
+                yield msgspec.convert(document.body, _PodObject).pod()
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -120,37 +215,32 @@ class _Meta(msgspec.Struct, frozen=True):
     namespace: str | None = None
 
 
+class _PodSpec(msgspec.Struct, frozen=True):
+    node_name: str | None = msgspec.field(name="nodeName", default=None)
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    pod_ip: str | None = msgspec.field(name="podIP", default=None)
+    pod_ips: tuple[dict[str, str], ...] | None = msgspec.field(name="podIPs", default=None)
+
+
 class _PodObject(msgspec.Struct, frozen=True):
+    """A Pod. Of a Node, only the name is read."""
+
     metadata: _Meta
     spec: _PodSpec | None = None
     status: _PodStatus | None = None
 
+    def pod(self) -> Pod:
+        status = self.status or _PodStatus()
+        texts = [status.pod_ip or "", *(each.get("ip", "") for each in status.pod_ips or ())]
+        ips = dict.fromkeys(ip for ip in map(parse_address, texts) if ip is not None)
+        node = (self.spec.node_name if self.spec else None) or ""
+        return Pod(self.metadata.namespace or "default", self.metadata.name, tuple(ips), node)
 
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Meta
 
-
-class _PodList(msgspec.Struct, frozen=True):
+class _ObjectList(msgspec.Struct, frozen=True):
     items: tuple[_PodObject, ...] = ()
-
-
-class _NodeList(msgspec.Struct, frozen=True):
-    items: tuple[_Named, ...] = ()
-
-
-def _pod(document: Document) -> Pod | None:
-    try:
-        return _to_pod(msgspec.convert(document.body, _PodObject))
-    except msgspec.ValidationError:
-        return None
-
-
-def _to_pod(pod: _PodObject) -> Pod:
-    status = pod.status or _PodStatus()
-    texts = [status.pod_ip or "", *(each.ip for each in status.pod_ips or ())]
-    ips = dict.fromkeys(ip for ip in map(parse_address, texts) if ip is not None)
-    node = (pod.spec.node_name if pod.spec else None) or ""
-    return Pod(pod.metadata.namespace or "default", pod.metadata.name, tuple(ips), node)
 
 
 async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
@@ -158,7 +248,7 @@ async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
     from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings  # noqa: PLC0415  # costly to import
 
     asking = ApiServer(access, WatchSettings(node_name=""))
-    nodes = await asking.get_json("/api/v1/nodes", (), _NodeList)
+    nodes = await asking.get_json("/api/v1/nodes", (), _ObjectList)
     pods = await _pods(asking, wanted.pod)
     name = choose_node(wanted, sorted(node.metadata.name for node in nodes.items), pods)
     cluster = Cluster(name, allow_external_ips=wanted.allow_external_ips)
@@ -202,5 +292,5 @@ async def _pods(asking: "ApiServer", text: str) -> tuple[Pod, ...]:
     if not text:
         return ()
     query = (("fieldSelector", f"metadata.name={text.rpartition('/')[2]}"),)
-    pods = await asking.get_json("/api/v1/pods", query, _PodList)
-    return tuple(map(_to_pod, pods.items))
+    pods = await asking.get_json("/api/v1/pods", query, _ObjectList)
+    return tuple(each.pod() for each in pods.items)

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from kubeproxy.base.errors import FieldError
 from kubeproxy.config.errors import ConfigError, UsageError
 from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, Finding, lacking, ok
+from kubeproxy.tools import command
 from kubeproxy.tools.check import command as check
+from kubeproxy.tools.check.command import Plan
 from kubeproxy.tools.check.judge import ModeVerdict, Report, concerning
-from kubeproxy.tools.check.survey import Plan
-from kubeproxy.tools.terminal import Look
+from kubeproxy.tools.layout import Display
 
 READY = ModeVerdict("nftables", True, "ready")
 NOT_POSSIBLE = ModeVerdict("ipvs", False, "not possible: no ip_vs")
@@ -113,7 +115,7 @@ def test_a_narrow_terminal_has_every_remedy_whole(
 ) -> None:
     remedy = "sysctl -w net.ipv6.conf.all.forwarding=1"
     survey.findings = (lacking(NODE, "forwarding", "is 0", remedy),)
-    monkeypatch.setattr(check, "look_of", lambda *_: Look(width=20))
+    monkeypatch.setattr(command, "display_of", lambda *_: Display(width=20))
     check.main([])
     assert "net.ipv6.conf.all.forwarding=1\n" in capsys.readouterr().out
 
@@ -137,13 +139,13 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        pytest.param(["-o", "yaml"], UsageError, "must be text or json", id="output"),
+        pytest.param(["-o", "yaml"], FieldError, "must be text or json", id="output"),
         pytest.param(["nftables"], UsageError, "does not take any arguments", id="arguments"),
         pytest.param(["--proxy-mode=userspace"], ConfigError, "must be iptables, ipvs", id="mode"),
         pytest.param(["--config=/nowhere"], ConfigError, "open /nowhere", id="config"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_tried(
+def test_mistakes_are_reported_before_anything_is_tried(
     survey: Surveyor, arguments: list[str], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):

@@ -1,4 +1,4 @@
-"""The node, as it can be read by anybody."""
+"""The node, as every user can read it."""
 
 import os
 import socket
@@ -21,8 +21,8 @@ def test_a_listener_and_its_process_are_found() -> None:
     assert owners[found.inode].endswith(f"(pid {os.getpid()})")
 
 
-def test_nobody_is_looked_for_in_vain(tmp_path: Path) -> None:
-    assert host.owners(set(), tmp_path) == {}
+def test_without_sockets_no_process_is_looked_at(tmp_path: Path) -> None:
+    assert host.owners(set(), str(tmp_path)) == {}
 
 
 def test_processes_that_come_and_go_are_passed_over(tmp_path: Path) -> None:
@@ -31,11 +31,11 @@ def test_processes_that_come_and_go_are_passed_over(tmp_path: Path) -> None:
     (there / "fd").mkdir(parents=True)
     (there / "fd" / "0").write_text("no link")
     (there / "fd" / "1").symlink_to("socket:[4711]")
-    assert host.owners({4711}, tmp_path) == {4711: "a process (pid 8)"}
+    assert host.owners({4711}, str(tmp_path)) == {4711: "a process (pid 8)"}
     (there / "cmdline").write_bytes(b"/opt/bin/python3\0/usr/bin/kube-proxy\0--v=2\0")
-    assert host.owners({4711}, tmp_path) == {4711: "python3 kube-proxy (pid 8)"}
+    assert host.owners({4711}, str(tmp_path)) == {4711: "python3 kube-proxy (pid 8)"}
     (there / "cmdline").write_bytes(b"/usr/local/bin/kube-proxy\0--config=/var/lib/config\0")
-    assert host.owners({4711}, tmp_path) == {4711: "kube-proxy (pid 8)"}
+    assert host.owners({4711}, str(tmp_path)) == {4711: "kube-proxy (pid 8)"}
 
 
 def test_settings_as_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Who has the proxy's ports."""
+"""Which sockets have the proxy's ports."""
 
 import pytest
 
@@ -26,7 +26,7 @@ HEALTH = WantedPort("health", "0.0.0.0:10256", "healthzBindAddress")
 METRICS = WantedPort("metrics", "127.0.0.1:10249", "metricsBindAddress")
 
 
-def test_those_who_listen() -> None:
+def test_sockets_that_listen() -> None:
     assert list(listeners_in(TCP)) == [ListeningSocket("127.0.0.1", 10249, 4711)]
     assert list(listeners_in(TCP6)) == [
         ListeningSocket("::", 10256, 9),
@@ -40,13 +40,17 @@ def test_those_who_listen() -> None:
         pytest.param("127.0.0.1:10249", ("127.0.0.1", 10249), True, id="the-same-address"),
         pytest.param("127.0.0.1:10249", ("127.0.0.2", 10249), False, id="another-address"),
         pytest.param("127.0.0.1:10249", ("127.0.0.1", 10248), False, id="another-port"),
-        pytest.param("127.0.0.1:10249", ("::", 10249), True, id="somebody-hears-everything"),
-        pytest.param("0.0.0.0:10256", ("10.0.0.1", 10256), True, id="we-hear-everything"),
+        pytest.param(
+            "127.0.0.1:10249", ("::", 10249), True, id="another-socket-has-every-address"
+        ),
+        pytest.param(
+            "0.0.0.0:10256", ("10.0.0.1", 10256), True, id="the-proxy-wants-every-address"
+        ),
         pytest.param("[::1]:10249", ("::1", 10249), True, id="ipv6"),
         pytest.param("nonsense", ("::", 10249), False, id="no-address-at-all"),
     ],
 )
-def test_who_has_a_port(where: str, listener: tuple[str, int], expected: bool) -> None:
+def test_which_socket_has_a_port(where: str, listener: tuple[str, int], expected: bool) -> None:
     held = holder(WantedPort("health", where, "field"), [ListeningSocket(*listener, 1)])
     assert expected is (held is not None)
 

@@ -18,7 +18,7 @@ CAPABLE_USER = Rights(1000, 1 << NET_ADMIN, administers=True)
     ("status", "expected"),
     [
         pytest.param("Uid:\t0\nCapEff:\t0000000000003000\nCapBnd:\t0\n", 0x3000, id="some"),
-        pytest.param("Uid:\t0\n", 0, id="a-kernel-that-does-not-tell"),
+        pytest.param("Uid:\t0\n", 0, id="a-kernel-that-does-not-say"),
     ],
 )
 def test_capabilities(status: str, expected: int) -> None:
@@ -34,7 +34,7 @@ def test_capabilities(status: str, expected: int) -> None:
         pytest.param(CAPABLE_USER, "user 1000", id="a-user-with-the-capability"),
     ],
 )
-def test_who_looked(rights: Rights, expected: str) -> None:
+def test_the_user_that_looked(rights: Rights, expected: str) -> None:
     assert expected == str(rights)
 
 
@@ -76,6 +76,6 @@ def test_findings(rights: Rights, expected: dict[str, State]) -> None:
         pytest.param(True, ("iptables", "ipvs"), id="the-legacy-programs-always"),
     ],
 )
-def test_who_needs_raw_sockets(legacy: bool, expected: tuple[str, ...]) -> None:
+def test_modes_that_need_raw_sockets(legacy: bool, expected: tuple[str, ...]) -> None:
     _, raw = findings(CONFINED, legacy=legacy)
     assert expected == raw.modes

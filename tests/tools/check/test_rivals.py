@@ -48,7 +48,7 @@ def seen_of(
     )
 
 
-def told(seen: Sightings, modes: Sequence[Mode] = MODES) -> list[tuple[str, State, str, str]]:
+def found(seen: Sightings, modes: Sequence[Mode] = MODES) -> list[tuple[str, State, str, str]]:
     return [(f.what, f.state, f.detail, f.remedy) for f in rival_findings(seen, modes)]
 
 
@@ -69,16 +69,16 @@ def only(seen: Sightings, mode: Mode) -> Finding:
             ),
             id="what-belongs-to-others",
         ),
-        pytest.param(seen_of(pins=None), id="no-maps-to-be-seen-and-nobody-who-has-some"),
+        pytest.param(seen_of(pins=None), id="no-maps-to-be-seen-and-no-program-that-has-some"),
     ],
 )
-def test_nothing_to_tell(seen: Sightings) -> None:
-    assert told(seen) == [("rules of others", State.OK, "none found", "")]
+def test_nothing_was_found(seen: Sightings) -> None:
+    assert found(seen) == [("rules of others", State.OK, "none found", "")]
 
 
 def test_the_table_of_another_kube_proxy() -> None:
     seen = seen_of(tables={Family.IPV4: False, Family.IPV6: False})
-    assert told(seen) == [
+    assert found(seen) == [
         (
             "nftables table kube-proxy",
             State.OK,
@@ -101,7 +101,7 @@ def test_with_one_mode_in_mind_no_mode_is_named() -> None:
 
 def test_tables_of_both() -> None:
     seen = seen_of(tables={Family.IPV4: True, Family.IPV6: False})
-    assert [detail.split(";")[0] for _, _, detail, _ in told(seen)] == [
+    assert [detail.split(";")[0] for _, _, detail, _ in found(seen)] == [
         "another kube-proxy's, ip6",
         "this program's, ip",
     ]
@@ -254,7 +254,7 @@ def test_a_finding_is_of_the_modes_that_share_it() -> None:
         pytest.param("nft", "legacy", 1, id="another-kind"),
     ],
 )
-def test_the_kubelet_tells_which_iptables_it_uses(kind: str, hinted: str, expected: int) -> None:
+def test_the_kubelet_hints_which_iptables_it_uses(kind: str, hinted: str, expected: int) -> None:
     seen = seen_of(chains=(Chains(hinted, has_hint=True),), kind=kind)
     findings = [f for f in rival_findings(seen, MODES) if f.what == "kubelet"]
     assert expected == len(findings)
@@ -363,7 +363,7 @@ def test_what_could_not_be_seen_is_not_taken_to_be_absent() -> None:
     seen = seen_of(
         unseen={"ipsets": "run as root", "nftables tables": "run as root", "chains": "install it"}
     )
-    assert told(seen) == [
+    assert found(seen) == [
         (
             "rules of others",
             State.UNKNOWN,

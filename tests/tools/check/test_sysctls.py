@@ -40,7 +40,7 @@ def proxy(reading: SysctlReading, setting: Sysctl = WANTED, *, root: bool = True
         pytest.param(
             SysctlReading(262144, fixed=True),
             "max stays 262144, as the machine has it",
-            id="nobody-may-set-it-and-it-will-do",
+            id="it-cannot-be-set-and-it-will-do",
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_settings_that_are_well(reading: SysctlReading, expected: str) -> None:
             False,
             State.WARNING,
             "belongs to the machine",
-            id="nobody-may-set-it",
+            id="it-cannot-be-set",
         ),
         pytest.param(
             SysctlReading(65536), True, State.MISSING, "cannot be set from here", id="root"
@@ -158,7 +158,7 @@ def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, St
         pytest.param(
             operator(["lo", "cni0"]),
             [("br_netfilter", State.WARNING)],
-            id="pods-on-a-bridge-that-nobody-filters",
+            id="pods-on-a-bridge-without-rules",
         ),
         pytest.param(operator(["docker0"]), [], id="a-bridge-that-is-not-of-pods"),
     ],
@@ -174,7 +174,7 @@ def test_ipvs_mode_turns_forwarding_on_by_itself() -> None:
     assert finding.modes == ("nftables", "iptables")
 
 
-def test_forwarding_ipv6_is_advised_to_those_who_have_it_and_keep_their_routes() -> None:
+def test_forwarding_ipv6_is_advised_where_there_is_ipv6_and_routes_are_kept() -> None:
     (finding,) = operator_findings({FORWARD_IPV6: SysctlReading(0)}, [], MADE)
     assert finding.remedy.startswith("if pods have IPv6: sysctl -w net.ipv6.conf.all.forwarding=1")
     assert "first accept_ra=2" in finding.remedy

@@ -3,7 +3,7 @@
 from kubeproxy.dataplane.preflight import NODE, PORTS, Finding, State, lacking, ok
 from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.check.view import screen
-from kubeproxy.tools.terminal import Look, painted
+from kubeproxy.tools.layout import Display, painted
 
 LONG = "net.netfilter.nf_conntrack_tcp_timeout_established"
 
@@ -18,7 +18,7 @@ def report(*findings: Finding) -> Report:
 
 def shown(report: Report, width: int | None = None, *, colours: bool = False) -> str:
     lines = screen(report, width)
-    return "".join(f"{painted(each, Look(width, colours)).rstrip(' ')}\n" for each in lines)
+    return "".join(f"{painted(each, Display(width, colours)).rstrip(' ')}\n" for each in lines)
 
 
 EVERYTHING = report(

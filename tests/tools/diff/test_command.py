@@ -17,12 +17,11 @@ from kubeproxy.engine.observer import SyncStarted
 from kubeproxy.serve.status.tablewire import Desired, read_table, table_pieces
 from kubeproxy.serve.status.wire import NotProgrammed
 from kubeproxy.tools.diff import command as diff
-from kubeproxy.tools.diff import drift as kernel_drift
 from kubeproxy.tools.diff.command import Seen, lasting
 from kubeproxy.tools.diff.view import FamilyDiff, lines
-from kubeproxy.tools.terminal import Look, painted
+from kubeproxy.tools.layout import Display, painted
 from serve.status.living import Rig
-from tools import told
+from tools import reported
 from world import endpoint_slice, service
 
 ADD = Difference(
@@ -58,7 +57,7 @@ def tables(found: Rig) -> Page:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
-    pages = {"/status": always(told.status()), "/status/table": tables(rig())}
+    pages = {"/status": always(reported.status()), "/status/table": tables(rig())}
     with serving(FakeDaemon(pages), tmp_path / "socket") as serving_:
         yield serving_
 
@@ -72,7 +71,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[Family, list[Difference]]:
     """How far the kernel is from what the daemon means, by family."""
     found: dict[Family, list[Difference]] = {}
-    monkeypatch.setattr(kernel_drift, "drift", lambda desired: found.get(desired.table.family, []))
+    monkeypatch.setattr(diff, "drift", lambda desired: found.get(desired.table.family, []))
     return found
 
 
@@ -173,7 +172,7 @@ def test_the_usage_has_the_exit_codes(capsys: Output) -> None:
 
 
 def shown(limit: int, *families: FamilyDiff, colours: bool = False) -> list[str]:
-    return [painted(line, Look(colours=colours)) for line in lines(families, limit)]
+    return [painted(line, Display(colours=colours)) for line in lines(families, limit)]
 
 
 def of(family: str, *found: Difference, failed: tuple[NotProgrammed, ...] = ()) -> FamilyDiff:
@@ -292,7 +291,7 @@ def test_a_kernel_that_cannot_be_read_is_trouble(
     def refuse(_: Desired) -> list[Difference]:
         raise KernelError("cannot read: the process needs CAP_NET_ADMIN")
 
-    monkeypatch.setattr(kernel_drift, "drift", refuse)
+    monkeypatch.setattr(diff, "drift", refuse)
     assert run(daemon) == 2
     assert capsys.readouterr().err == ("Error: cannot read: the process needs CAP_NET_ADMIN\n")
 

@@ -12,12 +12,12 @@ from kubeproxy.app.cli import main
 from kubeproxy.serve.status.wire import EndpointDetail, PortDetail, ServiceDetail, ServiceList
 from kubeproxy.serve.status.words import UNKNOWN
 from kubeproxy.tools import client
+from kubeproxy.tools.layout import Display, Line, painted
 from kubeproxy.tools.services.view import detail, listing
-from kubeproxy.tools.terminal import Line, Look, painted
-from tools import told
+from tools import reported
 
 LIST = "/status/services"
-ALL = told.services(told.CART, told.DNS, told.REPORTS)
+ALL = reported.services(reported.CART, reported.DNS, reported.REPORTS)
 
 
 class Called:
@@ -37,7 +37,7 @@ class Called:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
-    pages = {LIST: always(ALL), f"{LIST}/shop/cart": always(told.detail())}
+    pages = {LIST: always(ALL), f"{LIST}/shop/cart": always(reported.detail())}
     with serving(FakeDaemon(pages), tmp_path / "socket") as daemon:
         yield daemon
 
@@ -49,7 +49,7 @@ def call(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> Called:
 
 @pytest.fixture(autouse=True)
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited; nobody does, here."""
+    """How long the command would have waited."""
     waits: list[float] = []
     monkeypatch.setattr("kubeproxy.tools.services.command.time.sleep", waits.append)
     return waits
@@ -77,22 +77,22 @@ def test_all_of_them(call: Called) -> None:
 def test_rates_need_two_looks_and_a_moment_between(
     call: Called, daemon: FakeDaemon, slept: list[float]
 ) -> None:
-    unknown = replace(told.CART, per_second=None)
-    daemon.pages[LIST] = in_turn(told.services(unknown), told.services(told.CART))
+    unknown = replace(reported.CART, per_second=None)
+    daemon.pages[LIST] = in_turn(reported.services(unknown), reported.services(reported.CART))
     assert call().splitlines()[1].endswith("12.5")
     assert (slept, len(daemon.asked)) == ([client.MOMENT], 2)
 
 
-def test_who_does_not_want_rates_does_not_wait(
+def test_without_rates_there_is_no_wait(
     call: Called, daemon: FakeDaemon, slept: list[float]
 ) -> None:
-    daemon.pages[LIST] = always(told.services(replace(told.CART, per_second=None)))
+    daemon.pages[LIST] = always(reported.services(replace(reported.CART, per_second=None)))
     assert call("--no-rates").splitlines()[1].endswith(f"1,200           {UNKNOWN}")
     assert (slept, len(daemon.asked)) == ([], 1)
 
 
 def test_a_mode_that_counts_nothing(call: Called, daemon: FakeDaemon, slept: list[float]) -> None:
-    daemon.pages[LIST] = always(told.not_counted(told.services(told.CART)))
+    daemon.pages[LIST] = always(reported.not_counted(reported.services(reported.CART)))
     assert call().splitlines() == [
         "NAMESPACE/NAME  ADDRESSES                        PORTS        ENDPOINTS",
         "shop/cart       10.112.0.21,203.0.113.7,*:31080  http:80/TCP        1/4",
@@ -106,19 +106,19 @@ def test_what_is_asked_for(call: Called, daemon: FakeDaemon) -> None:
 
 
 def test_a_limit_is_said(call: Called, daemon: FakeDaemon) -> None:
-    daemon.pages[LIST] = always(replace(told.services(told.CART), matching=3))
+    daemon.pages[LIST] = always(replace(reported.services(reported.CART), matching=3))
     call("--limit=1")
     assert call.err == "note: 1 of 3 services shown, as --limit says\n"
 
 
 def test_nothing_fits(call: Called, daemon: FakeDaemon) -> None:
-    daemon.pages[LIST] = always(told.services())
+    daemon.pages[LIST] = always(reported.services())
     assert call("--search=nothing").split()[0] == "NAMESPACE/NAME"
     assert (call.code, call.err) == (0, "note: none of 3 services fits\n")
 
 
 def test_a_cluster_without_services(call: Called, daemon: FakeDaemon) -> None:
-    daemon.pages[LIST] = always(replace(told.services(), total=0))
+    daemon.pages[LIST] = always(replace(reported.services(), total=0))
     assert call("--no-rates").split()[0] == "NAMESPACE/NAME"
     assert call.code == 0
     assert call.err.startswith("note: no Service is proxied: kube-proxy status says whether")
@@ -154,7 +154,7 @@ def test_a_search_inside_a_namespace(call: Called, daemon: FakeDaemon) -> None:
 
 
 def shown(lines: Iterator[Line] | list[Line], width: int | None) -> list[str]:
-    return [painted(each, Look(width)).rstrip() for each in lines]
+    return [painted(each, Display(width)).rstrip() for each in lines]
 
 
 def test_a_narrow_terminal_keeps_names_and_figures() -> None:
@@ -168,7 +168,7 @@ def test_a_narrow_terminal_keeps_names_and_figures() -> None:
 
 
 def test_hostile_names(call: Called, daemon: FakeDaemon) -> None:
-    daemon.pages[LIST] = always(told.services(replace(told.CART, service="\x1b[2J\x9b")))
+    daemon.pages[LIST] = always(reported.services(replace(reported.CART, service="\x1b[2J\x9b")))
     assert "shop/\ufffd[2J\ufffd" in call("--no-rates")
 
 
@@ -209,7 +209,7 @@ def test_one_of_them(call: Called, slept: list[float]) -> None:
     ],
 )
 def test_names(call: Called, daemon: FakeDaemon, arguments: list[str], path: str) -> None:
-    daemon.pages[f"{LIST}/cart"] = always(told.detail())
+    daemon.pages[f"{LIST}/cart"] = always(reported.detail())
     call(*arguments, "--no-rates")
     assert (0, [f"{LIST}/{path}"]) == (call.code, [asked for asked, _ in daemon.asked])
 
@@ -228,12 +228,12 @@ def test_an_unknown_name(call: Called, daemon: FakeDaemon, said: str) -> None:
 
 
 def one(port: PortDetail, width: int | None = None) -> list[str]:
-    return shown(detail(told.detail(port), width), width)[2:]
+    return shown(detail(reported.detail(port), width), width)[2:]
 
 
 def test_every_setting() -> None:
     port = replace(
-        told.port(),
+        reported.port(),
         name="",
         affinity_seconds=10800,
         source_ranges=("192.0.2.0/25",),
@@ -244,12 +244,12 @@ def test_every_setting() -> None:
         " session affinity 3 h, only from 192.0.2.0/25, health check port 32100"
     )
     assert "no source allowed" in one(replace(port, source_ranges=(), balance=""))[0]
-    inside = replace(told.port(), external_traffic_policy="")
+    inside = replace(reported.port(), external_traffic_policy="")
     assert one(inside)[0] == "http TCP, IPv4, internalTrafficPolicy Cluster, balance random"
 
 
 def test_what_is_wrong_with_a_port() -> None:
-    port = replace(told.port(), not_programmed="no SCTP", conflicts=(told.TWICE,))
+    port = replace(reported.port(), not_programmed="no SCTP", conflicts=(reported.TWICE,))
     assert one(port)[1:3] == [
         "  NOT PROGRAMMED: no SCTP",
         "  203.0.113.7:80/TCP is served by shop/cart:http, not by shop/till:http",
@@ -257,13 +257,13 @@ def test_what_is_wrong_with_a_port() -> None:
 
 
 def test_no_endpoints() -> None:
-    port = replace(told.port(), endpoints=())
+    port = replace(reported.port(), endpoints=())
     assert one(port)[-1] == "  no endpoints: connections fail"
 
 
 def test_no_endpoint_that_is_used() -> None:
-    unready = told.port().endpoints[2]
-    port = replace(told.port(), endpoints=(unready,))
+    unready = reported.port().endpoints[2]
+    port = replace(reported.port(), endpoints=(unready,))
     assert one(port)[-2:] == [
         "    not used: it is not ready",
         "  no endpoint is used: connections fail",
@@ -271,8 +271,8 @@ def test_no_endpoint_that_is_used() -> None:
 
 
 def test_one_policy_alone_is_not_named() -> None:
-    only = replace(told.port().endpoints[1], used=False, not_for_cluster=None)
-    lines = one(replace(told.port(), endpoints=(told.port().endpoints[0], only)))
+    only = replace(reported.port().endpoints[1], used=False, not_for_cluster=None)
+    lines = one(replace(reported.port(), endpoints=(reported.port().endpoints[0], only)))
     assert lines[-1] == "    not used: it is on node heron, and the traffic policy is Local"
 
 
@@ -280,8 +280,8 @@ def test_endpoints_that_are_counted() -> None:
     def counted(each: EndpointDetail) -> EndpointDetail:
         return replace(each, connections=1234, per_second=0.25)
 
-    endpoints = tuple(map(counted, told.port().endpoints[:1]))
-    lines = one(replace(told.port(), endpoints=endpoints))
+    endpoints = tuple(map(counted, reported.port().endpoints[:1]))
+    lines = one(replace(reported.port(), endpoints=endpoints))
     assert lines[-2:] == [
         "  ENDPOINT         NODE       STATE  USED FOR       CONNECTIONS  PER SECOND",
         "  10.64.3.11:8080  this node  ready  Cluster Local        1,234         0.2",
@@ -289,7 +289,7 @@ def test_endpoints_that_are_counted() -> None:
 
 
 def test_one_in_a_mode_that_counts_nothing(call: Called, daemon: FakeDaemon) -> None:
-    silent = replace(told.detail(), mode="iptables", counts_connections=False)
+    silent = replace(reported.detail(), mode="iptables", counts_connections=False)
     daemon.pages[f"{LIST}/shop/cart"] = always(silent)
     assert call("shop/cart").splitlines()[3:5] == [
         "  FRONTEND    ADDRESS",
@@ -299,7 +299,7 @@ def test_one_in_a_mode_that_counts_nothing(call: Called, daemon: FakeDaemon) -> 
 
 
 def test_reasons_are_wrapped_and_not_cut() -> None:
-    lines = one(told.port(), 70)
+    lines = one(reported.port(), 70)
     assert "      Local" in lines
     assert not any("…" in line for line in lines)
 
@@ -310,7 +310,7 @@ def test_reasons_are_wrapped_and_not_cut() -> None:
 def test_for_programs(call: Called) -> None:
     assert msgspec.json.decode(call("-o", "json"), type=ServiceList) == ALL
     one = msgspec.json.decode(call("shop/cart", "-o=json"), type=ServiceDetail)
-    assert (told.detail(), "") == (one, call.err)
+    assert (reported.detail(), "") == (one, call.err)
 
 
 @pytest.mark.parametrize(
@@ -336,6 +336,6 @@ def test_help(call: Called) -> None:
     assert "  -n, --namespace string" in out.splitlines()
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["services", "--socket", f"{tmp_path}/none"]) == 3
     assert "no kube-proxy answers here" in capsys.readouterr().err

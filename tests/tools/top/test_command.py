@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fakes.daemon import FakeDaemon, Query, Reply, always, in_turn, serving
 from kubeproxy.app.cli import main
 from terminals import Terminal, in_terminal
-from tools import told
+from tools import reported
 
 PROGRAM = (sys.executable, "-m", "kubeproxy")
 
@@ -22,9 +22,9 @@ PROGRAM = (sys.executable, "-m", "kubeproxy")
 # --- printed ----------------------------------------------------------------------------------
 
 PAGES = {
-    "/status": always(told.status()),
-    "/status/services": always(told.services(told.CART, told.DNS)),
-    "/status/rates": always(told.RATES),
+    "/status": always(reported.status()),
+    "/status/services": always(reported.services(reported.CART, reported.DNS)),
+    "/status/rates": always(reported.RATES),
 }
 
 
@@ -81,7 +81,7 @@ def test_a_line_of_json_for_each_interval(
     services = lines[0].pop("services")
     assert [each["service"] for each in services] == ["cart", "dns"]
     assert lines[0] == {
-        "now": told.NOW,
+        "now": reported.NOW,
         "node": "kestrel",
         "mode": "nftables",
         "seconds": 1.0,
@@ -92,7 +92,7 @@ def test_a_line_of_json_for_each_interval(
 def test_json_goes_on_until_the_daemon_is_gone(
     daemon: FakeDaemon, slept: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    daemon.pages["/status/rates"] = in_turn(*[told.RATES] * 5, (404, "404 page not found"))
+    daemon.pages["/status/rates"] = in_turn(*[reported.RATES] * 5, (404, "404 page not found"))
     assert main(["top", "--socket", daemon.socket, "-o=json"]) == 3
     assert len(capsys.readouterr().out.splitlines()) == len(slept) - 1 == 4
 
@@ -100,7 +100,7 @@ def test_json_goes_on_until_the_daemon_is_gone(
 def test_a_mode_that_counts_nothing(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    silent = replace(told.status(), mode="iptables", counts_connections=False)
+    silent = replace(reported.status(), mode="iptables", counts_connections=False)
     daemon.pages["/status"] = always(silent)
     assert main(["top", "--socket", daemon.socket]) == 1
     assert capsys.readouterr().err == (
@@ -135,7 +135,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Keys: q quits" in out
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--socket", f"{tmp_path}/none"]) == 3
     assert "no kube-proxy answers here" in capsys.readouterr().err
 
@@ -239,12 +239,12 @@ def test_the_last_column_is_not_erased(top: Terminal) -> None:
     assert len(top.frame()[2]) == 90
 
 
-def test_keys_are_heard_while_the_daemon_thinks(top: Terminal, daemon: FakeDaemon) -> None:
+def test_keys_work_while_the_daemon_computes(top: Terminal, daemon: FakeDaemon) -> None:
     answer = threading.Event()
 
     def slow(_: Query) -> Reply:
         answer.wait(30)
-        return told.RATES
+        return reported.RATES
 
     daemon.pages["/status/rates"] = slow
     asked = len(daemon.queries("/status/rates"))

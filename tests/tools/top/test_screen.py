@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.serve.status.wire import ServiceRates, ServiceSummary
-from kubeproxy.tools.terminal import Look, painted
+from kubeproxy.tools.layout import Display, painted
 from kubeproxy.tools.top.fullscreen import keys
 from kubeproxy.tools.top.screen import screen, spark
 from kubeproxy.tools.top.state import (
@@ -18,16 +18,18 @@ from kubeproxy.tools.top.state import (
     unanswered,
     updated,
 )
-from tools import told
+from tools import reported
 
 
 def many(count: int) -> tuple[ServiceSummary, ...]:
-    return tuple(replace(told.CART, service=f"cart-{n:03}") for n in range(count))
+    return tuple(replace(reported.CART, service=f"cart-{n:03}") for n in range(count))
 
 
 def news(*services: ServiceSummary, **rates: float) -> News:
     found = {f"shop/{name}": rate for name, rate in rates.items()}
-    return News(told.status(), told.services(*services), ServiceRates(told.NOW, 2.0, found))
+    return News(
+        reported.status(), reported.services(*services), ServiceRates(reported.NOW, 2.0, found)
+    )
 
 
 def known(*services: ServiceSummary) -> TopState:
@@ -138,7 +140,7 @@ def test_the_last_minute_is_remembered() -> None:
     assert state.total == (2.0, 3.0)
 
 
-def test_who_is_idle_for_a_minute_is_forgotten() -> None:
+def test_services_idle_for_a_minute_are_forgotten() -> None:
     state = updated(beginning(30.0), news(cart=1.0))
     state = updated(state, news(dns=2.0))
     assert state.history == {"shop/cart": (1.0, 0.0), "shop/dns": (2.0,)}
@@ -150,14 +152,14 @@ def test_who_is_idle_for_a_minute_is_forgotten() -> None:
     "unknown",
     [
         pytest.param(None, id="a-look-between-two-beats"),
-        pytest.param(ServiceRates(told.NOW, 0.0, {}), id="nobody-has-looked-for-long-enough"),
+        pytest.param(ServiceRates(reported.NOW, 0.0, {}), id="not-asked-for-a-long-time"),
     ],
 )
 def test_what_says_nothing_of_rates_is_not_remembered(unknown: ServiceRates | None) -> None:
     state = updated(beginning(2.0), news(cart=1.0))
-    again = updated(state, replace(news(told.CART), rates=unknown))
+    again = updated(state, replace(news(reported.CART), rates=unknown))
     assert (state.history, state.total) == (again.history, again.total)
-    assert again.services == (told.CART,)
+    assert again.services == (reported.CART,)
 
 
 def test_news_end_a_silence() -> None:
@@ -183,13 +185,13 @@ def test_bars(values: tuple[float, ...], width: int, expected: str) -> None:
 
 
 def drawn(state: TopState, columns: int = 80, rows: int = 8) -> list[str]:
-    return [painted(each, Look()).rstrip() for each in screen(sized(state, rows), columns)]
+    return [painted(each, Display()).rstrip() for each in screen(sized(state, rows), columns)]
 
 
 def test_a_screen() -> None:
-    state = known(told.CART, told.DNS)
+    state = known(reported.CART, reported.DNS)
     for rate in (5.0, 12.5):
-        state = updated(state, news(told.CART, told.DNS, cart=rate))
+        state = updated(state, news(reported.CART, reported.DNS, cart=rate))
     assert drawn(state) == [
         "kube-proxy top  kestrel, nftables mode  12.5 connections/s  ▄█",
         "by connections per second  syncs: 14 IPv4, 14 IPv6  12:00:00 UTC",
@@ -234,11 +236,11 @@ def test_what_was_scrolled_away() -> None:
     ],
 )
 def test_what_keys_did_is_seen(typed: str, place: int, expected: str) -> None:
-    assert drawn(after(known(told.CART), *keys(typed)))[place].startswith(expected)
+    assert drawn(after(known(reported.CART), *keys(typed)))[place].startswith(expected)
 
 
 def test_syncs_that_failed_and_a_daemon_that_is_silent() -> None:
-    status = told.status(replace(told.family(), failures=1200))
+    status = reported.status(replace(reported.family(), failures=1200))
     state = updated(beginning(2.0), replace(news(), status=status))
     assert "14 IPv4, 1,200 failed" in drawn(state)[1]
     assert drawn(state)[-1].endswith("no service")

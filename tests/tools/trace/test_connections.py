@@ -4,13 +4,14 @@ import msgspec
 import pytest
 
 from kubeproxy.base.errors import OperatorError
-from kubeproxy.base.inet import Prefix, Protocol
+from kubeproxy.base.inet import Prefix, Protocol, pack
 from kubeproxy.linux.netlink.conntrack import connection_in, dialled
 from kubeproxy.serve.status.wire import FrontendDetail
 from kubeproxy.tools.trace.connections import (
+    Bounds,
     Filter,
     Index,
-    Peer,
+    Trace,
     Traced,
     Watched,
     describe,
@@ -22,6 +23,7 @@ from kubeproxy.tools.trace.connections import (
     watched_address,
     watched_ports,
 )
+from linux.netlink.test_conntrack import ping
 from tools.trace.shop import DNS, HTTP, HTTP_IPV6, KNOWN, OWN, event, service
 
 ALL = service(HTTP, HTTP_IPV6, DNS)
@@ -111,9 +113,9 @@ def traced(seen: bytes, known: Index = KNOWN) -> Traced | None:
 def test_each_kind_of_frontend_is_recognised(to: str, kind: str) -> None:
     found = traced(event(OUTSIDE, to, L1))
     assert found is not None
-    assert (kind, to) == (found.frontend.kind, str(found.destination))
+    assert (kind, to) == (found.frontend.kind, found.destination)
     assert found.watched.name == "shop/web:http"
-    assert (found.endpoint, found.detail) == (Peer("10.64.3.11", 8080), HTTP.endpoints[0])
+    assert (found.endpoint, found.detail) == ("10.64.3.11:8080", HTTP.endpoints[0])
 
 
 @pytest.mark.parametrize(
@@ -132,14 +134,14 @@ def test_each_kind_of_frontend_is_recognised(to: str, kind: str) -> None:
         ),
     ],
 )
-def test_what_is_somebody_elses(seen: bytes, why: str) -> None:
+def test_connections_of_others(seen: bytes, why: str) -> None:
     assert traced(seen) is None, why
 
 
 def test_a_masqueraded_client() -> None:
     found = traced(event(OUTSIDE, "198.51.100.10:31080", L1, "198.51.100.10:53211"))
     assert found is not None
-    assert (str(found.client), str(found.seen)) == (OUTSIDE, "198.51.100.10:53211")
+    assert (found.client, found.seen) == (OUTSIDE, "198.51.100.10:53211")
 
 
 def test_a_client_whose_address_is_kept() -> None:
@@ -167,7 +169,7 @@ def test_a_destination_that_is_not_translated(to: str) -> None:
 def test_an_endpoint_that_is_not_known_yet(to: str) -> None:
     found = traced(event(POD, to, "10.64.3.13:8080"))
     assert found is not None
-    assert (found.endpoint, found.detail) == (Peer("10.64.3.13", 8080), None)
+    assert (found.endpoint, found.detail) == ("10.64.3.13:8080", None)
 
 
 def test_a_node_port_on_an_address_that_no_interface_shows() -> None:
@@ -179,15 +181,15 @@ def test_a_node_port_on_an_address_that_no_interface_shows() -> None:
 def test_ipv6() -> None:
     found = traced(event("[fd40::50]:40000", "[fd12::21]:80", "[fd40::11]:8080"))
     assert found is not None
-    assert str(found.client) == "[fd40::50]:40000"
-    assert str(found.endpoint) == "[fd40::11]:8080"
+    assert found.client == "[fd40::50]:40000"
+    assert found.endpoint == "[fd40::11]:8080"
 
 
 def test_an_address_of_which_nothing_else_is_known() -> None:
     known = index([watched_address("10.112.0.21", 80, Protocol.TCP)], ())
     found = traced(event(POD, "10.112.0.21:80", L1), known)
     assert found is not None
-    assert (found.frontend.kind, found.endpoint) == ("", Peer("10.64.3.11", 8080))
+    assert (found.frontend.kind, found.endpoint) == ("", "10.64.3.11:8080")
     assert found.detail is None
 
 
@@ -243,7 +245,9 @@ def test_a_filter_accepts(
 
 
 def test_what_texts_mean() -> None:
-    expected = Filter((Prefix("10.0.0.1", 32), Prefix("10.1.0.0", 16)), (Peer("fd40::11", 0),))
+    expected = Filter(
+        (Prefix("10.0.0.1", 32), Prefix("10.1.0.0", 16)), frozenset({pack("fd40::11")})
+    )
     assert expected == parse_filter(["10.0.0.1", "10.1.2.3/16"], ["fd40::11"])
 
 
@@ -260,3 +264,89 @@ def test_a_text_that_means_nothing(clients: list[str], endpoints: list[str], mes
     with pytest.raises(OperatorError) as raised:
         parse_filter(clients, endpoints)
     assert message == str(raised.value)
+
+
+# --- the trace --------------------------------------------------------------------------------
+
+TO = "10.112.0.21:80"
+OURS = event(POD, TO, L1)
+OURS_TOO = event("10.64.3.51:40000", "10.112.0.21:80", "10.65.7.21:8080")
+OF_OTHERS = event("10.64.3.50:40000", "10.112.0.22:80", "10.64.3.11:8080")
+OF_ANOTHER_NODE = event("10.64.3.50:40000", "198.51.100.99:31080", "198.51.100.99:31080")
+
+
+def trace_of(bounds: Bounds, *events: bytes) -> tuple[Trace, list[str]]:
+    """The trace after these events, and the clients of what it showed."""
+    shown: list[Traced] = []
+    trace = Trace(KNOWN, bounds, shown.append)
+    for each in events:
+        trace.take(each)
+    return trace, [each.client for each in shown]
+
+
+def test_connections_of_others_are_passed_over() -> None:
+    trace, shown = trace_of(Bounds(), OF_OTHERS, ping(), OURS, OF_ANOTHER_NODE)
+    assert shown == ["10.64.3.50:40000"]
+    assert (trace.seen, trace.shown) == (1, 1)
+
+
+def test_what_is_filtered_out_does_not_count() -> None:
+    wanted = parse_filter(["10.64.3.51"], [])
+    trace, shown = trace_of(Bounds(wanted), OURS, OURS_TOO)
+    assert (shown, trace.seen) == (["10.64.3.51:40000"], 1)
+
+
+def test_what_comes_too_fast_is_counted_and_not_shown() -> None:
+    trace, shown = trace_of(Bounds(rate=1), OURS, OURS_TOO, OURS)
+    assert shown == ["10.64.3.50:40000"]
+    assert (trace.seen, trace.shown) == (3, 1)
+    assert trace.begin_second() == 2
+    trace.take(OURS)
+    trace.take(OURS)
+    assert (len(shown), trace.shown) == (1, 2)
+    assert trace.begin_second() == 1
+    assert trace.begin_second() == 0
+
+
+def test_it_is_complete_after_as_many_as_were_asked_for() -> None:
+    assert not trace_of(Bounds(count=2), OURS)[0].is_complete
+    assert trace_of(Bounds(count=2), OURS, OURS_TOO)[0].is_complete
+    assert not trace_of(Bounds(), OURS, OURS_TOO)[0].is_complete
+
+
+def test_news_of_the_service_count_from_the_next_event_on() -> None:
+    trace, shown = trace_of(Bounds(), OURS)
+    trace.known = index([], ())
+    trace.take(OURS)
+    assert len(shown) == 1
+
+
+# --- the summary ------------------------------------------------------------------------------
+
+
+def to(*responders: str, rate: int = 0) -> Trace:
+    events = (event("10.64.3.50:40000", TO, responder) for responder in responders)
+    return trace_of(Bounds(rate=rate), *events)[0]
+
+
+def test_endpoints_by_how_often_they_were_chosen() -> None:
+    trace = to("10.64.3.11:8080", *["10.65.7.210:8080"] * 3, TO, rate=3)
+    assert list(trace.summary(0)) == [
+        "5 connections, 3 shown, nothing lost",
+        "  10.65.7.210:8080  3",
+        "  10.64.3.11:8080   1",
+        "  not translated    1",
+    ]
+
+
+def test_nothing_was_seen() -> None:
+    assert list(to().summary(1234)) == ["0 connections, 0 shown, 1,234 events of this node lost"]
+
+
+def test_one_connection() -> None:
+    assert next(to("10.64.3.11:8080").summary(0)) == "1 connection, 1 shown, nothing lost"
+
+
+def test_many_endpoints_are_counted_together() -> None:
+    lines = list(to(*(f"10.64.3.11:{port}" for port in range(1, 1026))).summary(0))
+    assert (len(lines), lines[-1]) == (22, "  and 1,005 more endpoints")

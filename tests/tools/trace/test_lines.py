@@ -6,7 +6,7 @@ import pytest
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.linux.netlink.conntrack import connection_in
-from kubeproxy.tools.trace.connections import Peer, Traced, describe, index, watched_address
+from kubeproxy.tools.trace.connections import Traced, describe, index, watched_address
 from kubeproxy.tools.trace.lines import Columns, json_line
 from tools.trace.shop import HTTP, KNOWN, WATCHED, event
 
@@ -50,7 +50,8 @@ def test_columns_grow_with_what_stands_in_them() -> None:
     six = Traced(
         WATCHED[1],
         WATCHED[1].port.frontends[0],
-        Peer("2001:db8:ff:64:1111:2222:3333:4444", 40000),
+        "IPv6",
+        wide,
         FROM_POD.destination,
         FROM_POD.endpoint,
         FROM_POD.detail,
@@ -61,12 +62,12 @@ def test_columns_grow_with_what_stands_in_them() -> None:
     assert before.index("cluster-ip") < line.index("cluster-ip") == after.index("cluster-ip")
 
 
-def test_several_service_ports_are_told_apart() -> None:
+def test_several_service_ports_are_named() -> None:
     columns = Columns({WEB, ""}, colours=False)
     known = index([watched_address("10.112.0.21", 80, Protocol.TCP)], ())
     connection = connection_in(event("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080"))
     assert connection is not None
-    nameless = describe(known, next(iter(known.exact.values())), connection)
+    nameless = describe(known, next(iter(known.places.values())), connection)
     header, line = columns.header(), columns.line(FROM_POD, AT)
     assert header.index("CLIENT") == line.index("10.64.3.50") == header.index("SERVICE") + 15
     assert line.split()[2:4] == [WEB, "10.64.3.50:40000"]

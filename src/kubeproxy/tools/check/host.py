@@ -3,7 +3,8 @@
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
+from glob import iglob
 from pathlib import Path
 
 import msgspec
@@ -59,16 +60,15 @@ def _administers(capabilities: int) -> bool:
 
 def readings(names: Iterable[str]) -> dict[str, SysctlReading]:
     """Settings as they are, and whether they can be set."""
-    return {name: _reading(name) for name in names}
-
-
-def _reading(name: str) -> SysctlReading:
-    try:
-        value = read_sysctl(name)
-    except KernelError:
+    found = {}
+    for name in names:
         value = None
-    path = _SYSCTLS.joinpath(*name.split("."))
-    return SysctlReading(value, os.access(path, os.W_OK, effective_ids=True), is_fixed(name))
+        with contextlib.suppress(KernelError):
+            value = read_sysctl(name)
+        path = _SYSCTLS.joinpath(*name.split("."))
+        writable = os.access(path, os.W_OK, effective_ids=True)
+        found[name] = SysctlReading(value, writable, is_fixed(name))
+    return found
 
 
 def available_modules(release: str, root: Path = _MODULES) -> frozenset[str] | None:
@@ -127,15 +127,14 @@ def _version(family: Family) -> str:
 def _program_finding(family: Family, version: str) -> Finding:
     what = PROGRAM[family]
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
-    why = unfit(version)
-    if not missing and why:
+    detail = f"{what} --version fails"
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
+    elif why := unfit(version):
         return lacking(PROGRAMS, what, why, "install a newer one, or choose nftables")
-    if not missing and version:
+    elif version:
         return ok(PROGRAMS, what, version)
-    verb = "is" if len(missing) == 1 else "are"
-    detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
-    if not missing:
-        detail = f"{what} --version fails"
     return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
 
 
@@ -153,29 +152,18 @@ def listeners() -> list[ListeningSocket]:
     return found
 
 
-def owners(inodes: Collection[int], proc: Path = Path("/proc")) -> dict[int, str]:
+def owners(inodes: Collection[int], proc: str = "/proc") -> dict[int, str]:
     """The processes that have these sockets, as far as this process may see them."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, str] = {}
-    if not wanted:
-        return found
-    for process in proc.glob("[0-9]*"):
-        for link in _links(process / "fd"):
-            if link in wanted:
-                found[wanted[link]] = f"{_name(process)} (pid {process.name})"
+    # Unlike that of pathlib, this glob passes over processes that end meanwhile.
+    for link in map(Path, iglob(f"{proc}/[0-9]*/fd/*") if wanted else ()):  # noqa: PTH207
+        with contextlib.suppress(OSError):  # it ended, or may not be read
+            inode = wanted.get(str(link.readlink()))
+            if inode is not None:
+                process = link.parents[1]
+                found[inode] = f"{_name(process)} (pid {process.name})"
     return found
-
-
-def _links(directory: Path) -> Iterator[str]:
-    try:
-        entries = list(directory.iterdir())
-    except OSError:
-        return  # it ended, or may not be read
-    for entry in entries:
-        try:
-            yield str(entry.readlink())
-        except OSError:
-            continue
 
 
 def _name(process: Path) -> str:

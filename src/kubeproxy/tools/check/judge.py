@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import MODES
 from kubeproxy.dataplane.preflight import PROGRAMS, Finding, State
+from kubeproxy.serve.status.words import plural
 
 
 class ModeVerdict(msgspec.Struct, frozen=True):
@@ -65,9 +66,9 @@ def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     unknown, warnings = len(by_state[State.UNKNOWN]), len(by_state[State.WARNING])
     conclusion = "ready"
     if unknown:
-        conclusion += f" as far as can be seen ({_counted(unknown, 'thing')} could not be)"
+        conclusion += f" as far as can be seen ({plural(unknown, 'thing')} could not be)"
     if warnings:
-        conclusion += f", {_counted(warnings, 'warning')}"
+        conclusion += f", {plural(warnings, 'warning')}"
     return ModeVerdict(mode.name, True, conclusion)
 
 
@@ -75,7 +76,3 @@ def _reason(missing: Sequence[Finding]) -> str:
     first = missing[0]
     said = ": ".join(part for part in (first.detail or first.what, first.remedy) if part)
     return f"{said} (and {len(missing) - 1} more)" if len(missing) > 1 else said
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -72,18 +72,10 @@ def port_finding(
         return ok(PORTS, what, "free")
     owner = owners.get(held.inode, "")
     if _OURS in owner:
-        return lacking(
-            PORTS,
-            what,
-            f"taken by {owner}: two proxies would undo each other's work",
-            "stop that one first: its rules stay in force until the new one takes over",
-            State.WARNING,
-        )
+        detail = f"taken by {owner}: two proxies would undo each other's work"
+        remedy = "stop that one first: its rules stay in force until the new one takes over"
+        return lacking(PORTS, what, detail, remedy, State.WARNING)
     without = "the proxy ends without it" if wanted.vital else "the proxy goes on without it"
-    return lacking(
-        PORTS,
-        what,
-        f"taken by {owner or 'a process that cannot be seen from here'}; {without}",
-        f"stop it, or choose another port with {wanted.field}",
-        State.MISSING if wanted.vital else State.WARNING,
-    )
+    detail = f"taken by {owner or 'a process that cannot be seen from here'}; {without}"
+    remedy = f"stop it, or choose another port with {wanted.field}"
+    return lacking(PORTS, what, detail, remedy, State.MISSING if wanted.vital else State.WARNING)

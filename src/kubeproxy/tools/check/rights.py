@@ -37,8 +37,8 @@ class Rights(msgspec.Struct, frozen=True):
         return self.has(SYS_MODULE) or not self.is_root
 
     def __str__(self) -> str:
-        who = "root" if self.is_root else f"user {self.uid}"
-        return who if self.administers else f"{who} without CAP_NET_ADMIN here"
+        user = "root" if self.is_root else f"user {self.uid}"
+        return user if self.administers else f"{user} without CAP_NET_ADMIN here"
 
 
 def effective(status: str) -> int:
@@ -50,16 +50,11 @@ def effective(status: str) -> int:
 def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
     """The rights that modes need; `legacy` is the kind of the iptables programs."""
     if not rights.administers and not rights.is_root:
-        return [
-            lacking(
-                NODE,
-                "rights",
-                f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
-                " CAP_NET_ADMIN",
-                "run this check as root too",
-                State.UNKNOWN,
-            )
-        ]
+        detail = (
+            f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
+            " CAP_NET_ADMIN"
+        )
+        return [lacking(NODE, "rights", detail, "run this check as root too", State.UNKNOWN)]
     return [_net_admin(rights), _net_raw(rights, legacy=legacy)]
 
 
@@ -67,12 +62,9 @@ def _net_admin(rights: Rights) -> Finding:
     what = "CAP_NET_ADMIN"
     if rights.administers:
         return ok(NODE, what, "this process may change rules here; so may a proxy like it")
-    return lacking(
-        NODE,
-        what,
-        "this process may not change rules in this network namespace",
-        "in a pod: hostNetwork: true, and securityContext.capabilities.add: [NET_ADMIN]",
-    )
+    detail = "this process may not change rules in this network namespace"
+    remedy = "in a pod: hostNetwork: true, and securityContext.capabilities.add: [NET_ADMIN]"
+    return lacking(NODE, what, detail, remedy)
 
 
 def _net_raw(rights: Rights, *, legacy: bool) -> Finding:
@@ -82,7 +74,5 @@ def _net_raw(rights: Rights, *, legacy: bool) -> Finding:
     if not rights.has(NET_RAW):
         remedy = "in a pod: securityContext.capabilities.add: [NET_RAW]"
         finding = lacking(NODE, what, f"is missing: {needed}", remedy)
-    modes = (
-        mode.name for mode in all_modes() if mode.uses_ipset or (legacy and mode.uses_iptables)
-    )
-    return replace(finding, modes=tuple(modes))
+    modes = [mode for mode in all_modes() if mode.uses_ipset or (legacy and mode.uses_iptables)]
+    return replace(finding, modes=tuple(mode.name for mode in modes))

@@ -1,6 +1,6 @@
 """What modes left, and what other programs have in this kernel for Services."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -38,9 +38,7 @@ def rival_findings(seen: Sightings, modes: Sequence[Mode]) -> list[Finding]:
             for finding in _fates(leftover, owner, modes)
         ),
         *_kubelet(seen.scan, modes),
-        *_cilium(seen),
-        *_calico(seen),
-        *_kube_router(seen.scan.devices),
+        *_programs(seen),
         *_unseen(seen.scan.unseen),
     ]
     return findings or [ok(RIVALS, "rules of others", "none found")]
@@ -79,61 +77,39 @@ def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
     """The kubelet leaves a chain in the kind of iptables that it uses, as a hint."""
     kinds = [chains.kind for chains in scan.chains if chains.has_hint]
     if kinds and scan.kind and scan.kind not in kinds:
-        finding = lacking(
-            RIVALS,
-            "kubelet",
-            f"it uses iptables-{kinds[0]}, and the programs here are iptables-{scan.kind}",
-            f"have the proxy use iptables-{kinds[0]} too: rules of both kinds do not see each"
-            " other",
-            State.WARNING,
-        )
+        detail = f"it uses iptables-{kinds[0]}, and the programs here are iptables-{scan.kind}"
+        rules = "rules of both kinds do not see each other"
+        remedy = f"have the proxy use iptables-{kinds[0]} too: {rules}"
+        finding = lacking(RIVALS, "kubelet", detail, remedy, State.WARNING)
         yield replace(finding, modes=tuple(mode.name for mode in modes if mode.uses_iptables))
 
 
-def _cilium(seen: Sightings) -> Iterator[Finding]:
-    what = "Cilium"
+def _programs(seen: Sightings) -> Iterator[Finding]:
+    """Other programs that serve Services, by their devices and their eBPF maps."""
+    devices, pins = seen.scan.devices, seen.pins
     how = "cilium-dbg status | grep KubeProxyReplacement (in its pod) shows it"
-    if _has_pin(seen.pins, _CILIUM_NODE_PORTS):
-        yield lacking(
-            RIVALS,
-            what,
-            "it serves node ports itself, so it seems to replace kube-proxy: two would conflict",
-            f"{how}; set kubeProxyReplacement: false there, or run no kube-proxy here",
-            State.WARNING,
+    if _has_pin(pins, _CILIUM_NODE_PORTS):
+        detail = (
+            "it serves node ports itself, so it seems to replace kube-proxy: two would conflict"
         )
-    elif _CILIUM_DEVICE in seen.scan.devices and seen.pins is None:
-        yield lacking(
-            RIVALS,
-            what,
-            "it is here; whether it replaces kube-proxy cannot be seen",
-            how,
-            State.UNKNOWN,
-        )
-    elif _CILIUM_DEVICE in seen.scan.devices:
-        yield ok(RIVALS, what, "it is here, and leaves Services to kube-proxy")
-
-
-def _calico(seen: Sightings) -> Iterator[Finding]:
-    if _has_pin(seen.pins, _CALICO_PIN) or _CALICO_DEVICE in seen.scan.devices:
-        yield lacking(
-            RIVALS,
-            "Calico's eBPF dataplane",
-            "it serves Services itself, and may remove kube-proxy's rules: two would conflict",
-            "set bpfEnabled: false in the FelixConfiguration, or run no kube-proxy here",
-            State.WARNING,
-        )
-
-
-def _kube_router(devices: Collection[str]) -> Iterator[Finding]:
+        remedy = f"{how}; set kubeProxyReplacement: false there, or run no kube-proxy here"
+        yield lacking(RIVALS, "Cilium", detail, remedy, State.WARNING)
+    elif _CILIUM_DEVICE in devices and pins is None:
+        detail = "it is here; whether it replaces kube-proxy cannot be seen"
+        yield lacking(RIVALS, "Cilium", detail, how, State.UNKNOWN)
+    elif _CILIUM_DEVICE in devices:
+        yield ok(RIVALS, "Cilium", "it is here, and leaves Services to kube-proxy")
+    if _has_pin(pins, _CALICO_PIN) or _CALICO_DEVICE in devices:
+        detail = "it serves Services itself, and may remove kube-proxy's rules: two would conflict"
+        remedy = "set bpfEnabled: false in the FelixConfiguration, or run no kube-proxy here"
+        yield lacking(RIVALS, "Calico's eBPF dataplane", detail, remedy, State.WARNING)
     if _KUBE_ROUTER_DEVICE in devices:
-        yield lacking(
-            RIVALS,
-            "kube-router",
-            f"its service proxy has the device {_KUBE_ROUTER_DEVICE}: two would conflict, and"
-            " ipvs mode deletes its virtual servers",
-            f"run it with --run-service-proxy=false, then `ip link delete {_KUBE_ROUTER_DEVICE}`",
-            State.WARNING,
+        conflict = "two would conflict, and ipvs mode deletes its virtual servers"
+        detail = f"its service proxy has the device {_KUBE_ROUTER_DEVICE}: {conflict}"
+        remedy = (
+            f"run it with --run-service-proxy=false, then `ip link delete {_KUBE_ROUTER_DEVICE}`"
         )
+        yield lacking(RIVALS, "kube-router", detail, remedy, State.WARNING)
 
 
 def _has_pin(pins: Iterable[str] | None, prefix: str) -> bool:

@@ -1,8 +1,8 @@
 """Tries things in a network namespace of their own, which is gone when they are done.
 
-A forked child enters a new network namespace, tries, and sends its findings over a pipe. What
-it writes, it writes there: the node's own rules, devices and settings are never touched. A child
-that breaks or hangs is a finding too, and one whose parent is gone ends.
+A forked child enters a new network namespace, tries, and leaves its findings in memory that it
+shares with its parent. What it writes, it writes there: the node's own rules, devices and settings
+are never touched. A child that breaks or hangs is a finding too. It ends when its parent is gone.
 """
 
 import contextlib
@@ -33,82 +33,70 @@ _LOCKS = Path("/run")
 
 Trial = Callable[[], Sequence[Finding]]
 
-_CHUNK = 1 << 16
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class TrialResult(msgspec.Struct, frozen=True):
-    """What a child sends: its findings, or why there is no namespace for it."""
+    """What a child leaves: its findings, or why there is no namespace for it."""
 
     findings: tuple[Finding, ...] = ()
     refused: str = ""
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Why a child sent nothing."""
+    """Why a child left nothing."""
 
     why: str
-
-
-_encode = msgspec.json.encode
-_decoder = msgspec.json.Decoder(TrialResult)
 
 
 class Child:
     """A trial under way in a process of its own."""
 
     def __init__(self, trial: Trial) -> None:
-        self._answer, answer = os.pipe()
-        self._complaint, complaint = os.pipe()
+        self._answer = os.memfd_create("answer")
+        self._complaint = os.memfd_create("complaint")
+        self._ended, alive = os.pipe()  # the other end closes with the child
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            _run(partial(_tried, trial, parent), answer, complaint)
-        os.close(answer)
-        os.close(complaint)
+            _run(partial(_tried, trial, parent), self._answer, self._complaint)
+        os.close(alive)
 
     def outcome(self, deadline: float) -> TrialResult | Broken:
         """Wait for the child, up to that moment of the monotonic clock; then it is ended."""
-        said = {self._answer: b"", self._complaint: b""}
         try:
-            in_time = _read(said, deadline)
+            remaining = max(0.0, deadline - time.monotonic())
+            in_time = bool(select.select([self._ended], [], [], remaining)[0])
         finally:
-            self._end()
+            answer, complaint = self._end()
         if not in_time:
             return Broken("it did not end in time, and was ended")
         try:
-            return _decoder.decode(said[self._answer])
+            return msgspec.json.decode(answer, type=TrialResult)
         except msgspec.DecodeError:
-            lines = said[self._complaint].decode(errors="replace").strip().splitlines()
+            lines = complaint.decode(errors="replace").strip().splitlines()
             return Broken(f"it failed: {lines[-1] if lines else 'no output on stderr'}")
 
-    def _end(self) -> None:
-        """See to it that nothing of the child is left, nor of the programs that it runs."""
+    def _end(self) -> tuple[bytes, bytes]:
+        """See to it that nothing of the child is left, nor of the programs that it runs.
+
+        What it has written comes back.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)  # before it had its own group
         os.waitpid(self._pid, 0)
-        os.close(self._answer)
-        os.close(self._complaint)
+        os.close(self._ended)
+        return _content(self._answer), _content(self._complaint)
 
 
-def _read(said: dict[int, bytes], deadline: float) -> bool:
-    """Read until all are at their end; False when the time is over before."""
-    waiting = set(said)
-    while waiting:
-        remaining = deadline - time.monotonic()
-        ready = select.select(list(waiting), [], [], max(0.0, remaining))[0]
-        if not ready:
-            return False
-        for fd in ready:
-            chunk = os.read(fd, _CHUNK)
-            said[fd] += chunk
-            if not chunk:
-                waiting.discard(fd)
-    return True
+def _content(descriptor: int) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read()
 
 
 def _run(attempt: Callable[[], TrialResult], answer: int, complaint: int) -> NoReturn:
@@ -119,8 +107,7 @@ def _run(attempt: Callable[[], TrialResult], answer: int, complaint: int) -> NoR
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(complaint, 1)
         os.dup2(complaint, 2)
-        os.close(complaint)
-        _write(answer, _encode(attempt()))
+        os.write(answer, msgspec.json.encode(attempt()))
         code = 0
     except BaseException as error:  # noqa: BLE001  # nothing above it would report
         os.write(2, f"{type(error).__name__}: {error}\n".encode())
@@ -146,11 +133,6 @@ def _end_with(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         os.killpg(0, signal.SIGKILL)
-
-
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 def enter() -> None:

@@ -1,6 +1,6 @@
 """Kernel settings as they are -> which the proxy will set, which it cannot, which you should."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -77,28 +77,21 @@ def mode_findings(
 
 
 def _absent(topic: str, setting: Sysctl) -> Finding:
-    return lacking(
-        topic,
-        setting.name,
-        f"should be {setting.value}, and this kernel has no such setting",
-        f"load the kernel module that has it: modprobe nf_conntrack{_or_leave(setting)}",
-    )
+    detail = f"should be {setting.value}, and this kernel has no such setting"
+    remedy = f"load the kernel module that has it: modprobe nf_conntrack{_or_leave(setting)}"
+    return lacking(topic, setting.name, detail, remedy)
 
 
 def _not_settable(topic: str, setting: Sysctl, reading: SysctlReading) -> Finding:
     name, value = setting.name, setting.value
     detail = f"is {reading.value} and should be {value}"
-    on_the_host = f"run `sysctl -w {name}={value}` on the host"
+    remedy = f"run `sysctl -w {name}={value}` on the host"
     if reading.fixed:
         detail += "; it belongs to the machine, not to this network namespace, and stays"
-        return lacking(topic, name, detail, on_the_host, State.WARNING)
-    return lacking(
-        topic,
-        name,
-        f"{detail}, and cannot be set from here",
-        f"{on_the_host}, or in a pod have a privileged init container run --init-only"
-        f"{_or_leave(setting)}",
-    )
+        return lacking(topic, name, detail, remedy, State.WARNING)
+    remedy += ", or in a pod have a privileged init container run --init-only"
+    detail += ", and cannot be set from here"
+    return lacking(topic, name, detail, remedy + _or_leave(setting))
 
 
 def _or_leave(setting: Sysctl) -> str:
@@ -121,59 +114,51 @@ def operator_findings(
     ]
 
 
+def _value(readings: Readings, name: str) -> int | None:
+    return readings[name].value if name in readings else None
+
+
 def _forwarding(
     family: Family, readings: Readings, made: Mapping[str, Collection[str]]
-) -> Iterable[Finding]:
+) -> Iterator[Finding]:
     name = FORWARD_IPV4 if family is Family.IPV4 else FORWARD_IPV6
-    value = readings.get(name, SysctlReading()).value
+    value = _value(readings, name)
     if value is None:
         return
     finding = ok(NODE, name, f"is {value}: {family.value} packets to pods are forwarded")
     if not value:
+        detail = f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded"
         remedy = f"sysctl -w {name}=1, and in /etc/sysctl.d; many network plugins do it"
         if family is Family.IPV6:
             # With accept_ra=1, a node that forwards drops default routes that routers announced.
-            remedy = (
-                f"if pods have IPv6: {remedy}; first accept_ra=2, where routers announce routes"
-            )
-        finding = lacking(
-            NODE,
-            name,
-            f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded",
-            remedy,
-            State.WARNING,
-        )
+            first = "first accept_ra=2, where routers announce routes"
+            remedy = f"if pods have IPv6: {remedy}; {first}"
+        finding = lacking(NODE, name, detail, remedy, State.WARNING)
     yield replace(finding, modes=tuple(mode for mode in made if name not in made[mode]))
 
 
-def _rp_filter(readings: Readings) -> Iterable[Finding]:
-    if readings.get(RP_FILTER, SysctlReading()).value == 1:
-        yield lacking(
-            NODE,
-            RP_FILTER,
+def _rp_filter(readings: Readings) -> Iterator[Finding]:
+    if _value(readings, RP_FILTER) == 1:
+        detail = (
             "is 1 (strict): on a node with several networks, packets of clients that are not"
-            " answered through the interface they came by are dropped",
-            f"sysctl -w {RP_FILTER}=2 on such nodes",
-            State.WARNING,
+            " answered through the interface they came by are dropped"
         )
+        remedy = f"sysctl -w {RP_FILTER}=2 on such nodes"
+        yield lacking(NODE, RP_FILTER, detail, remedy, State.WARNING)
 
 
-def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
+def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterator[Finding]:
     """Pods of one bridge reach each other without the node's rules, unless these say otherwise."""
-    names = (BRIDGE_IPV4, BRIDGE_IPV6)
-    off = [name for name in names if readings.get(name, SysctlReading()).value == 0]
+    values = {name: _value(readings, name) for name in (BRIDGE_IPV4, BRIDGE_IPV6)}
+    off = [name for name, value in values.items() if value == 0]
     what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
         yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)
-    loaded = any(readings.get(name, SysctlReading()).value is not None for name in names)
+    loaded = any(value is not None for value in values.values())
     if loaded and not off:
         yield ok(NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
     if not loaded and bridges:
-        yield lacking(
-            NODE,
-            "br_netfilter",
-            f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}",
-            "modprobe br_netfilter, and in /etc/modules-load.d",
-            State.WARNING,
-        )
+        detail = f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}"
+        remedy = "modprobe br_netfilter, and in /etc/modules-load.d"
+        yield lacking(NODE, "br_netfilter", detail, remedy, State.WARNING)

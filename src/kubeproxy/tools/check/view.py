@@ -1,13 +1,12 @@
 """What a check found, as lines for people."""
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubeproxy.dataplane.modes import MODES, all_modes
 from kubeproxy.dataplane.preflight import NODE, PORTS, PROGRAMS, RIVALS, Finding, State
 from kubeproxy.tools.check.judge import ModeVerdict, Report
-from kubeproxy.tools.terminal import GAP, Line, Span, Style, line, prose
+from kubeproxy.tools.layout import GAP, Line, Span, Style, line, prose, wrapped
 
 _MARK: Final = {
     State.OK: Span("ok", Style.GREEN),
@@ -86,5 +85,4 @@ def _verdict(verdict: ModeVerdict, column: int, width: int) -> Iterator[Line]:
 
 
 def _wrapped(text: str, room: int) -> list[str]:
-    room = max(room, _NARROWEST_TEXT)
-    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return wrapped(text, max(room, _NARROWEST_TEXT))

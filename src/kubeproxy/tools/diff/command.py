@@ -1,36 +1,36 @@
-"""`kube-proxy diff`: what in the kernel is not as the running proxy means it to be."""
+"""`kube-proxy diff`: what in the kernel is not as the running proxy means it to be.
 
-import os
-import sys
+The kernel is that of this process: of this machine and this network namespace.
+"""
+
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from kubeproxy.base.errors import KubeProxyError
+from kubeproxy.base.errors import FieldError, KernelError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.config.errors import UsageError
-from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import INT32, STRING
 from kubeproxy.dataplane.difference import Difference
+from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.serve.status.tablewire import Desired, read_table
 from kubeproxy.serve.status.wire import DaemonStatus, NotProgrammed
 from kubeproxy.tools import client
+from kubeproxy.tools.command import OUTPUT, Command, not_negative, note, print_answer
 from kubeproxy.tools.diff.view import Diff, FamilyDiff, lines
-from kubeproxy.tools.terminal import OUTPUT, look_of, note, show, show_json, wants_json
 
 DIFFERENT: Final = 1
 TROUBLE: Final = 2
 MOMENT: Final = 1.0
 """Seconds between two looks."""
 _LOOKS: Final = 10
-_OWN: Final = (
+_FLAGS: Final = (
     Flag("family", STRING, "", "IPv4 or IPv6; default: all that the proxy serves."),
     Flag("limit", INT32, 200, "Show at most so many differences as text; 0 is all."),
     OUTPUT,
+    *client.FLAGS,
+    HELP,
 )
-_FLAGS: Final = (*_OWN, *client.FLAGS, HELP)
 _AFTERWARDS: Final = """
 Prints what the proxy's next full sync would change in the kernel, and changes nothing: + would be
 added, - would be removed, ! would be replaced. Nothing is printed when the kernel is as it should
@@ -42,40 +42,28 @@ no proxy answers.
 """
 
 
-def usage_text() -> str:
-    """How to call it."""
-    return usage("kube-proxy diff", _FLAGS) + _AFTERWARDS
-
-
 def main(arguments: Sequence[str]) -> int:
     """Show the differences; errors have another exit code than differences, as with diff(1)."""
     try:
-        return _diff(parse(_FLAGS, arguments))
+        return COMMAND.main(arguments)
     except KubeProxyError as error:
         if error.exit_code == DIFFERENT:
             error.exit_code = TROUBLE
         raise
 
 
-def _diff(parsed: Parsed) -> int:
-    if parsed.value("help", bool):
-        print(usage_text(), end="")  # noqa: T201  # what was asked for
-        return 0
-    refuse_positionals("kube-proxy diff", parsed)
-    limit = parsed.value("limit", int)
-    if limit < 0:
-        raise UsageError(f"--limit {limit}: must not be negative", show_usage=False)
-    as_json = wants_json(parsed)
-    daemon = client.Client(client.ways(parsed))
+def _run(parsed: Parsed) -> int:
+    limit = not_negative(parsed, "limit")
+    daemon = client.connect(parsed)
     families = _families(daemon, parsed.value("family", str))
     seen = lasting(lambda family: _look(daemon, family), families)
     found = tuple(_family_diff(family, each) for family, each in seen.items())
-    if as_json:
-        show_json(Diff(found))
-    else:
-        look = replace(look_of(sys.stdout, os.environ), width=None)  # nothing is cut off
-        show(lines(found, limit), look)
+    print_answer(parsed, Diff(found), lambda _: lines(found, limit), cut=False)
     return 0 if all(family.equal for family in found) else DIFFERENT
+
+
+COMMAND: Final = Command("diff", _FLAGS, _run, _AFTERWARDS)
+usage_text = COMMAND.usage_text
 
 
 def _families(daemon: client.Client, wanted: str) -> list[Family]:
@@ -84,7 +72,7 @@ def _families(daemon: client.Client, wanted: str) -> list[Family]:
     found = [each for each in served if not wanted or each.value.lower() == wanted.lower()]
     if not found:
         known = " or ".join(each.value for each in served)
-        raise UsageError(f"--family {wanted}: the proxy serves {known}", show_usage=False)
+        raise FieldError("family", wanted, f"the proxy serves {known}")
     return found
 
 
@@ -96,10 +84,25 @@ class Seen(NamedTuple):
 
 
 def _look(daemon: client.Client, family: Family) -> Seen:
-    from kubeproxy.tools.diff.drift import drift  # noqa: PLC0415  # not without a daemon
-
     desired = read_table(daemon.read("/status/table", {"family": family.value}))
     return Seen(desired, drift(desired))
+
+
+def drift(desired: Desired) -> list[Difference]:
+    """What a full sync of the daemon would change now."""
+    compare = load_mode(desired.mode).drift
+    try:
+        return compare(desired.config, desired.table, desired.node, desired.failed.keys())
+    except KernelError as error:
+        from kubeproxy.tools.check.host import own_rights  # noqa: PLC0415  # when it went wrong
+
+        rights = own_rights()
+        if rights.administers:
+            raise
+        raise OperatorError(
+            f"as {rights} this process may not read the rules: run it as root on the node, or in"
+            f" the container of the proxy ({error})"
+        ) from error
 
 
 def lasting(

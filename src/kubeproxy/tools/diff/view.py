@@ -1,4 +1,4 @@
-"""The differences of a family, for programs and as lines for people who read `diff -u`."""
+"""The differences of a family, for programs and as lines like those of `diff -u`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ import msgspec
 
 from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.serve.status.wire import NotProgrammed
-from kubeproxy.tools.terminal import Line, Span, Style, line
+from kubeproxy.tools.layout import Line, Span, Style, line
 
 _SIGN: Final = {Change.ADD: "+", Change.REMOVE: "-", Change.REPLACE: "!"}
 _STYLE: Final = {"+": Style.GREEN, "-": Style.RED, "!": Style.YELLOW}

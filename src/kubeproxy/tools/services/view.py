@@ -1,7 +1,7 @@
-"""Services as tables: a row for each, or all about one. Functions on values only."""
+"""Services as tables: a row for each, or all about one."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from kubeproxy.base.inet import join
 from kubeproxy.serve.status.wire import (
@@ -13,23 +13,20 @@ from kubeproxy.serve.status.wire import (
     ServiceSummary,
 )
 from kubeproxy.serve.status.words import connections, plural, rate, settings
-from kubeproxy.tools.terminal import Column, Line, Span, Style, line, prose, table
+from kubeproxy.tools.layout import Column, Line, Span, Style, left, line, prose, right, table
 
 _INDENT: Final = "  "
-_TRAFFIC: Final = (Column("CONNECTIONS", right=True), Column("PER SECOND", right=True))
+_TRAFFIC: Final = right("CONNECTIONS", "PER SECOND")
 _LIST: Final = (
     Column("NAMESPACE/NAME", least=20),
     Column("ADDRESSES", least=11),
     Column("PORTS", least=10),
-    Column("ENDPOINTS", right=True),
+    *right("ENDPOINTS"),
 )
-_FRONTENDS: Final = (Column("FRONTEND"), Column("ADDRESS"))
-_ENDPOINTS: Final = (
-    Column("ENDPOINT"),
-    Column("NODE", least=9),
-    Column("STATE"),
-    Column("USED FOR"),
-)
+_FRONTENDS: Final = left("FRONTEND", "ADDRESS")
+_ENDPOINTS: Final = (*left("ENDPOINT"), Column("NODE", least=9), *left("STATE", "USED FOR"))
+
+Counted = TypeVar("Counted", ServiceSummary, FrontendDetail, EndpointDetail)
 
 
 def not_counted(mode: str) -> str:
@@ -43,23 +40,34 @@ def not_counted(mode: str) -> str:
 def listing(found: ServiceList, width: int | None) -> Iterator[Line]:
     """A row for each Service, and below it what is wrong with it."""
     traffic = found.counts_connections
-    rows = (_summary(each, traffic=traffic) for each in found.services)
-    head, *laid_out = table((*_LIST, *(_TRAFFIC if traffic else ())), rows, width)
+    head, *rows = _table(_LIST, _summary, found.services, width, traffic=traffic)
     yield head
-    for each, row in zip(found.services, laid_out, strict=True):
+    for each, row in zip(found.services, rows, strict=True):
         yield row
         for problem in each.problems:
             yield from prose(problem, width, _INDENT, Style.YELLOW)
 
 
-def _summary(each: ServiceSummary, *, traffic: bool) -> Line:
-    return line(
-        f"{each.namespace}/{each.service}",
-        ",".join(dialled(each)) or "-",
-        ",".join(each.ports),
-        usable(each),
-        *((connections(each.connections), rate(each.per_second)) if traffic else ()),
-    )
+def _table(
+    columns: Sequence[Column],
+    row: Callable[[Counted], Line],
+    found: Sequence[Counted],
+    width: int | None,
+    *,
+    traffic: bool,
+) -> list[Line]:
+    """A table, with the connections of each row where they are counted."""
+    if not traffic:
+        return table(columns, map(row, found), width)
+    rows = [
+        line(*row(each), connections(each.connections), rate(each.per_second)) for each in found
+    ]
+    return table((*columns, *_TRAFFIC), rows, width)
+
+
+def _summary(each: ServiceSummary) -> Line:
+    addresses = ",".join(dialled(each)) or "-"
+    return line(full_name(each), addresses, ",".join(each.ports), usable(each))
 
 
 def remarks(found: ServiceList) -> Iterator[str]:
@@ -71,6 +79,11 @@ def remarks(found: ServiceList) -> Iterator[str]:
         yield f"none of {plural(found.total, 'service')} fits"
     elif shown < found.matching:
         yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit says"
+
+
+def full_name(each: ServiceSummary) -> str:
+    """A Service as commands take it."""
+    return f"{each.namespace}/{each.service}"
 
 
 def dialled(each: ServiceSummary) -> Iterator[str]:
@@ -98,11 +111,9 @@ def detail(found: ServiceDetail, width: int | None) -> list[Line]:
         lines += [line(), *prose(_title(port), width, style=Style.BOLD)]
         for problem in _problems(port):
             lines += prose(problem, width, _INDENT, Style.RED)
-        for part in (
-            _frontends(port, room, traffic=found.counts_connections),
-            _endpoints(port, room),
-        ):
-            lines += [line(_INDENT, *each) for each in part]
+        traffic = found.counts_connections
+        frontends = _table(_FRONTENDS, _frontend, port.frontends, room, traffic=traffic)
+        lines += [line(_INDENT, *each) for each in (*frontends, *_endpoints(port, room))]
     return lines
 
 
@@ -118,15 +129,8 @@ def _problems(port: PortDetail) -> Iterator[str]:
         yield f"{conflict.address} is served by {conflict.served_by}, not by {conflict.not_served}"
 
 
-def _frontends(port: PortDetail, room: int | None, *, traffic: bool) -> list[Line]:
-    columns = (*_FRONTENDS, *(_TRAFFIC if traffic else ()))
-    return table(columns, (_frontend(each, traffic=traffic) for each in port.frontends), room)
-
-
-def _frontend(each: FrontendDetail, *, traffic: bool) -> Line:
-    where = join(each.address, each.port) if each.address else f"*:{each.port}"
-    figures = (connections(each.connections), rate(each.per_second)) if traffic else ()
-    return line(each.kind, where, *figures)
+def _frontend(each: FrontendDetail) -> Line:
+    return line(each.kind, join(each.address, each.port) if each.address else f"*:{each.port}")
 
 
 def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
@@ -135,11 +139,9 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         yield line(Span("no endpoints: connections fail", Style.YELLOW))
         return
     traffic = any(each.connections is not None for each in port.endpoints)
-    columns = (*_ENDPOINTS, *(_TRAFFIC if traffic else ()))
-    rows = (line(*_endpoint(each, traffic=traffic)) for each in port.endpoints)
-    head, *laid_out = table(columns, rows, room)
+    head, *rows = _table(_ENDPOINTS, _endpoint, port.endpoints, room, traffic=traffic)
     yield head
-    for each, row in zip(port.endpoints, laid_out, strict=True):
+    for each, row in zip(port.endpoints, rows, strict=True):
         yield row
         for reason in _why_not(each):
             yield from prose(reason, room, _INDENT, Style.YELLOW)
@@ -147,15 +149,14 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
         yield line(Span("no endpoint is used: connections fail", Style.YELLOW))
 
 
-def _endpoint(each: EndpointDetail, *, traffic: bool) -> Iterator[str | Span]:
-    yield join(each.address, each.port)
-    yield "this node" if each.on_this_node else each.node or "not named"
-    yield _state(each)
+def _endpoint(each: EndpointDetail) -> Line:
     policies = [name for name, why in _policies(each) if why == ""]
-    yield Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM)
-    if traffic:
-        yield connections(each.connections)
-        yield rate(each.per_second)
+    return line(
+        join(each.address, each.port),
+        "this node" if each.on_this_node else each.node or "not named",
+        _state(each),
+        Span(" ".join(policies) or "nothing", Style.GREEN if each.used else Style.DIM),
+    )
 
 
 def _state(each: EndpointDetail) -> str:

@@ -13,35 +13,32 @@ import socket
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Final, Self
 
-from kubeproxy.tools.terminal import Line, Look, look_of, painted
+from msgspec.structs import replace
+
+from kubeproxy.tools.command import display_of
+from kubeproxy.tools.layout import Line, painted
 
 _ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 """The alternate screen, no cursor, and lines that are too long do not wrap."""
 _LEAVE: Final = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _KEY: Final = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Z])|.", re.DOTALL)
-_NAMES: Final = {
-    "\x1b[A": "up",
-    "\x1bOA": "up",
-    "\x1b[B": "down",
-    "\x1bOB": "down",
-    "\x1b[5~": "page-up",
-    "\x1b[6~": "page-down",
-    "\x1b[H": "home",
-    "\x1bOH": "home",
-    "\x1b[1~": "home",
-    "\x1b[F": "end",
-    "\x1bOF": "end",
-    "\x1b[4~": "end",
-    "\x1b": "escape",
-    "\r": "enter",
-    "\n": "enter",
-    "\x7f": "backspace",
-    "\x08": "backspace",
+_SENT: Final = {
+    "up": ("\x1b[A", "\x1bOA"),
+    "down": ("\x1b[B", "\x1bOB"),
+    "page-up": ("\x1b[5~",),
+    "page-down": ("\x1b[6~",),
+    "home": ("\x1b[H", "\x1bOH", "\x1b[1~"),
+    "end": ("\x1b[F", "\x1bOF", "\x1b[4~"),
+    "escape": ("\x1b",),
+    "enter": ("\r", "\n"),
+    "backspace": ("\x7f", "\x08"),
 }
+"""What terminals send for keys that are no letters."""
+_NAMES: Final = {text: name for name, texts in _SENT.items() for text in texts}
 
 _Handler = Callable[[int, FrameType | None], None]
 
@@ -61,7 +58,7 @@ class Fullscreen:
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
-        self._look = look_of(sys.stdout, os.environ)
+        self._display = replace(display_of(sys.stdout, os.environ), width=None)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._modes = termios.tcgetattr(self._input)
         self._woken, self._wake = socket.socketpair()
@@ -75,19 +72,20 @@ class Fullscreen:
                 end.setblocking(False)
             before = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
             undo.callback(signal.set_wakeup_fd, before)
-            for number, handler in self._handlers():
+            handlers: dict[signal.Signals, _Handler] = {
+                signal.SIGWINCH: _nothing,
+                signal.SIGTERM: _end,
+                signal.SIGHUP: _end,
+                signal.SIGTSTP: self._note_stop,
+            }
+            for number, handler in handlers.items():
                 undo.callback(signal.signal, number, signal.signal(number, handler))
             undo.callback(self._release)
             self._take()
             self._restores = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restores.close()
 
     def wake(self) -> None:
@@ -120,20 +118,13 @@ class Fullscreen:
         return found.columns or 80, found.lines or 24
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show the lines, which are as many as there are rows.
+        """Show the lines, which are as many as there are rows and fit the columns.
 
         Each row is erased before it is written: after the last column of a row the cursor still
         stands on it, and erasing from there would take that character away again.
         """
-        look = Look(self.size[0], self._look.colours)
-        text = "\r\n".join(f"\x1b[K{painted(each, look)}" for each in lines)
+        text = "\r\n".join(f"\x1b[K{painted(each, self._display)}" for each in lines)
         _write(f"\x1b[H{text}\x1b[H")
-
-    def _handlers(self) -> Iterator[tuple[signal.Signals, _Handler]]:
-        yield signal.SIGWINCH, _nothing
-        yield signal.SIGTERM, _end
-        yield signal.SIGHUP, _end
-        yield signal.SIGTSTP, self._note_stop
 
     def _note_stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_to_stop = True  # in `wait`: here, a screen may be half drawn

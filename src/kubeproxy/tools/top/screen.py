@@ -5,14 +5,14 @@ from typing import Final
 
 from kubeproxy.serve.status.wire import DaemonStatus, ServiceSummary
 from kubeproxy.serve.status.words import clock, connections, count, plural, rate
-from kubeproxy.tools.services.view import usable
-from kubeproxy.tools.terminal import Column, Line, Span, Style, cut, line, table
+from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, right, table
+from kubeproxy.tools.services.view import full_name, usable
 from kubeproxy.tools.top.state import News, TopState
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _NAME: Final = Column("NAMESPACE/NAME", least=12)
 _RATE: Final = Column("PER SECOND", right=True)
-_REST: Final = (Column("CONNECTIONS", right=True), Column("ENDPOINTS", right=True))
+_REST: Final = right("CONNECTIONS", "ENDPOINTS")
 _WORDS: Final = {
     "rate": "connections per second",
     "connections": "connections so far",
@@ -86,13 +86,13 @@ def _services(shown: Sequence[ServiceSummary], state: TopState, columns: int) ->
 
 def _chart_width(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> int:
     """What the other columns leave, up to a minute."""
-    name = max((len(_name(each)) for each in shown), default=0)
+    name = max((len(full_name(each)) for each in shown), default=0)
     others = max(name, len(_NAME.title)) + sum(len(each.title) for each in (_RATE, *_REST)) + 8
     return max(len("LAST MINUTE"), min(state.kept, columns - others))
 
 
 def _row(each: ServiceSummary, state: TopState, width: int) -> Line:
-    name = _name(each)
+    name = full_name(each)
     return line(
         name,
         Span(rate(each.per_second), Style.BOLD if each.per_second else Style.PLAIN),
@@ -100,10 +100,6 @@ def _row(each: ServiceSummary, state: TopState, width: int) -> Line:
         connections(each.connections),
         usable(each),
     )
-
-
-def _name(each: ServiceSummary) -> str:
-    return f"{each.namespace}/{each.service}"
 
 
 def _foot(state: TopState, shown: int) -> Line:
@@ -119,10 +115,10 @@ def _foot(state: TopState, shown: int) -> Line:
 
 
 def printed(news: News, width: int | None) -> list[Line]:
-    """A table that is printed once, by those who do not watch."""
+    """A table that is printed once, into a pipe or on request."""
     heads = (_NAME, _RATE, *_REST)
     rows = (
-        line(_name(each), rate(each.per_second), connections(each.connections), usable(each))
+        line(full_name(each), rate(each.per_second), connections(each.connections), usable(each))
         for each in news.found.services
     )
     return table(heads, rows, width)

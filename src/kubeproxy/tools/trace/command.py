@@ -8,24 +8,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
-from kubeproxy.config.errors import UsageError
-from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
 from kubeproxy.linux.conntrack import ConnectionWatch
 from kubeproxy.linux.links import interface_addresses
 from kubeproxy.tools import client
-from kubeproxy.tools.client import Client
-from kubeproxy.tools.terminal import OUTPUT, look_of, say, wants_json
+from kubeproxy.tools.command import OUTPUT, Command, display_of, say, wants_json
 from kubeproxy.tools.trace.connections import (
+    Bounds,
     Index,
+    Trace,
     Traced,
     Watched,
     index,
@@ -35,9 +35,8 @@ from kubeproxy.tools.trace.connections import (
     watched_ports,
 )
 from kubeproxy.tools.trace.lines import Columns, json_line
-from kubeproxy.tools.trace.stream import Bounds, Trace
 
-_OWN: Final = (
+_FLAGS: Final = (
     Flag(
         "to",
         STRINGS,
@@ -69,25 +68,55 @@ _OWN: Final = (
         "Show at most so many connections a second, and count the rest; 0: show all.",
         "Limit",
     ),
+    OUTPUT,
+    *client.FLAGS,
+    HELP,
 )
 _AT_ONCE: Final = 1000
 """Events that are taken before anything else is done: some milliseconds."""
 _SECONDS: Final = 15.0
 """As often as a scrape, if nothing is new: an answer costs the daemon a reading of counters."""
 _HURRIED_SECONDS: Final = 1.0
-_FLAGS: Final = (*_OWN, OUTPUT, *client.FLAGS, HELP)
 _AFTERWARDS: Final = """
 It needs root on the node, or the proxy's own pod. Exit codes: 0 when it ended as asked, also by
 Ctrl-C, 1 when it could not listen, 3 when a Service was named and no proxy answers.
 """
 
 
-Remark = Callable[[str], None]
+def _run(parsed: Parsed) -> int:
+    bounds = _bounds(parsed)
+    wanted = [_wanted(text) for text in parsed.value("to", tuple)]
+    if not wanted:
+        raise OperatorError("--to is missing: say whose connections")
+    daemon = client.connect(parsed)
+    with ConnectionWatch() as watch:
+        watched = _look(daemon, wanted)
+        for remark in remarks(watched):
+            _remark(remark)
+        refresher = Refresher(
+            index(watched, _own_addresses()),
+            lambda: index(_look(daemon, wanted), _own_addresses()),
+        )
+        if any(isinstance(each, Destination) for each in wanted):
+            refresher.start()
+        trace = Trace(refresher.known, bounds, _shown(parsed, watched, refresher))
+        # `timeout 60 kube-proxy trace ...` ends it as Ctrl-C does, which is how a live view ends.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            follow(watch, trace, refresher, sys.stdout.fileno())
+        except KeyboardInterrupt:
+            if sys.stderr.isatty():
+                _remark("")  # the terminal wrote ^C
+        for line in trace.summary(watch.lost):
+            _remark(line)
+    return 0
 
 
-def follow(
-    watch: ConnectionWatch, trace: Trace, known: Callable[[], Index], say: Remark, output: int
-) -> None:
+COMMAND: Final = Command("trace --to SERVICE", _FLAGS, _run, _AFTERWARDS, meant="to")
+main, usage_text = COMMAND.main, COMMAND.usage_text
+
+
+def follow(watch: ConnectionWatch, trace: Trace, refresher: "Refresher", output: int) -> None:
     """Trace until the bounds are reached. Interrupt it to end it before.
 
     It ends at once when the reader of the output is gone: with a quiet Service, the next write
@@ -104,7 +133,7 @@ def follow(
         ready = poll.poll(1000 * max(0.0, min(next_second, end) - now))
         if any(descriptor == output for descriptor, _ in ready):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        trace.known = known()
+        trace.known = refresher.known
         for event in watch.events(_AT_ONCE):
             trace.take(event)
             if trace.is_complete:
@@ -112,39 +141,39 @@ def follow(
         now = time.monotonic()
         if now >= next_second:
             next_second = now + 1
-            lost = _account(trace, watch.lost, lost, say)
+            lost_before, lost = lost, watch.lost
+            _account(trace.begin_second(), lost - lost_before)
 
 
-def _account(trace: Trace, lost: int, lost_before: int, say: Remark) -> int:
-    """Say what was not shown in the second that is over; how much was lost until now."""
-    more = trace.begin_second()
-    if more:
-        say(f"... {more:,} more in the last second (--rate shows more)")
-    if lost > lost_before:
-        say(f"... {lost - lost_before:,} events of this node came too fast and are lost")
-    return lost
+def _account(held_back: int, lost: int) -> None:
+    """Print what was not shown in the second that is over."""
+    if held_back:
+        _remark(f"... {held_back:,} more in the last second (--rate shows more)")
+    if lost:
+        _remark(f"... {lost:,} events of this node came too fast and are lost")
 
 
-class Refresher:
-    """Asks again and again whose connections are traced, in a thread of its own.
+class Refresher(threading.Thread):
+    """Asks the daemon again and again for the service ports; it ends with the process.
 
-    What was known stays while the daemon does not answer; that is said once.
+    What was known stays while the daemon does not answer; that is reported once. When `needed` is
+    set, there is a connection to an unknown endpoint: then it asks soon.
     """
 
-    def __init__(self, known: Index, look: Callable[[], Index], say: Remark) -> None:
+    def __init__(self, known: Index, look: Callable[[], Index]) -> None:
+        super().__init__(daemon=True)
         self.known = known
+        self.needed = threading.Event()
         self._look = look
-        self._say = say
-        self._needed = threading.Event()
         self._failing = False
 
-    def start(self) -> None:
-        """Begin; it ends with the process."""
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def hurry(self) -> None:
-        """Ask soon: there is a connection to an unknown endpoint."""
-        self._needed.set()
+    def run(self) -> None:
+        """Be the thread."""
+        while True:
+            time.sleep(_HURRIED_SECONDS)
+            self.needed.wait(_SECONDS - _HURRIED_SECONDS)
+            self.needed.clear()
+            self.refresh()
 
     def refresh(self) -> None:
         """Ask now."""
@@ -152,60 +181,15 @@ class Refresher:
             self.known = self._look()
         except KubeProxyError as error:
             if not self._failing:
-                self._say(f"... going on with the endpoints known so far: {error}")
+                _remark(f"... going on with the endpoints known so far: {error}")
             self._failing = True
         else:
             if self._failing:
-                self._say("... the daemon answers again")
+                _remark("... the daemon answers again")
             self._failing = False
 
-    def _run(self) -> None:
-        while True:
-            time.sleep(_HURRIED_SECONDS)
-            self._needed.wait(_SECONDS - _HURRIED_SECONDS)
-            self._needed.clear()
-            self.refresh()
 
-
-# --- the command ------------------------------------------------------------------------------
-
-
-def usage_text() -> str:
-    """How to call it."""
-    return usage("kube-proxy trace --to SERVICE", _FLAGS) + _AFTERWARDS
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Show connections until it is enough."""
-    parsed = parse(_FLAGS, arguments)
-    if parsed.value("help", bool):
-        print(usage_text(), end="")  # noqa: T201  # what was asked for
-        return 0
-    refuse_positionals("kube-proxy trace", parsed, meant="to")
-    as_json = wants_json(parsed)
-    bounds = _bounds(parsed)
-    wanted = [_wanted(text) for text in parsed.value("to", tuple)]
-    if not wanted:
-        raise UsageError("--to is missing: say whose connections", show_usage=False)
-    daemon = Client(client.ways(parsed))
-    with ConnectionWatch() as watch:
-        watched = _look(daemon, wanted)
-        for remark in remarks(watched):
-            _remark(remark)
-        refresher = Refresher(
-            index(watched, _own_addresses()),
-            lambda: index(_look(daemon, wanted), _own_addresses()),
-            _remark,
-        )
-        if any(isinstance(each, Destination) for each in wanted):
-            refresher.start()
-        show = _json if as_json else _columns(watched)
-        trace = Trace(refresher.known, bounds, lambda traced: _shown(traced, show, refresher))
-        output = sys.stdout.fileno()
-        _until_interrupted(lambda: follow(watch, trace, lambda: refresher.known, _remark, output))
-        for line in trace.summary(watch.lost):
-            _remark(line)
-    return 0
+# --- what is wanted ---------------------------------------------------------------------------
 
 
 def _bounds(parsed: Parsed) -> Bounds:
@@ -213,7 +197,7 @@ def _bounds(parsed: Parsed) -> Bounds:
     seconds = parsed.value("seconds", float)
     for name, value in (("count", count), ("seconds", seconds), ("rate", rate)):
         if not 0 <= value < math.inf:
-            raise UsageError(f"--{name} {value:g}: must be 0 or more", show_usage=False)
+            raise FieldError(name, f"{value:g}", "must be 0 or more")
     chosen = parse_filter(parsed.value("from", tuple), parsed.value("endpoint", tuple))
     return Bounds(chosen, count, seconds, rate)
 
@@ -228,22 +212,18 @@ def _wanted(text: str) -> Watched | Destination:
     return watched_address(to.address, to.number, to.protocol or Protocol.TCP)
 
 
-def _look(daemon: Client, wanted: Iterable[Watched | Destination]) -> list[Watched]:
+def _look(daemon: client.Client, wanted: Iterable[Watched | Destination]) -> list[Watched]:
     """The service ports as they are now. The daemon is asked for Services."""
     found: list[Watched] = []
     for each in wanted:
         if isinstance(each, Watched):
             found.append(each)
-        else:
-            found += _ports(daemon, each)
+            continue
+        try:
+            found += watched_ports(daemon.service(each.service), each.port, each.protocol)
+        except OperatorError as error:
+            raise FieldError("to", each.text, str(error)) from error
     return found
-
-
-def _ports(daemon: Client, to: Destination) -> list[Watched]:
-    try:
-        return watched_ports(daemon.service(to.service), to.port, to.protocol)
-    except OperatorError as error:
-        raise FieldError("to", to.text, str(error)) from error
 
 
 def _own_addresses() -> Iterator[str]:
@@ -251,40 +231,30 @@ def _own_addresses() -> Iterator[str]:
         yield from interface_addresses(family)
 
 
-def _shown(traced: Traced, show: Callable[[Traced], None], refresher: Refresher) -> None:
-    show(traced)
-    if traced.endpoint is not None and traced.detail is None:
-        refresher.hurry()
+# --- what is shown ----------------------------------------------------------------------------
 
 
-def _json(traced: Traced) -> None:
-    _show(json_line(traced, _now()))
+def _shown(
+    parsed: Parsed, watched: Iterable[Watched], refresher: Refresher
+) -> Callable[[Traced], None]:
+    """What shows a connection; the header, if there is one, is written now."""
+    if wants_json(parsed):
+        line = json_line
+    else:
+        colours = display_of(sys.stdout, os.environ).colours
+        columns = Columns({each.name for each in watched}, colours=colours)
+        _write(columns.header())
+        line = columns.line
+
+    def show(traced: Traced) -> None:
+        _write(line(traced, datetime.now(UTC).astimezone()))
+        if traced.endpoint is not None and traced.detail is None:
+            refresher.needed.set()
+
+    return show
 
 
-def _columns(watched: Iterable[Watched]) -> Callable[[Traced], None]:
-    """Writes the header; what writes lines comes back."""
-    names = {each.name for each in watched}
-    colours = look_of(sys.stdout, os.environ).colours
-    columns = Columns(names, colours=colours)
-    _show(columns.header())
-    return lambda traced: _show(columns.line(traced, _now()))
-
-
-def _until_interrupted(run: Callable[[], None]) -> None:
-    """Ctrl-C is how a live view ends, and so is `timeout 60 kube-proxy trace ...`."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        run()
-    except KeyboardInterrupt:
-        if sys.stderr.isatty():
-            _remark("")  # the terminal wrote ^C
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).astimezone()
-
-
-def _show(line: str) -> None:
+def _write(line: str) -> None:
     """Write a line that is read at once, also at the other end of a pipe."""
     say(line)
     sys.stdout.flush()

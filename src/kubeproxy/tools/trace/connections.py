@@ -1,9 +1,11 @@
-"""Which connections are traced, and what became of each. Functions on values only.
+"""From events to connections that are shown: which are traced, what became of each, and bounds.
 
 Most events of a busy node are about others: `place_of` rejects these by comparing bytes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -22,21 +24,14 @@ from kubeproxy.base.inet import (
     unpack,
 )
 from kubeproxy.explain.destination import port_number, split_port
-from kubeproxy.linux.netlink.conntrack import Connection, Dialled
+from kubeproxy.linux.netlink.conntrack import Connection, Dialled, connection_in, dialled
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+from kubeproxy.serve.status.words import plural
 
-_NODE_PORT = "node-port"
-_ANY_PORT = 0
-
-
-class Peer(msgspec.Struct, frozen=True):
-    """One end of a connection."""
-
-    address: str
-    port: int
-
-    def __str__(self) -> str:
-        return join(self.address, self.port)
+NOT_TRANSLATED: Final = "not translated"
+_NODE_PORT: Final = "node-port"
+_NO_ENDPOINT: Final = b""
+_MOST: Final = 20
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -47,7 +42,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """A connection of a watched service port.
+    """A connection of a watched service port; its ends are `address:port`.
 
     `endpoint` is None when the destination was not translated: the client reached that address
     itself. `detail` is None when the endpoint is unknown. `seen` is the source that it sees.
@@ -55,11 +50,12 @@ class Traced(msgspec.Struct, frozen=True):
 
     watched: Watched
     frontend: FrontendDetail
-    client: Peer
-    destination: Peer
-    endpoint: Peer | None
+    ip_family: str
+    client: str
+    destination: str
+    endpoint: str | None
     detail: EndpointDetail | None
-    seen: Peer
+    seen: str
 
 
 # --- which service ports ----------------------------------------------------------------------
@@ -109,44 +105,39 @@ def remarks(watched: Iterable[Watched]) -> Iterator[str]:
 
 # --- which connections ------------------------------------------------------------------------
 
-NodePort = tuple[bytes, bytes]
-"""Protocol and port, as in `Dialled`."""
 Place = tuple[Watched, FrontendDetail]
 
 
 class Index(msgspec.Struct, frozen=True):
     """The watched service ports by what events say.
 
-    `own` are the addresses of this node, on which node ports are served.
+    The keys of `places` are as in `Dialled`, those of node ports without the address. `own` are
+    the addresses of this node, on which node ports are served.
     """
 
-    exact: Mapping[Dialled, Place]
-    node_ports: Mapping[NodePort, Place]
+    places: Mapping[tuple[bytes, ...], Place]
     endpoints: Mapping[bytes, EndpointDetail]
     own: frozenset[bytes]
 
 
 def index(watched: Iterable[Watched], own: Iterable[str]) -> Index:
     """The index of these; of two that have the same frontend the first counts."""
-    exact: dict[Dialled, Place] = {}
-    node_ports: dict[NodePort, Place] = {}
+    places: dict[tuple[bytes, ...], Place] = {}
     endpoints: dict[bytes, EndpointDetail] = {}
     for each in watched:
         protocol = bytes([PROTOCOL_BY_NAME[each.port.protocol]])
         for frontend in each.port.frontends:
-            port = frontend.port.to_bytes(2, "big")
-            if frontend.kind == _NODE_PORT:
-                node_ports.setdefault((protocol, port), (each, frontend))
-            else:
-                exact.setdefault((pack(frontend.address), protocol, port), (each, frontend))
+            address = () if frontend.kind == _NODE_PORT else (pack(frontend.address),)
+            key = (*address, protocol, frontend.port.to_bytes(2, "big"))
+            places.setdefault(key, (each, frontend))
         for endpoint in each.port.endpoints:
             endpoints[pack(endpoint.address) + endpoint.port.to_bytes(2, "big")] = endpoint
-    return Index(exact, node_ports, endpoints, frozenset(map(pack, own)))
+    return Index(places, endpoints, frozenset(map(pack, own)))
 
 
-def place_of(known: Index, dialled: Dialled) -> Place | None:
-    """Whose connection it may be, by what was dialled; None when it is of no watched port."""
-    return known.exact.get(dialled) or known.node_ports.get(dialled[1:])
+def place_of(known: Index, to: Dialled) -> Place | None:
+    """The service port that was dialled; None when it is not watched."""
+    return known.places.get(to) or known.places.get(to[1:])
 
 
 def is_of(known: Index, place: Place, connection: Connection) -> bool:
@@ -166,43 +157,45 @@ def describe(known: Index, place: Place, connection: Connection) -> Traced:
     return Traced(
         watched=watched,
         frontend=frontend,
-        client=peer(connection.client),
-        destination=peer(to),
-        endpoint=peer(responder) if detail or responder != to else None,
+        ip_family=family_of(unpack(to[:-2])).value,
+        client=_shown(connection.client),
+        destination=_shown(to),
+        endpoint=_shown(responder) if detail or responder != to else None,
         detail=detail,
-        seen=peer(connection.seen),
+        seen=_shown(connection.seen),
     )
 
 
-def peer(end: bytes) -> Peer:
-    """Address and port in network order, as a value."""
-    return Peer(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
+def _shown(end: bytes) -> str:
+    """`address:port` of both in network order."""
+    return join(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
 
 
 # --- filters ----------------------------------------------------------------------------------
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """One of the clients and one of the endpoints; where there are none, any."""
+    """One of the clients and one of the endpoints; where there are none, any.
+
+    Endpoints are packed addresses, with or without a port.
+    """
 
     clients: tuple[Prefix, ...] = ()
-    endpoints: tuple[Peer, ...] = ()
+    endpoints: frozenset[bytes] = frozenset()
 
     def accepts(self, connection: Connection) -> bool:
         """Whether the connection is one of those."""
         if self.clients:
-            client = peer(connection.client).address
+            client = unpack(connection.client[:-2])
             if not any(contains(prefix, client) for prefix in self.clients):
                 return False
-        if not self.endpoints:
-            return True
-        chosen = peer(connection.responder)
-        return chosen in self.endpoints or Peer(chosen.address, _ANY_PORT) in self.endpoints
+        responder = connection.responder
+        return not self.endpoints or not self.endpoints.isdisjoint((responder, responder[:-2]))
 
 
 def parse_filter(clients: Iterable[str], endpoints: Iterable[str]) -> Filter:
     """The filter that the texts of --from and --endpoint name."""
-    return Filter(tuple(map(_client, clients)), tuple(map(_endpoint, endpoints)))
+    return Filter(tuple(map(_client, clients)), frozenset(map(_endpoint, endpoints)))
 
 
 def _client(text: str) -> Prefix:
@@ -213,9 +206,88 @@ def _client(text: str) -> Prefix:
     return prefix
 
 
-def _endpoint(text: str) -> Peer:
+def _endpoint(text: str) -> bytes:
     host, port = split_port(text)
     address = parse_address(host.strip("[]"))
     if address is None:
         raise FieldError("endpoint", text, "it is no ADDRESS[:PORT]")
-    return Peer(address, port_number(port, "endpoint", text) if port else _ANY_PORT)
+    packed = pack(address)
+    return packed + port_number(port, "endpoint", text).to_bytes(2, "big") if port else packed
+
+
+# --- the trace --------------------------------------------------------------------------------
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What is wanted, and how much: 0 is no bound.
+
+    `count` connections are shown, for `seconds`, `rate` in each of them.
+    """
+
+    wanted: Filter = Filter()
+    count: int = 0
+    seconds: float = 0
+    rate: int = 0
+
+
+class Trace:
+    """Shows the connections that are wanted, at most `rate` a second, and counts all.
+
+    `known` are the service ports that are traced; it may be replaced at any time.
+    """
+
+    def __init__(self, known: Index, bounds: Bounds, show: Callable[[Traced], None]) -> None:
+        self.known = known
+        self.bounds = bounds
+        self.seen = 0
+        self.shown = 0
+        self._show = show
+        self._in_this_second = 0
+        self._held_back = 0
+        self._endpoints: Counter[bytes] = Counter()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether as many were shown as were asked for."""
+        return 0 < self.bounds.count <= self.shown
+
+    def take(self, event: bytes) -> None:
+        """One more connection of this node."""
+        to = dialled(event)
+        place = place_of(self.known, to) if to else None
+        connection = connection_in(event) if place else None
+        if place is None or connection is None or not is_of(self.known, place, connection):
+            return
+        if not self.bounds.wanted.accepts(connection):
+            return
+        self._count(connection)
+        if self.bounds.rate and self._in_this_second >= self.bounds.rate:
+            self._held_back += 1
+            return
+        self._in_this_second += 1
+        self.shown += 1
+        self._show(describe(self.known, place, connection))
+
+    def _count(self, connection: Connection) -> None:
+        self.seen += 1
+        is_translated = connection.responder != connection.destination
+        self._endpoints[connection.responder if is_translated else _NO_ENDPOINT] += 1
+
+    def begin_second(self) -> int:
+        """Begin a new second; how many were not shown in the one that is over."""
+        held_back = self._held_back
+        self._in_this_second = self._held_back = 0
+        return held_back
+
+    def summary(self, lost: int) -> Iterator[str]:
+        """Lines for people; `lost` are events of the whole node that came too fast."""
+        events = f"{lost:,} events of this node lost" if lost else "nothing lost"
+        yield f"{plural(self.seen, 'connection')}, {self.shown:,} shown, {events}"
+        most = self._endpoints.most_common(_MOST)
+        counts = [(_shown(end) if end else NOT_TRANSLATED, count) for end, count in most]
+        width = max((len(name) for name, _ in counts), default=0)
+        for name, count in counts:
+            yield f"  {name:{width}}  {count:,}"
+        more = len(self._endpoints) - len(counts)
+        if more:
+            yield f"  and {more:,} more endpoints"

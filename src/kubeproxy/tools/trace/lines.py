@@ -6,15 +6,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kubeproxy.base.inet import family_of
-from kubeproxy.base.printable import printable
-from kubeproxy.tools.trace.connections import Traced
-from kubeproxy.tools.trace.stream import NOT_TRANSLATED
+from kubeproxy.tools.layout import Display, Span, Style, painted
+from kubeproxy.tools.trace.connections import NOT_TRANSLATED, Traced
 
 UNKNOWN: Final = "?"
-_BOLD: Final = "\x1b[1m"
-_RED: Final = "\x1b[31m"
-_PLAIN: Final = "\x1b[0m"
 
 T = TypeVar("T")
 
@@ -45,16 +40,16 @@ def json_line(traced: Traced, at: datetime) -> str:
     detail = traced.detail
     line = TracedLine(
         time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        ip_family=family_of(traced.destination.address).value,
+        ip_family=traced.ip_family,
         protocol=traced.watched.port.protocol,
         service_port=traced.watched.name,
-        client=str(traced.client),
+        client=traced.client,
         frontend=traced.frontend.kind,
-        destination=str(traced.destination),
-        endpoint=str(traced.endpoint) if traced.endpoint else None,
+        destination=traced.destination,
+        endpoint=traced.endpoint,
         node=detail.node if detail else "",
         on_this_node=detail.on_this_node if detail else None,
-        source_rewritten_to=str(traced.seen) if traced.seen != traced.client else None,
+        source_rewritten_to=traced.seen if traced.seen != traced.client else None,
     )
     return msgspec.json.encode(line).decode()
 
@@ -67,7 +62,7 @@ class Columns:
 
     def __init__(self, names: Collection[str], *, colours: bool) -> None:
         self._has_several = len(names) > 1
-        self._colours = colours
+        self._display = Display(colours=colours)
         # As wide as IPv4 needs, so that few lines stand out of line.
         self._widths = [12, 5, *self._of_service(max(map(len, names))), 21, 31, 21, 9, 0]
 
@@ -75,35 +70,29 @@ class Columns:
         """The names of the columns."""
         service = self._of_service("SERVICE PORT")
         after = ("CLIENT", "DIALLED", "ENDPOINT", "NODE", "MASQUERADED")
-        return self._painted(self._aligned(["TIME", "PROTO", *service, *after]), _BOLD)
+        return self._aligned(["TIME", "PROTO", *service, *after], Style.BOLD)
 
     def line(self, traced: Traced, at: datetime) -> str:
         """The connection, at local time."""
-        text = self._aligned(
-            [
-                f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
-                traced.watched.port.protocol,
-                *self._of_service(traced.watched.name or UNKNOWN),
-                str(traced.client),
-                f"{traced.frontend.kind} {traced.destination}".lstrip(),
-                str(traced.endpoint or NOT_TRANSLATED),
-                _node(traced),
-                _masqueraded(traced),
-            ]
-        )
-        return text if traced.endpoint else self._painted(text, _RED)
+        texts = [
+            f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
+            traced.watched.port.protocol,
+            *self._of_service(traced.watched.name or UNKNOWN),
+            traced.client,
+            f"{traced.frontend.kind} {traced.destination}".lstrip(),
+            traced.endpoint or NOT_TRANSLATED,
+            _node(traced),
+            "no" if traced.seen == traced.client else f"as {traced.seen}",
+        ]
+        return self._aligned(texts, Style.PLAIN if traced.endpoint else Style.RED)
 
     def _of_service(self, what: T) -> tuple[T, ...]:
         return (what,) if self._has_several else ()
 
-    def _aligned(self, texts: Sequence[str]) -> str:
-        pairs = zip(self._widths, texts, strict=True)
-        self._widths = [max(width, len(text)) for width, text in pairs]
+    def _aligned(self, texts: Sequence[str], style: Style) -> str:
+        self._widths = list(map(max, self._widths, map(len, texts)))
         padded = (f"{text:{width}}" for text, width in zip(texts, self._widths, strict=True))
-        return printable("  ".join(padded).rstrip())
-
-    def _painted(self, text: str, colour: str) -> str:
-        return f"{colour}{text}{_PLAIN}" if self._colours else text
+        return painted((Span("  ".join(padded).rstrip(), style),), self._display)
 
 
 def _node(traced: Traced) -> str:
@@ -113,7 +102,3 @@ def _node(traced: Traced) -> str:
     if detail is None:
         return UNKNOWN
     return "this node" if detail.on_this_node else detail.node or UNKNOWN
-
-
-def _masqueraded(traced: Traced) -> str:
-    return "no" if traced.seen == traced.client else f"as {traced.seen}"

@@ -1,30 +1,21 @@
-"""Lines, columns and colours: for a terminal of some width, and for a pipe."""
-
-import io
-import os
-import pty
-import sys
-from collections.abc import Mapping
+"""Lines, columns and colours, for a terminal of some width and for a pipe."""
 
 import pytest
 
-from kubeproxy.tools.terminal import (
+from kubeproxy.tools.layout import (
     Column,
-    Look,
+    Display,
     Span,
     Style,
     cut,
+    fitted,
     line,
-    look_of,
-    note,
     painted,
     prose,
-    say,
-    show,
     table,
 )
 
-WIDE = Look()
+WIDE = Display()
 HEADS = (Column("NAME", least=4), Column("COUNT", right=True), Column("WHERE", least=5))
 ROWS: list[tuple[str | Span, ...]] = [
     ("shop/cart", "7", "10.112.0.21"),
@@ -100,11 +91,11 @@ LINE = line("red ", Span("wine", Style.RED), " and more")
 )
 def test_lines_are_cut(width: int, expected: str) -> None:
     assert expected == "".join(span.text for span in cut(LINE, width))
-    assert expected == painted(LINE, Look(width))
+    assert expected == painted(LINE, Display(width))
 
 
 def test_colours() -> None:
-    assert painted(LINE, Look(colours=True)) == "red \x1b[31mwine\x1b[0m and more"
+    assert painted(LINE, Display(colours=True)) == "red \x1b[31mwine\x1b[0m and more"
 
 
 def test_names_do_nothing_to_a_terminal() -> None:
@@ -116,10 +107,10 @@ def test_one_long_text_does_not_make_every_row_long() -> None:
     ports = ",".join(f"p{number}:{number}/UDP" for number in range(2000))
     rows = [("rtp", ports, "1/1"), ("web", "80/TCP", "3/3")]
     heads = (Column("NAME"), Column("PORTS", least=10), Column("ENDPOINTS", right=True))
-    head, rtp, web = (painted(each, Look()) for each in table(heads, rows, None))
+    head, rtp, web = (painted(each, Display()) for each in table(heads, rows, None))
     assert rtp == f"rtp   {ports}        1/1"
     assert (len(head), len(web)) == (117, 117)
-    assert [len(painted(each, Look())) for each in table(heads, rows, 40)] == [40, 40, 40]
+    assert [len(painted(each, Display())) for each in table(heads, rows, 40)] == [40, 40, 40]
 
 
 SENTENCE = "it is on node heron, and the traffic policy is Local"
@@ -138,51 +129,39 @@ SENTENCE = "it is on node heron, and the traffic policy is Local"
     ],
 )
 def test_prose(width: int | None, expected: list[str]) -> None:
-    assert expected == [painted(each, Look(width)) for each in prose(SENTENCE, width, "  ")]
+    assert expected == [painted(each, Display(width)) for each in prose(SENTENCE, width, "  ")]
 
 
 def test_names_are_not_broken() -> None:
     lines = prose("node:30080/TCP: served by shop/cart-of-a-client:http", 34)
-    assert [painted(each, Look()) for each in lines] == [
+    assert [painted(each, Display()) for each in lines] == [
         "node:30080/TCP: served by",
         "  shop/cart-of-a-client:http",
     ]
 
 
-def test_a_pipe_has_neither_width_nor_colours() -> None:
-    assert Look() == look_of(io.StringIO(), {"TERM": "xterm"})
+# --- texts that are lines already -------------------------------------------------------------
+
+TEXT = """\
+10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel, nftables mode
+  frontend   cluster IP 10.112.0.20:80/TCP of Service shop/web, port http
+               10.64.3.11:8080  33.3 %  on this node
+  source     kept: the client is a pod, which every endpoint can answer directly"""
 
 
-@pytest.mark.parametrize(
-    ("environ", "colours"),
-    [
-        pytest.param({"TERM": "xterm"}, True, id="a-usual-terminal"),
-        pytest.param({"TERM": "xterm", "NO_COLOR": ""}, True, id="empty-is-not-set"),
-        pytest.param({"TERM": "xterm", "NO_COLOR": "1"}, False, id="somebody-wants-none"),
-        pytest.param({"TERM": "dumb"}, False, id="a-dumb-terminal"),
-        pytest.param({}, False, id="a-terminal-that-does-not-say-what-it-is"),
-    ],
-)
-def test_a_terminal(environ: Mapping[str, str], colours: bool) -> None:
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as stream:
-        assert Look(None, colours) == look_of(stream, environ)  # nobody has set its size
-    os.close(ours)
+def test_a_pipe_gets_a_fact_a_line() -> None:
+    assert [painted(each, WIDE) for each in fitted(TEXT, None, 13)] == TEXT.split("\n")
 
 
-def test_what_an_encoding_does_not_have() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    say("\xe9t\xe9 \u2026 \u2588", stream)
-    stream.seek(0)
-    assert stream.read() == "\xe9t\xe9 ? ?\n"
+NARROW = """\
+10.64.3.50 (pod) -> 10.112.0.20:80/TCP   on node kestrel,
+             nftables mode
+  frontend   cluster IP 10.112.0.20:80/TCP of Service
+             shop/web, port http
+               10.64.3.11:8080  33.3 %  on this node
+  source     kept: the client is a pod, which every endpoint
+             can answer directly"""
 
 
-def test_shown_lines_have_no_blanks_at_their_end(capsys: pytest.CaptureFixture[str]) -> None:
-    show([line("a  "), line()], WIDE)
-    assert capsys.readouterr() == ("a\n\n", "")
-
-
-def test_notes_are_no_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    note("by \x1b[1mheron")
-    assert capsys.readouterr() == ("", "note: by \ufffd[1mheron\n")
-    assert sys.stdout is not sys.stderr
+def test_a_narrow_terminal_gets_whole_words() -> None:
+    assert "\n".join(painted(each, WIDE) for each in fitted(TEXT, 60, 13)) == NARROW

@@ -1,4 +1,4 @@
-"""`kube-proxy status` as people call it: what it says of a daemon that says what we want."""
+"""`kube-proxy status` as people call it, with a daemon that reports what a test wants."""
 
 import json
 from collections.abc import Iterator
@@ -11,14 +11,16 @@ from msgspec.structs import replace
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus
-from kubeproxy.tools.status import screen
-from kubeproxy.tools.terminal import Look, painted
-from tools import told
+from kubeproxy.tools.layout import Display, painted
+from kubeproxy.tools.status.view import screen
+from tools import reported
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
-    with serving(FakeDaemon({"/status": always(told.status())}), tmp_path / "socket") as daemon:
+    with serving(
+        FakeDaemon({"/status": always(reported.status())}), tmp_path / "socket"
+    ) as daemon:
         yield daemon
 
 
@@ -53,13 +55,13 @@ def test_all_is_well(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", daemon.socket, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert (told.status(), "") == (msgspec.json.decode(out, type=DaemonStatus), err)
+    assert (reported.status(), "") == (msgspec.json.decode(out, type=DaemonStatus), err)
     assert out.startswith('{\n  "version": "v1.38.0",\n')
     assert "ipFamily" in json.loads(out)["families"][0]
 
 
 def shown(status: DaemonStatus, width: int | None = None) -> list[str]:
-    return [painted(each, Look(width)).rstrip() for each in screen(status, width)]
+    return [painted(each, Display(width)).rstrip() for each in screen(status, width)]
 
 
 def head(status: DaemonStatus, width: int | None = None) -> list[str]:
@@ -68,10 +70,10 @@ def head(status: DaemonStatus, width: int | None = None) -> list[str]:
 
 
 UNWELL = replace(
-    told.family(),
+    reported.family(),
     healthy=False,
     failures=3,
-    last_sync=replace(told.LAST, outcome="failed"),
+    last_sync=replace(reported.LAST, outcome="failed"),
     waiting_seconds=63.0,
 )
 
@@ -80,34 +82,37 @@ UNWELL = replace(
     ("family", "expected", "code"),
     [
         pytest.param(
-            replace(told.family(), last_sync=replace(told.LAST, outcome="failed")),
+            replace(reported.family(), last_sync=replace(reported.LAST, outcome="failed")),
             "IPv4: the last sync failed",
             1,
             id="a-failed-sync",
         ),
         pytest.param(
-            replace(told.family(), healthy=False), "IPv4: not healthy", 1, id="an-unhealthy-family"
+            replace(reported.family(), healthy=False),
+            "IPv4: not healthy",
+            1,
+            id="an-unhealthy-family",
         ),
         pytest.param(
-            replace(told.family(), last_sync=None, last_full_sync=None),
+            replace(reported.family(), last_sync=None, last_full_sync=None),
             "IPv4: nothing is programmed yet by this process",
             1,
             id="before-the-first-sync",
         ),
         pytest.param(
-            replace(told.family(), not_programmed=(told.REFUSED,)),
+            replace(reported.family(), not_programmed=(reported.REFUSED,)),
             "shop/cart:http TCP: the kernel has no SCTP",
             1,
             id="a-port-that-the-kernel-refuses",
         ),
         pytest.param(
-            replace(told.family(), conflicts=(told.TWICE,)),
+            replace(reported.family(), conflicts=(reported.TWICE,)),
             "203.0.113.7:80/TCP: served by shop/cart:http, and not by shop/till:http",
             0,
             id="a-conflict-is-the-clusters-mistake",
         ),
         pytest.param(
-            replace(told.family(), waiting_seconds=20.0),
+            replace(reported.family(), waiting_seconds=20.0),
             "IPv4: changes have waited 20 s to be programmed",
             0,
             id="something-waits-and-is-not-late-yet",
@@ -121,7 +126,7 @@ def test_what_is_wrong_comes_first(
     expected: str,
     code: int,
 ) -> None:
-    daemon.pages["/status"] = always(told.status(family, told.family("IPv6")))
+    daemon.pages["/status"] = always(reported.status(family, reported.family("IPv6")))
     assert code == main(["status", "--socket", daemon.socket])
     first, _, _ = capsys.readouterr().out.partition("\n\n")
     assert expected in [line.strip() for line in first.splitlines()]
@@ -130,20 +135,20 @@ def test_what_is_wrong_comes_first(
 
 
 def test_a_node_that_load_balancers_should_not_use() -> None:
-    lines = head(replace(told.status(), node_eligible=False))
+    lines = head(replace(reported.status(), node_eligible=False))
     assert "  Node kestrel fails the health check of load balancers" in lines
 
 
 def test_of_very_many_troubles_the_first_are_shown() -> None:
-    many = tuple(replace(told.REFUSED, service_port=f"shop/s{n}") for n in range(45))
-    lines = head(told.status(replace(told.family(), not_programmed=many)))
+    many = tuple(replace(reported.REFUSED, service_port=f"shop/s{n}") for n in range(45))
+    lines = head(reported.status(replace(reported.family(), not_programmed=many)))
     assert "    shop/s19 TCP: the kernel has no SCTP" in lines
     assert "    shop/s20 TCP: the kernel has no SCTP" not in lines
     assert "    and 25 more (-o json has all)" in lines
 
 
 def test_sentences_are_wrapped_and_not_cut() -> None:
-    lines = head(told.status(UNWELL), 60)
+    lines = head(reported.status(UNWELL), 60)
     assert max(map(len, lines)) <= 60
     assert not any("…" in line for line in lines[1:])
     advice = " ".join(line.strip() for line in lines)
@@ -151,34 +156,36 @@ def test_sentences_are_wrapped_and_not_cut() -> None:
 
 
 def test_a_sync_that_is_both_and_one_that_changed_nothing() -> None:
-    first = replace(told.FULL, added=0, written=0)
-    lines = shown(told.status(replace(told.family(), last_sync=first, last_full_sync=first)))
+    first = replace(reported.FULL, added=0, written=0)
+    lines = shown(
+        reported.status(replace(reported.family(), last_sync=first, last_full_sync=first))
+    )
     assert lines[-1] == "IPv4    last, full  1 h 0 min ago  20 ms  ok       as before            0"
 
 
 def test_a_sync_of_many() -> None:
-    many = replace(told.FULL, added=8000, written=64001)
-    lines = shown(told.status(replace(told.family(), last_sync=many, last_full_sync=many)))
+    many = replace(reported.FULL, added=8000, written=64001)
+    lines = shown(reported.status(replace(reported.family(), last_sync=many, last_full_sync=many)))
     assert lines[-1].endswith("  8,000 added     64,001")
 
 
 def test_before_the_first_sync() -> None:
-    lines = shown(told.status(replace(told.family(), last_sync=None, last_full_sync=None)))
+    lines = shown(reported.status(replace(reported.family(), last_sync=None, last_full_sync=None)))
     assert lines[-1] == "IPv4    last  never"
 
 
 def test_a_first_sync_that_was_not_full_after_a_failure() -> None:
-    lines = shown(told.status(replace(told.family(), last_full_sync=None)))
+    lines = shown(reported.status(replace(reported.family(), last_full_sync=None)))
     assert lines[-1].startswith("IPv4    last  2 s ago")
 
 
 def test_a_config_file() -> None:
     assert "config   /etc/proxy.yaml" in shown(
-        replace(told.status(), config_file="/etc/proxy.yaml")
+        replace(reported.status(), config_file="/etc/proxy.yaml")
     )
 
 
-def test_nobody_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", f"{tmp_path}/none"]) == 3
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""What a daemon tells of itself, as values: kestrel with the Services of a shop."""
+"""What a daemon reports of itself, as values: kestrel with the Services of a shop."""
 
 from msgspec.structs import replace
 
