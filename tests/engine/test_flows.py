@@ -5,7 +5,7 @@ from kubeproxy.engine.flows import (
     AT_START,
     MOST_FORMER,
     NONE_DUE,
-    Cleanup,
+    FlowCleanup,
     due_after,
     stale,
     udp_entries,
@@ -171,7 +171,7 @@ NEW_ADDRESS = entry(L1, frontends=ADDRESSES)
 )
 def test_what_changes_ask_for(changes: Changes, wanted: bool, former: tuple[Entry, ...]) -> None:
     assert wanted == wants_cleanup(changes)
-    assert Cleanup(wanted, former) == due_after(NONE_DUE, changes)
+    assert FlowCleanup(wanted, former) == due_after(NONE_DUE, changes)
 
 
 def test_a_debt_grows_until_it_is_paid() -> None:
@@ -179,22 +179,22 @@ def test_a_debt_grows_until_it_is_paid() -> None:
     tcp = entry(L2, protocol=Protocol.TCP)
     changed = Changes(changed=((tcp, tcp), (entry(L2), entry(L1))))
     cleanup = due_after(due_after(due_after(AT_START, removed), NO_CHANGES), changed)
-    assert Cleanup(True, (entry(L1), entry(L2))) == cleanup
+    assert FlowCleanup(True, (entry(L1), entry(L2))) == cleanup
     assert cleanup
     assert not NONE_DUE
 
 
 def test_a_debt_that_is_never_paid_has_a_limit() -> None:
     past, now = entry(L1), entry(L2)
-    cleanup = Cleanup(True, (past,) * MOST_FORMER)
+    cleanup = FlowCleanup(True, (past,) * MOST_FORMER)
     for _ in range(3):
         cleanup = due_after(cleanup, Changes(removed=(now, now)))
-    assert Cleanup(True, (*[past] * (MOST_FORMER - 4), *[now] * 6)) == cleanup
+    assert FlowCleanup(True, (*[past] * (MOST_FORMER - 4), *[now] * 6)) == cleanup
 
 
 def test_what_one_sync_owes_is_kept_however_much_it_is() -> None:
     removed = (entry(L1),) * (MOST_FORMER + 1)
-    assert Cleanup(True, removed) == due_after(NONE_DUE, Changes(removed=removed))
+    assert FlowCleanup(True, removed) == due_after(NONE_DUE, Changes(removed=removed))
 
 
 def test_only_udp_entries_matter() -> None:

@@ -17,7 +17,7 @@ from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
 
 
-class Cleanup(msgspec.Struct, frozen=True):
+class FlowCleanup(msgspec.Struct, frozen=True):
     """The clean-up that is due.
 
     `former` are UDP entries of service ports that were removed or changed, as they were: they
@@ -31,9 +31,9 @@ class Cleanup(msgspec.Struct, frozen=True):
         return self.due
 
 
-NONE_DUE = Cleanup()
+NONE_DUE = FlowCleanup()
 
-AT_START = Cleanup(due=True)
+AT_START = FlowCleanup(due=True)
 """Flows may be left from an earlier run."""
 
 
@@ -41,16 +41,16 @@ MOST_FORMER = 10_000
 """So many former entries are kept while syncs or clean-ups fail: memory stays bounded."""
 
 
-def due_after(cleanup: Cleanup, changes: Changes) -> Cleanup:
+def due_after(cleanup: FlowCleanup, changes: Changes) -> FlowCleanup:
     """The clean-up that is due after further changes."""
     if not wants_cleanup(changes):
         return cleanup
-    return combined(cleanup, Cleanup(True, tuple(_former(changes))))
+    return combined(cleanup, FlowCleanup(True, tuple(_former(changes))))
 
 
-def combined(cleanup: Cleanup, later: Cleanup) -> Cleanup:
+def combined(cleanup: FlowCleanup, later: FlowCleanup) -> FlowCleanup:
     """Two clean-ups as one; the oldest entries are dropped when there are too many."""
-    return Cleanup(cleanup.due or later.due, (*cleanup.former[-MOST_FORMER:], *later.former))
+    return FlowCleanup(cleanup.due or later.due, (*cleanup.former[-MOST_FORMER:], *later.former))
 
 
 def wants_cleanup(changes: Changes) -> bool:
