@@ -294,7 +294,7 @@ def test_a_line_that_cannot_be_written_is_lost(
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", stream if stream is None else closed)
-    klog.error("Nobody hears this")
+    klog.error("This is lost")
     monkeypatch.undo()
 
 
@@ -354,6 +354,6 @@ def test_an_exception_of_another_logger_comes_with_its_stack(
 
 
 @pytest.mark.usefixtures("_bridge")
-async def test_a_lost_exception_of_a_task_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_lost_exception_of_a_task_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "Task lost its exception"})
     assert '"Task lost its exception" logger="asyncio"' in capsys.readouterr().err

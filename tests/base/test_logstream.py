@@ -14,7 +14,7 @@ PATIENCE = 20.0
 
 
 class Rig:
-    """A stream into a pipe that nobody reads until told to."""
+    """A stream into a pipe that is not read until `read` is called."""
 
     def __init__(self) -> None:
         self._out, self.into = os.pipe()
@@ -22,7 +22,7 @@ class Rig:
         self.stream = LogStream(self.into, "utf-8", lambda count: f"lost {count}\n")
 
     def read(self) -> list[str]:
-        """All lines, after which nobody can write any more."""
+        """All lines, after which none can be written."""
         read: list[bytes] = []
 
         def collect() -> None:
@@ -53,12 +53,12 @@ def lines(*numbers: int) -> list[str]:
     return [f"line {number:04d} " + "." * 89 for number in numbers]
 
 
-def test_what_somebody_reads_is_written_at_once(rig: Rig) -> None:
+def test_what_is_read_is_written_at_once(rig: Rig) -> None:
     assert rig.stream.write("said\n") == 5
     assert os.read(rig._out, 100) == b"said\n"
 
 
-def test_what_nobody_reads_is_kept_in_order_and_nobody_waits(rig: Rig) -> None:
+def test_what_is_not_read_is_kept_in_order_and_no_writer_waits(rig: Rig) -> None:
     for line in lines(*range(1000)):  # 100 KB into a pipe of 4 KiB
         rig.stream.write(line + "\n")
     assert lines(*range(1000)) == rig.read()
@@ -71,7 +71,7 @@ def test_a_line_longer_than_the_pipe_arrives_whole(rig: Rig) -> None:
     assert [long, "next"] == rig.read()
 
 
-def test_of_too_much_the_first_is_kept_and_the_loss_is_said_at_its_place(
+def test_of_too_much_the_first_is_kept_and_the_loss_is_counted_at_its_place(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logstream, "KEPT_BYTES", 10_000)
@@ -101,7 +101,7 @@ def test_a_reader_that_is_gone_takes_nothing_with_it(rig: Rig) -> None:
     rig.hang_up()
     rig.stream.settle(PATIENCE)
     assert not rig.stream._waiting
-    rig.stream.write("nobody hears this\n")
+    rig.stream.write("this is lost\n")
     assert not rig.stream._waiting
 
 
@@ -131,7 +131,7 @@ raise RuntimeError("the end")
 """
 
 
-def test_a_process_ends_in_time_though_nobody_reads_its_last_words() -> None:
+def test_a_process_ends_in_time_though_its_last_lines_are_not_read() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -140,7 +140,7 @@ def test_a_process_ends_in_time_though_nobody_reads_its_last_words() -> None:
         assert process.wait(60) == 1
 
 
-def test_all_that_was_said_comes_out_before_the_end_and_the_traceback_last() -> None:
+def test_all_that_was_logged_comes_out_before_the_end_and_the_traceback_last() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60
     )

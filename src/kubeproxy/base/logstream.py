@@ -92,38 +92,35 @@ class LogStream(io.TextIOBase):
         elif self._size + len(data) > KEPT_BYTES:
             self._lost += 1
         else:
-            self._say_lost()
+            self._count_lost()
             self._append(data)
 
     def _append(self, data: bytes) -> None:
         self._waiting.append(data)
         self._size += len(data)
 
-    def _say_lost(self) -> None:
+    def _count_lost(self) -> None:
         if self._lost:
             self._append(self._encoded(self._lost_line(self._lost)))
             self._lost = 0
 
     def _drain(self) -> None:
-        """Write what was kept, in a thread that ends with it."""
-        while self._write_first():
-            pass
-
-    def _write_first(self) -> bool:
-        """Write a piece of the first that waits; whether there is more.
+        """Write what was kept, in a thread that ends with it.
 
         While something is waiting, only this thread writes and removes.
         """
-        self._room.poll()
-        data = self._waiting[0]
-        rest = self._write_piece(data)
-        with self._changed:
-            self._size -= len(data) - len(rest)
-            if rest:
-                self._waiting[0] = rest
-                return True
-            if len(self._waiting) == 1:
-                self._say_lost()
-            self._waiting.popleft()
-            self._changed.notify_all()
-            return bool(self._waiting)
+        while True:
+            self._room.poll()
+            data = self._waiting[0]
+            rest = self._write_piece(data)
+            with self._changed:
+                self._size -= len(data) - len(rest)
+                if rest:
+                    self._waiting[0] = rest
+                    continue
+                if len(self._waiting) == 1:
+                    self._count_lost()
+                self._waiting.popleft()
+                self._changed.notify_all()
+                if not self._waiting:
+                    return

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 class Secured(msgspec.Struct):
-    """A server that wants TLS and credentials, and who signs for it."""
+    """A server that wants TLS and credentials, and its authority."""
 
     server: FakeApiServer
     authority: Pair
@@ -44,15 +44,15 @@ def showing(pair: Pair) -> UserEntry:
 
 async def test_a_token_is_sent(secured: Secured) -> None:
     user = UserEntry(token="right")
-    async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(secured.server, trusting(secured.authority), user)) as consumer:
+        await consumer.wait_synced()
     assert secured.server.requests[0].headers["Authorization"] == "Bearer right"
 
 
 async def test_basic_credentials_are_sent(server: FakeApiServer) -> None:
     user = UserEntry(username="Aladdin", password="open sesame")
-    async with following(access_to(server, None, user)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(server, None, user)) as consumer:
+        await consumer.wait_synced()
     expected = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
     assert expected == server.requests[0].headers["Authorization"]
 
@@ -61,11 +61,11 @@ async def test_an_expired_token_is_reported_and_tried_for_ever(
     secured: Secured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     user = UserEntry(token="expired")
-    async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 8)
-        assert not heard.events
+    async with following(access_to(secured.server, trusting(secured.authority), user)) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 8)
+        assert not consumer.events
         secured.server.tokens = {"expired"}
-        await heard.wait_synced()
+        await consumer.wait_synced()
     refused, back = capsys.readouterr().err.splitlines()
     assert "with 401 Unauthorized: Unauthorized" in refused
     assert r"the client is the bearer of the token of kubeconfig user \"u\"" in refused
@@ -80,12 +80,12 @@ async def test_a_token_file_is_read_again_when_the_server_wants_a_new_one(
     path = tmp_path / "token"
     path.write_text("right\n")
     user = UserEntry(token_file=str(path))
-    async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(secured.server, trusting(secured.authority), user)) as consumer:
+        await consumer.wait_synced()
         secured.server.tokens = {"new"}
         path.write_text("new\n")
         secured.server.faults.cut_streams()
-        await heard.wait(lambda: [a.code for a in heard.attempts] == ["200", "200"])
+        await consumer.wait(lambda: [a.code for a in consumer.attempts] == ["200", "200"])
     last = secured.server.requests[-1]
     assert last.headers["Authorization"] == "Bearer new"
     assert "sendInitialEvents" not in last.query
@@ -207,8 +207,8 @@ def test_impersonation_is_headers() -> None:
 
 async def test_repeated_headers_arrive_repeated(server: FakeApiServer) -> None:
     asked = UserEntry(as_user="jane", as_groups=("devs", "admins"))
-    async with following(access_to(server, None, asked)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(server, None, asked)) as consumer:
+        await consumer.wait_synced()
     sent = [item for item in server.requests[0].headers.items() if item[0].startswith("Imp")]
     assert list(impersonation_headers(asked)) == sent
 
@@ -225,15 +225,15 @@ async def test_a_client_certificate_is_shown(
         client_certificate_data=pair.cert.read_text(), client_key_data=pair.key.read_text()
     )
     user = data if as_data else showing(pair)
-    async with following(access_to(secured.server, trusting(secured.authority), user)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(secured.server, trusting(secured.authority), user)) as consumer:
+        await consumer.wait_synced()
 
 
 async def test_without_a_certificate_the_server_refuses(
     secured: Secured, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with following(access_to(secured.server, trusting(secured.authority))) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 3)
+    async with following(access_to(secured.server, trusting(secured.authority))) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 3)
     (line,) = capsys.readouterr().err.splitlines()
     assert "401 Unauthorized" in line
     assert "the client is anonymous" in line
@@ -243,31 +243,31 @@ async def test_a_server_of_another_authority_is_not_trusted_and_tried_for_ever(
     secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = make_authority(tmp_path, "other")
-    async with following(access_to(secured.server, trusting(other))) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 3)
+    async with following(access_to(secured.server, trusting(other))) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 3)
     assert not secured.server.requests
     (line,) = capsys.readouterr().err.splitlines()
     assert f"the certificate of {secured.server.url} is not trusted (" in line
     assert "check the server URL, certificate-authority and tls-server-name" in line
 
 
-async def test_an_insecure_client_trusts_everybody(secured: Secured) -> None:
+async def test_an_insecure_client_trusts_every_server(secured: Secured) -> None:
     user = UserEntry(token="right")
     async with following(
         access_to(secured.server, ClusterEntry(insecure_skip_tls_verify=True), user)
-    ) as heard:
-        await heard.wait_synced()
+    ) as consumer:
+        await consumer.wait_synced()
 
 
-async def test_an_empty_authority_trusts_nobody(
+async def test_an_empty_authority_trusts_no_server(
     secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = tmp_path / "empty.crt"
     empty.touch()
     async with following(
         access_to(secured.server, ClusterEntry(certificate_authority=str(empty)))
-    ) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    ) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     warned, failed = capsys.readouterr().err.splitlines()
     assert "The CA file is empty" in warned
     assert "is not trusted" in failed
@@ -283,9 +283,11 @@ async def test_the_tls_server_name_is_what_the_certificate_is_checked_against(
     tls = msgspec.structs.replace(tls, pair=issue(authority, tmp_path, "named", ("kubernetes",)))
     async with (
         FakeApiServer(tls) as server,
-        following(access_to(server, trusting(authority, server_name=name))) as heard,
+        following(access_to(server, trusting(authority, server_name=name))) as consumer,
     ):
-        await heard.wait(lambda: bool(heard.events) if served else len(heard.attempts) > 2)
+        await consumer.wait(
+            lambda: bool(consumer.events) if served else len(consumer.attempts) > 2
+        )
     assert served is ("Hostname mismatch" not in capsys.readouterr().err)
 
 
@@ -293,8 +295,8 @@ async def test_plain_http_to_a_tls_port_is_explained(
     secured: Secured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     access = Access(server=secured.server.url.replace("https", "http"))
-    async with following(access) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    async with following(access) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
     assert "API server unreachable" in line
 
@@ -303,8 +305,8 @@ async def test_tls_to_a_plain_http_port_is_explained(
     server: FakeApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     access = Access(server=server.url.replace("http", "https"))
-    async with following(access) as heard:
-        await heard.wait(lambda: len(heard.attempts) > 1)
+    async with following(access) as consumer:
+        await consumer.wait(lambda: len(consumer.attempts) > 1)
     (line,) = capsys.readouterr().err.splitlines()
     assert "check that its port speaks TLS" in line
 
@@ -321,14 +323,14 @@ async def test_changed_certificates_count_from_the_next_connection_on(
     key.write_text(right.key.read_text())
     trusted = ClusterEntry(certificate_authority=str(ca))
     user = UserEntry(client_certificate=str(cert), client_key=str(key))
-    async with following(access_to(secured.server, trusted, user)) as heard:
-        await heard.wait_synced()
+    async with following(access_to(secured.server, trusted, user)) as consumer:
+        await consumer.wait_synced()
         ca.write_text(stranger.cert.read_text())
         secured.server.faults.cut_streams()
-        await heard.wait(lambda: heard.attempts[-1].code == "<error>")
+        await consumer.wait(lambda: consumer.attempts[-1].code == "<error>")
         ca.write_text(secured.authority.cert.read_text())
-        await heard.wait(lambda: heard.attempts[-1].code == "200")
-        assert heard.lists() == 1
+        await consumer.wait(lambda: consumer.attempts[-1].code == "200")
+        assert consumer.lists() == 1
 
 
 async def test_half_written_certificates_leave_the_old_ones_in_force(
@@ -340,11 +342,11 @@ async def test_half_written_certificates_leave_the_old_ones_in_force(
     monkeypatch.setattr("kubeproxy.cluster.client.tls.CHECK_PERIOD", 0.0)
     pair, other = (issue(secured.authority, tmp_path, name) for name in ("one", "two"))
     access = access_to(secured.server, trusting(secured.authority), showing(pair))
-    async with following(access) as heard:
-        await heard.wait_synced()
+    async with following(access) as consumer:
+        await consumer.wait_synced()
         pair.key.write_text(other.key.read_text())
         secured.server.faults.cut_streams()
-        await heard.wait(lambda: [a.code for a in heard.attempts] == ["200", "200"])
+        await consumer.wait(lambda: [a.code for a in consumer.attempts] == ["200", "200"])
     (line,) = capsys.readouterr().err.splitlines()
     assert "Failed to load changed certificates, the old ones stay" in line
 

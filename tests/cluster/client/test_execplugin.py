@@ -270,13 +270,13 @@ async def test_a_token_of_a_plugin_is_used_and_replaced_after_401(tmp_path: Path
             cluster=ClusterEntry(certificate_authority=str(authority.cert)),
             user=user,
         )
-        async with following(access) as heard:
-            await heard.wait_synced()
+        async with following(access) as consumer:
+            await consumer.wait_synced()
             server.tokens = {"two"}
             (tmp_path / "token").write_text(answer(token="two"))
             server.faults.cut_streams()
-            await heard.wait_synced(times=2)
-        assert [a.code for a in heard.attempts] == ["200", "401", "200"]
+            await consumer.wait_synced(times=2)
+        assert [a.code for a in consumer.attempts] == ["200", "401", "200"]
     assert runs(tmp_path) == 2
 
 
@@ -293,8 +293,8 @@ async def test_a_certificate_of_a_plugin_is_used(tmp_path: Path) -> None:
             cluster=ClusterEntry(certificate_authority=str(authority.cert)),
             user=user,
         )
-        async with following(access) as heard:
-            await heard.wait_synced()
+        async with following(access) as consumer:
+            await consumer.wait_synced()
 
 
 @pytest.mark.usefixtures("short_waits")

@@ -638,7 +638,7 @@ def test_secrets_never_show() -> None:
         pytest.param("{token: t, as: a}", '"a" (impersonated)', id="impersonation"),
     ],
 )
-def test_who_we_are_as_far_as_we_know(user: str, expected: str) -> None:
+def test_our_identity_as_far_as_it_is_known(user: str, expected: str) -> None:
     assert expected == access(user=user).identity
 
 

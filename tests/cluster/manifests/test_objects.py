@@ -26,7 +26,7 @@ def named(kind: tuple[str, str], name: str, **spec: object) -> Document:
     return document(kind, {"metadata": {"name": name}, "spec": spec})
 
 
-def told(documents: list[Document], node_name: str | None = None) -> list[str]:
+def selected(documents: list[Document], node_name: str | None = None) -> list[str]:
     objects, _ = merge(decode_documents(documents)[0], node_name)
     return [f"{kind.value} {key}" for kind, key in objects]
 
@@ -82,8 +82,8 @@ HEADLESS_LABEL = {"service.kubernetes.io/headless": ""}
         pytest.param([named(SLICE, "a")], ["EndpointSlice default/a"], id="any-other-slice"),
     ],
 )
-def test_what_is_told_of(documents: list[Document], expected: list[str]) -> None:
-    assert expected == told(documents)
+def test_what_is_selected(documents: list[Document], expected: list[str]) -> None:
+    assert expected == selected(documents)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_is_told_of(documents: list[Document], expected: list[str]) -> None
         pytest.param(None, ["Node a", "Node b"], id="all-when-ours-is-not-known"),
     ],
 )
-def test_nodes_that_are_told_of(node_name: str | None, expected: list[str]) -> None:
-    assert expected == told([named(NODE, "a"), named(NODE, "b")], node_name)
+def test_nodes_that_are_selected(node_name: str | None, expected: list[str]) -> None:
+    assert expected == selected([named(NODE, "a"), named(NODE, "b")], node_name)
 
 
 def test_what_cannot_be_understood_is_a_problem_and_leaves_the_others() -> None:
@@ -140,15 +140,15 @@ def test_of_two_objects_with_one_name_the_last_counts_and_both_places_are_named(
     assert duplicates == [Duplicate(Kind.SERVICE, key, used="b.yaml:5", ignored="a.yaml:3")]
 
 
-def test_the_last_counts_even_if_it_is_one_that_is_not_told_of() -> None:
-    assert told([named(SERVICE, "a"), named(SERVICE, "a", clusterIP="None")]) == []
+def test_the_last_counts_even_if_it_is_one_that_is_not_selected() -> None:
+    assert selected([named(SERVICE, "a"), named(SERVICE, "a", clusterIP="None")]) == []
 
 
 def service(name: str, **spec: object) -> ManifestObject:
     return decode_documents([named(SERVICE, name, **spec)])[0][0]
 
 
-def test_the_first_events_tell_every_kind_from_reset_to_synced() -> None:
+def test_the_first_events_have_every_kind_from_reset_to_synced() -> None:
     placed = service("a")
     events = first_events({placed.identity: placed.object})
     expected: list[Event] = []
@@ -158,7 +158,7 @@ def test_the_first_events_tell_every_kind_from_reset_to_synced() -> None:
     assert expected == events
 
 
-def test_later_events_tell_the_differences_and_first_what_is_gone() -> None:
+def test_later_events_are_the_differences_and_first_what_is_gone() -> None:
     same, gone, old, new = service("a"), service("b"), service("c"), service("c", type="NodePort")
     added = service("d")
     events = events_between(

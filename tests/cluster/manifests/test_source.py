@@ -1,4 +1,4 @@
-"""The source over real files: what is delivered, what is said, and what stays."""
+"""The source over real files: what is delivered, what is logged, and what stays."""
 
 import asyncio
 import os
@@ -65,13 +65,13 @@ class Consumer:
         taken, self.events = self.events[: len(expected)], self.events[len(expected) :]
         return taken
 
-    async def told(self, *expected: str) -> bool:
+    async def receives(self, *expected: str) -> bool:
         return list(expected) == await self.take(*expected)
 
 
 @asynccontextmanager
 async def running(*paths: Path) -> AsyncIterator[Consumer]:
-    """A source that has told everything once."""
+    """A source that has delivered everything once."""
     consumer = Consumer()
     source = Manifests([str(path) for path in paths])
     task = asyncio.create_task(source.run(consumer.deliver))
@@ -104,30 +104,30 @@ FIRST = (
 )
 
 
-async def wait_said(capsys: pytest.CaptureFixture[str], text: str) -> str:
+async def wait_logged(capsys: pytest.CaptureFixture[str], text: str) -> str:
     """The log up to the moment when it contains the text."""
-    said = ""
+    logged = ""
     async with asyncio.timeout(5):
-        while text not in said:
-            said += capsys.readouterr().err
+        while text not in logged:
+            logged += capsys.readouterr().err
             await asyncio.sleep(0.01)
-    return said
+    return logged
 
 
-async def test_everything_is_told_at_first(folder: Path) -> None:
+async def test_everything_is_delivered_at_first(folder: Path) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
 
 
-async def test_only_differences_are_told_later(folder: Path) -> None:
+async def test_only_differences_are_delivered_later(folder: Path) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (folder / "a.yaml").write_text(service("a", 81) + service("c"))
-        assert await consumer.told("+a", "+c")
+        assert await consumer.receives("+a", "+c")
         (folder / "a.yaml").write_text("# as before\n" + service("a", 81))
-        assert await consumer.told("-c")
+        assert await consumer.receives("-c")
         (folder / "b.yaml").unlink()
-        assert await consumer.told("-b")
+        assert await consumer.receives("-b")
         assert consumer.events == []
 
 
@@ -149,16 +149,16 @@ def make_again(path: Path, text: str) -> None:
 @pytest.mark.parametrize("replace", [write, rename_over, make_again])
 async def test_a_file_is_replaced(folder: Path, replace: Callable[[Path, str], None]) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         replace(folder / "a.yaml", service("a", 8080))
-        assert await consumer.told("+a")
+        assert await consumer.receives("+a")
 
 
 @pytest.mark.parametrize(
     "broken",
     [
         pytest.param(service("x") + "kind: [\n", id="broken-yaml"),
-        pytest.param("", id="empty-because-somebody-is-writing-it"),
+        pytest.param("", id="empty-because-it-is-being-written"),
         pytest.param("kind: Serv", id="cut-off-in-the-kind"),
         pytest.param("apiVersion: v1\nkind: Service\nmetadata:\n", id="cut-off-in-the-metadata"),
     ],
@@ -167,16 +167,18 @@ async def test_a_broken_file_keeps_its_last_good_content(
     folder: Path, broken: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (folder / "a.yaml").write_text(broken)
-        said = await wait_said(capsys, "Manifest is invalid, its last valid content stays in use")
-        assert f'file="{folder / "a.yaml"}" line=' in said
+        logged = await wait_logged(
+            capsys, "Manifest is invalid, its last valid content stays in use"
+        )
+        assert f'file="{folder / "a.yaml"}" line=' in logged
         os.utime(folder / "a.yaml")
         (folder / "b.yaml").write_text(service("b", 81))
-        assert await consumer.told("+b")
+        assert await consumer.receives("+b")
         assert capsys.readouterr().err == ""
         (folder / "a.yaml").write_text(service("a", 81))
-        assert await consumer.told("+a")
+        assert await consumer.receives("+a")
         assert "Manifest is valid again" in capsys.readouterr().err
 
 
@@ -205,41 +207,41 @@ async def test_an_object_that_is_not_understood_leaves_the_rest_of_its_file(
 ) -> None:
     (folder / "a.yaml").write_text(service("x").replace("80", "many") + service("a"))
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
-        said = await wait_said(capsys, "Manifest is invalid")
-        assert "the Service default/x cannot be decoded" in said
-        assert "line=1" in said
+        assert await consumer.receives(*FIRST)
+        logged = await wait_logged(capsys, "Manifest is invalid")
+        assert "the Service default/x cannot be decoded" in logged
+        assert "line=1" in logged
 
 
 async def test_of_two_objects_with_one_name_the_last_file_counts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (folder / "c.yaml").write_text("# one line\n" + service("a", 81))
-        assert await consumer.told("+a")
-        said = await wait_said(capsys, "Object is in two manifests, the last one is used")
-        assert f'used="{folder / "c.yaml"}:2" ignored="{folder / "a.yaml"}:1"' in said
+        assert await consumer.receives("+a")
+        logged = await wait_logged(capsys, "Object is in two manifests, the last one is used")
+        assert f'used="{folder / "c.yaml"}:2" ignored="{folder / "a.yaml"}:1"' in logged
         (folder / "a.yaml").write_text(service("a", 82) + service("d"))
-        assert await consumer.told("+d")
+        assert await consumer.receives("+d")
         assert capsys.readouterr().err == ""
         (folder / "c.yaml").unlink()
-        assert await consumer.told("+a")
+        assert await consumer.receives("+a")
 
 
 async def test_a_folder_that_disappears_takes_nothing_away(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         shutil.rmtree(folder)
-        said = await wait_said(capsys, "Cannot read manifests, their last state stays in use")
-        assert f'path="{folder}"' in said
+        logged = await wait_logged(capsys, "Cannot read manifests, their last state stays in use")
+        assert f'path="{folder}"' in logged
         other = folder.with_name("other")
         other.mkdir()
         (other / "a.yaml").write_text(service("a", 81))
         other.rename(folder)
-        assert await consumer.told("-b", "+a")
+        assert await consumer.receives("-b", "+a")
         assert consumer.events == []
         assert "Manifests can be read again" in capsys.readouterr().err
 
@@ -248,11 +250,11 @@ async def test_a_file_that_was_named_and_disappears_stays(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(folder / "a.yaml", folder / "b.yaml") as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (folder / "a.yaml").unlink()
-        await wait_said(capsys, "Cannot read manifests")
+        await wait_logged(capsys, "Cannot read manifests")
         (folder / "a.yaml").write_text(service("a", 81))
-        assert await consumer.told("+a")
+        assert await consumer.receives("+a")
 
 
 async def test_a_path_that_is_not_there_at_the_start_is_the_operators_mistake(
@@ -272,24 +274,24 @@ async def test_a_mounted_configmap_is_read_and_followed(tmp_path: Path) -> None:
     (volume / "..data").symlink_to("..1")
     (volume / "x.yaml").symlink_to("..data/x.yaml")
     async with running(volume) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (volume / "..data_tmp").symlink_to("..2")
         (volume / "..data_tmp").rename(volume / "..data")
-        assert await consumer.told("+b")
+        assert await consumer.receives("+b")
 
 
 async def test_folders_below_are_read_too_even_new_ones(folder: Path) -> None:
     async with running(folder) as consumer:
-        assert await consumer.told(*FIRST)
+        assert await consumer.receives(*FIRST)
         (folder / "deep" / "er").mkdir(parents=True)
         (folder / "deep" / "er" / "c.yml").write_text(service("c"))
         (folder / ".hidden").mkdir()
         (folder / ".hidden" / "d.yaml").write_text(service("d"))
         (folder / "notes.txt").write_text("no manifest")
         (folder / "e.json").write_text('{"kind":"Node","apiVersion":"v1","metadata":{"name":"e"}}')
-        assert await consumer.told("+c", "+e")
+        assert await consumer.receives("+c", "+e")
         shutil.rmtree(folder / "deep")
-        assert await consumer.told("-c")
+        assert await consumer.receives("-c")
 
 
 # --- one look at a time -----------------------------------------------------------------------

@@ -63,13 +63,13 @@ def outputs_of(pieces: Iterable[bytes]) -> list[object]:
 WHOLE = outputs_of([STREAM])
 
 
-def test_a_stream_byte_by_byte_says_the_same_as_in_one_piece() -> None:
+def test_a_stream_byte_by_byte_has_the_same_events_as_in_one_piece() -> None:
     assert outputs_of(STREAM[at : at + 1] for at in range(len(STREAM))) == WHOLE
     assert len(WHOLE) == 9
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
-def test_however_a_stream_is_cut_it_says_the_same(cuts: list[int]) -> None:
+def test_however_a_stream_is_cut_it_has_the_same_events(cuts: list[int]) -> None:
     edges = [0, *cuts, len(STREAM)]
     pieces = [STREAM[start:end] for start, end in pairwise(edges)]
     assert outputs_of(pieces) == WHOLE

@@ -66,7 +66,7 @@ class AuthProvider(msgspec.Struct, frozen=True):
 
 
 class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """`users[].user`: how we prove who we are; all empty means anonymous."""
+    """`users[].user`: our credentials; all empty means anonymous."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""

@@ -45,16 +45,15 @@ class TlsContexts:
             changed = changed or stamps != self._stamps
             self._stamps = stamps
         if changed:
-            self._rebuild(certificate)
+            # Files that are half written leave the old context in force until they change again.
+            try:
+                self._context = build_context(self._access, certificate)
+                self._certificate = certificate
+            except TlsError as error:
+                klog.error(
+                    "Failed to load changed certificates, the old ones stay in use", err=error
+                )
         return self._context
-
-    def _rebuild(self, certificate: Certificate | None) -> None:
-        """Files that are half written leave the old context in force until they change again."""
-        try:
-            self._context = build_context(self._access, certificate)
-            self._certificate = certificate
-        except TlsError as error:
-            klog.error("Failed to load changed certificates, the old ones stay in use", err=error)
 
     def _stamp(self) -> list[tuple[int, int, int] | None]:
         return [_stamp_of(path) for path in self._files]

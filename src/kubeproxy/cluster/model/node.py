@@ -50,8 +50,7 @@ def derive_node(node: Node) -> NodeState:
 
 def primary_ips(node: NodeState) -> tuple[str, ...]:
     """The first address of each family: the daemon restarts when one changes."""
-    if not node.ips:
-        return ()
-    first = node.ips[0]
-    second = node.ip(family_of(first).other)
-    return (first,) if second is None else (first, second)
+    first: dict[Family, str] = {}
+    for ip in node.ips:
+        first.setdefault(family_of(ip), ip)
+    return tuple(first.values())

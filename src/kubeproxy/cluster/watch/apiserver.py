@@ -156,16 +156,13 @@ class _Reflector(msgspec.Struct):
             try:
                 await self._exchange(request)
             except (UnreachableError, CredentialsError) as error:
-                self._failed(error)
+                now = time.monotonic()
+                if self._protocol.streaming and self._protocol.synced:
+                    self._reports.cut(self._resource, error)
+                else:
+                    self._reports.unreachable(self._resource, error, now)
+                self._protocol.disconnected(now)
                 unreachable = isinstance(error, UnreachableError)
-
-    def _failed(self, error: Exception) -> None:
-        now = time.monotonic()
-        if self._protocol.streaming and self._protocol.synced:
-            self._reports.cut(self._resource, error)
-        else:
-            self._reports.unreachable(self._resource, error, now)
-        self._protocol.disconnected(now)
 
     async def _exchange(self, request: ApiRequest) -> None:
         path, watch = self._resource.path, request.watch
