@@ -11,7 +11,6 @@ from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.node import Node, PodCIDR
 
@@ -21,6 +20,8 @@ THIS_NODE = Node(
     PodCIDR(Prefix("10.128.0.0", 9)),
     node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
     service_cidrs=(Prefix("10.96.0.0", 12),),
+    name=NODE,
+    ip=NODE_ADDRESS,
 )
 
 
@@ -35,7 +36,6 @@ class Compiled:
         for kind, data in generated:
             self.cluster.upsert(kind, decode(kind, data))
         decoded = time.perf_counter()
-        self.vantage = Vantage(self.cluster.place, NODE_ADDRESS)
         self.first = self.compile(())
         self.seconds = (decoded - started, time.perf_counter() - decoded)
         """To the model, and from there to the table."""
@@ -52,7 +52,7 @@ class Compiled:
 
     def compile(self, services: Iterable[ObjectKey]) -> Changes:
         """Compile services again."""
-        return self.builder.update(self.cluster, services, self.vantage)
+        return self.builder.update(self.cluster, services, THIS_NODE)
 
     def everything(self, changes: Changes = NO_CHANGES) -> Update:
         """A full sync."""

@@ -56,13 +56,12 @@ class Observed(Rig):
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         self._history, self._health = History(time.time), Health(60.0, lambda: True)
-        setting = (THIS_NODE, self.vantage)
         self.sync = FamilySync(
             self.cluster,
             Family.IPV4,
             SyncTarget(self.dataplane, notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
-            lambda: setting,
+            lambda: THIS_NODE,
         )
         self._config = KubeProxyConfiguration(mode="nftables")
         traffic = Traffic({Family.IPV4: self.dataplane})

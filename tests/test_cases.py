@@ -14,12 +14,11 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Verdict, decide
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 from kubeproxy.table.rows import aligned, rows
-from world import NODE_IP, NODE_NAME, Mode, node, packet, prefix
+from world import NODE_NAME, Mode, node, packet, prefix, seen_by
 
 CASES = sorted(Path(__file__).with_name("cases").glob("*.case"))
 DERIVED = ("table", "packets")
@@ -67,7 +66,7 @@ def compiled(manifests: str, family: Family) -> Table:
         kind = Kind(document["kind"])
         cluster.upsert(kind, convert(kind, document))
     builder = Builder(family)
-    builder.update(cluster, (), Vantage(cluster.place, NODE_IP[family]))
+    builder.update(cluster, (), seen_by(cluster, family))
     return builder.table
 
 

@@ -15,7 +15,6 @@ from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node, PodCIDR
@@ -169,8 +168,13 @@ def table_of(*documents: Mapping[str, object], family: Family = Family.IPV4) -> 
     """The table that they compile to."""
     cluster = cluster_of(*documents)
     builder = Builder(family)
-    builder.update(cluster, (), Vantage(cluster.place, NODE_IP[family]))
+    builder.update(cluster, (), seen_by(cluster, family))
     return builder.table
+
+
+def seen_by(cluster: Cluster, family: Family = Family.IPV4) -> Node:
+    """Kestrel, as Services of the cluster are compiled for it."""
+    return Node(family, name=cluster.node_name, zone=cluster.zone, ip=NODE_IP[family])
 
 
 def node(mode: Mode, family: Family = Family.IPV4) -> Node:
@@ -184,6 +188,8 @@ def node(mode: Mode, family: Family = Family.IPV4) -> Node:
         detector=PodCIDR(pods),
         node_port_ranges=(primary if mode is Mode.NFTABLES else everything,),
         service_cidrs=(prefix("10.112.0.0/16"),) if family is Family.IPV4 else (),
+        name=NODE_NAME,
+        ip=NODE_IP[family],
     )
 
 

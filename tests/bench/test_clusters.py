@@ -17,13 +17,13 @@ from bench.clusters import (
     service_cidr_document,
     slices,
 )
+from bench.compiled import THIS_NODE
 
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert, decode
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_proxy_makes_of_a_cluster_what_its_size_says() -> None:
     ):
         cluster.upsert(kind, convert(kind, document))
     assert not cluster.problems
-    builder.update(cluster, (), Vantage(cluster.place))
+    builder.update(cluster, (), THIS_NODE)
     assert [len(e.cluster) for e in builder.table.entries.values()] == [101, 101, 101]
     assert len(list(documents(size))) == 3 + 3 * 2
 

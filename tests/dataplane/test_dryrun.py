@@ -8,10 +8,9 @@ from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff
 from kubeproxy.table.entries import Table
-from world import Mode, cluster_of, endpoint_slice, node, service, table_of
+from world import Mode, cluster_of, endpoint_slice, node, seen_by, service, table_of
 
 NFT = Mode.NFTABLES
 
@@ -71,7 +70,7 @@ async def test_the_rows_are_those_of_the_mode(capsys: pytest.CaptureFixture[str]
     klog.configure(klog.LogSettings(verbosity=2))
     cluster = cluster_of(service({"internalTrafficPolicy": "Local"}), endpoint_slice("R1"))
     builder = Builder(Family.IPV4)
-    changes = builder.update(cluster, (), Vantage(cluster.place))
+    changes = builder.update(cluster, (), seen_by(cluster))
     await DryRun(load_mode("ipvs")).apply(update(builder.table, changes))
     assert "10.112.0.21:80/TCP pod - hairpin reject" in capsys.readouterr().err
     await DryRun(load_mode("nftables")).apply(update(builder.table, changes))

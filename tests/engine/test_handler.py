@@ -10,7 +10,6 @@ from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.own_node import RestartNeeded
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
-from kubeproxy.table.compile import Vantage
 from world import CART, NODE_NAME, Mode, endpoint_slice, kestrel, node, service
 
 
@@ -27,13 +26,12 @@ class Rig:
         self.handler = EventHandler(self.cluster, tuple(self.syncs.values()), self._node_changed)
 
     def _sync(self, family: Family) -> FamilySync:
-        setting = (node(Mode.NFTABLES, family), Vantage(self.cluster.place))
         return FamilySync(
             self.cluster,
             family,
             SyncTarget(FakeDataplane()),
             Schedule(0, 30, 3600),
-            lambda: setting,
+            lambda: node(Mode.NFTABLES, family),
         )
 
     def _node_changed(self) -> None:

@@ -193,6 +193,8 @@ def test_node_view() -> None:
         node_port_ranges=(prefix("192.0.2.0/24"),),
         localhost_node_ports=False,
         localhost_gate=True,
+        name="kestrel",
+        ip="198.51.100.10",
     ) == node_view(found.config, found.gates, V4, KESTREL)
 
 

@@ -3,6 +3,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.dataplane import FakeDataplane
 from kubeproxy.base.errors import KernelError
@@ -20,11 +21,11 @@ from kubeproxy.engine.observer import (
 from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table import build, limits
-from kubeproxy.table.compile import Vantage, compile_service
+from kubeproxy.table.compile import compile_service
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import Node
 from waiting import until
-from world import CART, NODE_IP, Document, Mode, cluster_of, endpoint_slice, node, service
+from world import CART, Document, Mode, cluster_of, endpoint_slice, node, service
 
 NAME = ServicePortName("shop", "cart", "http", Protocol.TCP)
 
@@ -42,7 +43,7 @@ class Rig:
             Family.IPV4,
             SyncTarget(self.kernel, notify=self.observations.append),
             schedule or Schedule(0.0, 30.0, 3600.0),
-            lambda: (self.node, Vantage(self.cluster.place, NODE_IP[Family.IPV4])),
+            lambda: replace(self.node, zone=self.cluster.zone),
         )
 
     def change(self, endpoints: str) -> None:
@@ -78,7 +79,7 @@ async def test_a_changed_node_is_applied_although_no_entry_changed() -> None:
     await rig.sync.sync()
     rig.node = node(Mode.IPTABLES)
     await rig.sync.sync()
-    assert rig.kernel.updates[1].node == rig.node
+    assert rig.kernel.updates[1].node == replace(rig.node, zone=rig.cluster.zone)
     assert not rig.kernel.updates[1].changes
 
 
@@ -375,7 +376,7 @@ class Mistaken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self) -> tuple[Node, Vantage]:
+    def __call__(self) -> Node:
         raise self._error
 
 

@@ -7,8 +7,7 @@ from kubeproxy.engine.node import node_ips, with_bind_address
 from kubeproxy.explain.answers import Asked, View, answer
 from kubeproxy.explain.words import Explanation
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
-from world import NODE_IP, Document, Mode, cluster_of, endpoint_slice, everywhere, node, service
+from world import Document, Mode, cluster_of, endpoint_slice, everywhere, node, seen_by, service
 
 TWO_PORTS = {"ports": [{"name": "admin", "port": 81}, {"name": "http", "port": 80}]}
 LOCAL = {"externalTrafficPolicy": "Local"}
@@ -18,7 +17,7 @@ def view(*documents: Document, mode: Mode = Mode.NFTABLES) -> View:
     cluster = cluster_of(*documents)
     builders = {family: Builder(family) for family in Family}
     for family, builder in builders.items():
-        builder.update(cluster, (), Vantage(cluster.place, NODE_IP[family]))
+        builder.update(cluster, (), seen_by(cluster, family))
     return View(
         cluster=cluster,
         mode=mode.value,

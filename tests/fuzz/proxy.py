@@ -21,11 +21,9 @@ from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import decide
 from kubeproxy.table.node import Node
 from world import (
-    NODE_IP,
     NODE_NAME,
     Document,
     Mode,
@@ -102,9 +100,8 @@ class Proxy:
         self.node = node
         self._dataplane = dataplane
         cluster = Cluster(NODE_NAME)
-        setting = (node, Vantage(cluster.place, NODE_IP[Family.IPV4]))
         self.sync = FamilySync(
-            cluster, Family.IPV4, SyncTarget(dataplane), Schedule(0, 30, 3600), lambda: setting
+            cluster, Family.IPV4, SyncTarget(dataplane), Schedule(0, 30, 3600), lambda: node
         )
         self._handler = EventHandler(cluster, [self.sync], lambda: None)
         self._protocols = {each.name: ListWatch(each) for each in (SERVICES, ENDPOINT_SLICES)}

@@ -17,9 +17,8 @@ from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.modes import MODES
-from kubeproxy.engine.node import node_ips, node_view, with_bind_address
+from kubeproxy.engine.node import node_view, with_bind_address
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet, Verdict, decide
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
@@ -63,12 +62,13 @@ def expectation(
     own = with_bind_address(cluster.node, loaded.config.bind_address)
     tables, nodes = {}, {}
     for family in Family:
-        builder = Builder(family)
-        builder.update(cluster, (), Vantage(cluster.place, node_ips(own).get(family)))
-        tables[family] = builder.table
         nodes[family] = replace(
             node_view(loaded.config, loaded.gates, family, own),
+            name=NODE_NAME,
             addresses=addresses[family],
             service_cidrs=cluster.service_cidrs(family),
         )
+        builder = Builder(family)
+        builder.update(cluster, (), nodes[family])
+        tables[family] = builder.table
     return Expectation(Mode(loaded.config.mode), tables, nodes, held or addresses)

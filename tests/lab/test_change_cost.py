@@ -27,7 +27,7 @@ from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.linux.nfnetlink import Nfnetlink
-from kubeproxy.table.compile import Vantage, compile_service
+from kubeproxy.table.compile import compile_service
 from kubeproxy.table.node import Node, PodCIDR
 from lab.namespaces import Namespace
 
@@ -90,14 +90,15 @@ class Daemon:
             (NODE_ADDRESS,),
             PodCIDR(Prefix("10.128.0.0", 9)),
             node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
+            name=NODE,
+            ip=NODE_ADDRESS,
         )
-        setting = (node, Vantage(cluster.place, NODE_ADDRESS))
         self._sync = FamilySync(
             cluster,
             Family.IPV4,
             SyncTarget(self._dataplane),
             Schedule(0, 30, 3600),
-            lambda: setting,
+            lambda: node,
         )
         self._handler = EventHandler(cluster, (self._sync,), lambda: None)
 

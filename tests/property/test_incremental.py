@@ -12,10 +12,10 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes, diff, patch
 from kubeproxy.table.entries import Table
 from property.clusters import Change, changes
+from world import seen_by
 
 State = dict[tuple[Kind, ObjectKey], KubeObject]
 
@@ -46,8 +46,7 @@ class Engine:
 
     def sync_in_steps(self) -> Steps[Changes]:
         touched, self.touched = self.touched, set()
-        vantage = Vantage(self.cluster.place, "198.51.100.10")
-        return self.builder.update_in_steps(self.cluster, touched, vantage)
+        return self.builder.update_in_steps(self.cluster, touched, seen_by(self.cluster))
 
     def _touch(self, services: Sequence[tuple[Family, ObjectKey]]) -> None:
         family = self.builder.table.family

@@ -10,9 +10,8 @@ import kubeproxy
 from kubeproxy.base.inet import Family
 from kubeproxy.base.steps import PART, Steps
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import Changes
-from world import Document, cluster_of, endpoint_slice, service
+from world import Document, cluster_of, endpoint_slice, seen_by, service
 
 SOURCES = kubeproxy.__path__[0]
 MOST_LINES = 25 * PART
@@ -92,11 +91,11 @@ def test_no_step_is_long(documents: list[Document]) -> None:
     cluster = cluster_of(*documents)
     builder = Builder(Family.IPV4)
     for touched in ((), [*cluster.services(Family.IPV4)]):
-        steps = builder.update_in_steps(cluster, touched, Vantage(cluster.place))
+        steps = builder.update_in_steps(cluster, touched, seen_by(cluster))
         counts = list(Lines().of_steps(steps))
         assert max(counts) < MOST_LINES
         assert sum(counts) > MOST_LINES  # there was more to do than one step may
     gone = cluster_of()
-    steps = builder.update_in_steps(gone, [*builder.services()], Vantage(cluster.place))
+    steps = builder.update_in_steps(gone, [*builder.services()], seen_by(cluster))
     assert max(Lines().of_steps(steps)) < MOST_LINES
     assert not builder.table.entries

@@ -7,59 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, contains
 from kubeproxy.base.steps import finish
 from kubeproxy.cluster.model.endpoint import Endpoint, Slice, SlicePort
-from kubeproxy.cluster.model.topology import LeftOut
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table import compile as compiling
-from kubeproxy.table.compile import Vantage, compile_service, left_out
-from world import CART, Document, cluster_of, endpoint_slice, everywhere, service, table_of
-
-
-@pytest.mark.parametrize(
-    ("svc", "endpoints", "local_policy", "expected"),
-    [
-        pytest.param(service(), "L1 R1", False, [], id="none-is"),
-        pytest.param(
-            service(),
-            "L1 L2:unready L3:draining L4:stopped",
-            False,
-            [
-                ("10.64.3.12", LeftOut.NOT_READY),
-                ("10.64.3.13", LeftOut.TERMINATING),
-                ("10.64.3.14", LeftOut.STOPPED),
-            ],
-            id="by-their-conditions",
-        ),
-        pytest.param(
-            service(),
-            "L1@z-east R1@z-west",
-            False,
-            [("10.65.7.21", LeftOut.NOT_HINTED)],
-            id="by-hints",
-        ),
-        pytest.param(
-            everywhere({"externalTrafficPolicy": "Local"}),
-            "L1 R1",
-            True,
-            [("10.65.7.21", LeftOut.NOT_LOCAL)],
-            id="by-the-policy",
-        ),
-        pytest.param(
-            everywhere({"externalTrafficPolicy": "Local"}), "L1 R1", False, [], id="not-asked-for"
-        ),
-    ],
-)
-def test_left_out(
-    svc: Document, endpoints: str, local_policy: bool, expected: list[tuple[str, LeftOut]]
-) -> None:
-    cluster = cluster_of(svc, endpoint_slice(endpoints))
-    (port,) = cluster.service_ports(Family.IPV4, CART)
-    slices = cluster.slices(Family.IPV4, CART)
-    found = left_out(port, slices, cluster.place, local_policy=local_policy)
-    assert expected == [(at.endpoint.address, why) for at, why in found]
+from kubeproxy.table.compile import compile_service
+from world import CART, Document, cluster_of, endpoint_slice, seen_by, service, table_of
 
 
 @pytest.mark.parametrize(
@@ -101,9 +57,7 @@ def test_the_ports_of_a_slice_are_gone_through_once_for_all_ports_of_the_service
         (Endpoint("10.65.7.21"),),
     )
     service_ports = cluster.service_ports(Family.IPV4, CART)
-    found = finish(
-        compile_service(CART, service_ports, {"cart-1": slice_}, Vantage(cluster.place))
-    )
+    found = finish(compile_service(CART, service_ports, {"cart-1": slice_}, seen_by(cluster)))
     assert [len(entry.cluster) for entry in found.entries] == [1] * 50
     assert Counted.seen == 50
 
@@ -145,7 +99,7 @@ def test_slices_that_change_between_the_steps_are_for_the_next_time() -> None:
     cluster = cluster_of(service({"ports": ports_of(2)}), *slices_of(1500, ports=2))
     ports = cluster.service_ports(Family.IPV4, CART)
     slices = cluster.slices(Family.IPV4, CART)
-    steps = compile_service(CART, ports, slices, Vantage(cluster.place))
+    steps = compile_service(CART, ports, slices, seen_by(cluster))
     next(steps)
     for key in [*slices]:
         cluster.delete(Kind.ENDPOINT_SLICE, ObjectKey("shop", key))
@@ -172,7 +126,7 @@ def test_source_ranges_are_gone_through_once_for_all_ports(
         )
     )
     ports = cluster.service_ports(Family.IPV4, CART)
-    vantage = Vantage(cluster.place, "10.29.0.1")
-    compiled = finish(compile_service(CART, ports, {}, vantage))
+    here = replace(seen_by(cluster), ip="10.29.0.1")
+    compiled = finish(compile_service(CART, ports, {}, here))
     assert len(asked) == 30
     assert [entry.own_vips for entry in compiled.entries] == [True] * 20

@@ -9,9 +9,8 @@ from kubeproxy.base.steps import finish
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.table import limits
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.limits import MOST, Size, surely_fit, within_limits
-from world import CART, Document, cluster_of, endpoint_slice, service, table_of
+from world import CART, Document, cluster_of, endpoint_slice, seen_by, service, table_of
 
 FEW = Size(frontends=12, backends=20, pairs=40)
 
@@ -127,7 +126,7 @@ def test_what_is_left_out_is_never_made() -> None:
     """20 million backends would be gigabytes: they are counted, and 250,000 are made."""
     cluster = cluster_of(service({"ports": ports(20_000)}), slice_of(1000, 20_000))
     builder = Builder(Family.IPV4)
-    changes = builder.update(cluster, (), Vantage(cluster.place))
+    changes = builder.update(cluster, (), seen_by(cluster))
     assert len(changes.added) == MOST.backends // 1000
     assert sum(len(entry.cluster) for entry in changes.added) == MOST.backends
     assert "250 of its 20,000 ports are served" in builder.excess[CART]
@@ -149,7 +148,7 @@ def test_what_large_clusters_have_is_served(
 
 def follow(cluster: Cluster) -> Builder:
     builder = Builder(Family.IPV4)
-    builder.update(cluster, (), Vantage(cluster.place))
+    builder.update(cluster, (), seen_by(cluster))
     return builder
 
 
@@ -159,6 +158,6 @@ def test_who_asks_for_less_again_is_served_in_full() -> None:
     builder = follow(cluster)
     assert [*builder.excess] == [CART]
     fewer = cluster_of(service({"ports": ports(5)}), slice_of(4, 5))
-    builder.update(fewer, [CART], Vantage(fewer.place))
+    builder.update(fewer, [CART], seen_by(fewer))
     assert builder.excess == {}
     assert builder.table == table_of(service({"ports": ports(5)}), slice_of(4, 5))

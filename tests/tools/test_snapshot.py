@@ -115,7 +115,7 @@ def found(directory: Path, *documents: Document, wanted: Viewpoint = HERE) -> Sn
 def test_manifests(tmp_path: Path) -> None:
     snapshot = found(tmp_path, *SHOP)
     cluster = snapshot.cluster
-    assert (cluster.node_name, cluster.place.zone) == ("kestrel", "z-east")
+    assert (cluster.node_name, cluster.zone) == ("kestrel", "z-east")
     assert [port.name for port in cluster.service_ports(V4, CART)] == ["http"]
     assert list(cluster.slices(V4, CART)) == ["cart-1"]
     assert list(map(str, cluster.service_cidrs(V4))) == ["10.112.0.0/16"]
@@ -220,7 +220,7 @@ async def test_an_api_server() -> None:
             Access(server=server.url), Viewpoint(hostname="kestrel", pod="shop/client")
         )
     cluster = snapshot.cluster
-    assert (cluster.node_name, cluster.place.zone) == ("kestrel", "z-east")
+    assert (cluster.node_name, cluster.zone) == ("kestrel", "z-east")
     assert [port.name for port in cluster.service_ports(V4, CART)] == ["http"]
     assert list(cluster.slices(V4, CART)) == ["cart-1"]
     assert list(map(str, cluster.service_cidrs(V4))) == ["10.112.0.0/16"]

@@ -121,7 +121,7 @@ class Daemon:
 
     async def _prepare(self) -> None:
         if self._setup.prepare is not None:
-            nodes = {family: self.parts.node.view(family)[0] for family in self.parts.syncs}
+            nodes = {family: self.parts.node.view(family) for family in self.parts.syncs}
             await asyncio.to_thread(self._setup.prepare, nodes)
 
     def _serve_health(self, tasks: asyncio.TaskGroup) -> None:

@@ -7,6 +7,7 @@ from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.nodeports import expand
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
+from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
 
 LOOPBACK_IP = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
@@ -82,4 +83,8 @@ def node_view(
         node_port_ranges=node_port_ranges(config, node, family),
         localhost_node_ports=config.iptables.localhost_node_ports,
         localhost_gate=gates.enabled(NFTABLES_LOCALHOST_NODE_PORTS),
+        name=node.name,
+        zone=node.zone,
+        ip=node_ips(node).get(family),
+        balance=Balance(config.nftables.balance),
     )

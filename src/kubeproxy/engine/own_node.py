@@ -17,11 +17,9 @@ from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.engine.node import node_ips, node_view, with_bind_address
+from kubeproxy.engine.node import node_view, with_bind_address
 from kubeproxy.engine.node_checks import by_node_cidr, restart_reason
 from kubeproxy.linux.links import interface_addresses
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import Node
 
 NODE_IP_WAIT = 30.0
@@ -78,16 +76,14 @@ class OwnNode:
         """Addresses of interfaces changed: read them again when they are needed."""
         self._addresses.clear()
 
-    def view(self, family: Family) -> tuple[Node, Vantage]:
-        """One family of it, for packets and for the compilation of Services."""
-        state = self.state
-        node = replace(
-            node_view(self._config, self._gates, family, state),
+    def view(self, family: Family) -> Node:
+        """One family of it."""
+        return replace(
+            node_view(self._config, self._gates, family, self.state),
+            name=self._cluster.node_name,
             addresses=self.addresses(family),
             service_cidrs=self._cluster.service_cidrs(family),
         )
-        balance = Balance(self._config.nftables.balance)
-        return node, Vantage(self._cluster.place, node_ips(state).get(family), balance)
 
     def changed(self) -> None:
         """The Node was added, changed or deleted, or all objects of a kind are known.

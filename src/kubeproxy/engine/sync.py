@@ -38,7 +38,6 @@ from kubeproxy.engine.schedule import (
     request,
 )
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
@@ -69,7 +68,7 @@ class FamilySync:
         family: Family,
         target: SyncTarget,
         schedule: Schedule,
-        view: Callable[[], tuple[Node, Vantage]],
+        view: Callable[[], Node],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
@@ -208,8 +207,8 @@ class FamilySync:
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
-        node, vantage = self._view()
-        changes = self._changes = await self._compile(touched, vantage)
+        node = self._view()
+        changes = self._changes = await self._compile(touched, node)
         if self._flows is not None:
             self._flows.changing(changes)
         again = self._entries_to_retry(changes)
@@ -224,11 +223,11 @@ class FamilySync:
             self._flows.changed(self.builder.table)
         return report
 
-    async def _compile(self, touched: Collection[ObjectKey], vantage: Vantage) -> Changes:
+    async def _compile(self, touched: Collection[ObjectKey], node: Node) -> Changes:
         """Compile the services, and log what is newly wrong with them."""
         builder = self.builder
         unfit, excess = dict(builder.unfit), set(builder.excess)
-        changes = await paced(builder.update_in_steps(self._cluster, touched, vantage))
+        changes = await paced(builder.update_in_steps(self._cluster, touched, node))
         for service, reason in builder.unfit.items():
             if unfit.get(service) != reason:
                 message = "Service cannot be compiled, what was programmed of it stays"

@@ -12,7 +12,6 @@ from kubeproxy.cluster.model.merge import PortEndpoint, endpoints_of
 from kubeproxy.cluster.model.topology import (
     HintMode,
     LeftOut,
-    Place,
     Usable,
     usable_endpoints,
     why_left_out,
@@ -133,15 +132,15 @@ def _endpoints(
     places = {join(at.endpoint.address, at.port): at.endpoint.node for at in endpoints}
     if verdict.reason not in _ABOUT_ENDPOINTS:
         return places, ()
-    usable = usable_endpoints(port, endpoints, cluster.place)
-    reasons = why_not_used(endpoints, usable, cluster.place, local_policy=verdict.local_policy)
+    usable = usable_endpoints(port, endpoints, cluster.node_name, cluster.zone)
+    reasons = why_not_used(endpoints, usable, cluster, local_policy=verdict.local_policy)
     return places, tuple(
         NotChosen(text, why) for text, why in zip(places, reasons, strict=True) if why
     )
 
 
 def why_not_used(
-    endpoints: Sequence[PortEndpoint], usable: Usable, place: Place, *, local_policy: bool
+    endpoints: Sequence[PortEndpoint], usable: Usable, cluster: Cluster, *, local_policy: bool
 ) -> Iterator[str | None]:
     """Why a traffic policy sends nothing to each of the endpoints.
 
@@ -153,10 +152,10 @@ def why_not_used(
         if not in_force:
             yield None
         else:
-            yield _why_not(at.endpoint, why, usable.hints, place) if why else ""
+            yield _why_not(at.endpoint, why, usable.hints, cluster) if why else ""
 
 
-def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) -> str:
+def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, cluster: Cluster) -> str:
     """Why an endpoint cannot be chosen, with the names of nodes or zones."""
     match why:
         case LeftOut.NOT_LOCAL if endpoint.node:
@@ -165,9 +164,9 @@ def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, place: Place) ->
             return "its slice does not say on which node it is, and the traffic policy is Local"
         case LeftOut.NOT_HINTED if hints is HintMode.SAME_NODE:
             nodes = ", ".join(endpoint.node_hints)
-            return f"its topology hints are for node {nodes}, and this is {place.node}"
+            return f"its topology hints are for node {nodes}, and this is {cluster.node_name}"
         case LeftOut.NOT_HINTED:
             zones = ", ".join(endpoint.zone_hints)
-            return f"its topology hints are for zone {zones}, and this node is in {place.zone}"
+            return f"its topology hints are for zone {zones}, and this node is in {cluster.zone}"
         case _:
             return str(why.value)

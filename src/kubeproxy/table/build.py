@@ -14,9 +14,10 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.claims import Claims, Conflict, claims_of
-from kubeproxy.table.compile import Vantage, compile_service
+from kubeproxy.table.compile import compile_service
 from kubeproxy.table.diff import Changes, patch_in_steps
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
+from kubeproxy.table.node import Node
 
 
 class _Wanted(NamedTuple):
@@ -45,21 +46,25 @@ class Builder:
         """Services that could not be compiled, and why: their entries stay as they were."""
         self.excess: dict[ObjectKey, str] = {}
         """Services that exceed a limit, and which of their ports are served."""
-        self._vantage: Vantage | None = None
+        self._compiled_for: tuple[object, ...] = ()
         self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
         self._claims = Claims()
 
-    def update(self, cluster: Cluster, touched: Iterable[ObjectKey], vantage: Vantage) -> Changes:
-        """Compile the touched services, or all when the vantage is new, and change the table."""
-        return finish(self.update_in_steps(cluster, touched, vantage))
+    def update(self, cluster: Cluster, touched: Iterable[ObjectKey], node: Node) -> Changes:
+        """Compile the touched services, and change the table.
+
+        All services are compiled when what they depend on of this node is new.
+        """
+        return finish(self.update_in_steps(cluster, touched, node))
 
     def update_in_steps(
-        self, cluster: Cluster, touched: Iterable[ObjectKey], vantage: Vantage
+        self, cluster: Cluster, touched: Iterable[ObjectKey], node: Node
     ) -> Steps[Changes]:
         """The same, with a pause after each step."""
         family = self.table.family
-        if vantage != self._vantage:
+        compiled_for = (node.name, node.zone, node.ip, node.balance)
+        if compiled_for != self._compiled_for:
             touched = dict.fromkeys((*self._services, *cluster.services(family)))
         self.new_conflicts = []
         affected: dict[ServicePortName, None] = {}
@@ -68,7 +73,7 @@ class Builder:
             ports = cluster.service_ports(family, service)
             slices = cluster.slices(family, service)
             try:
-                compiled = yield from compile_service(service, ports, slices, vantage)
+                compiled = yield from compile_service(service, ports, slices, node)
             except Exception as error:  # noqa: BLE001  # one Service must not stop all others
                 self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
                 continue
@@ -81,7 +86,7 @@ class Builder:
                 checks[name] = compiled.health_check
         changes = yield from self._changes(affected, checks)
         yield from patch_in_steps(self.table, changes)
-        self._vantage = vantage
+        self._compiled_for = compiled_for
         return changes
 
     def services(self) -> Collection[ObjectKey]:

@@ -10,12 +10,11 @@ from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.model.merge import (
     PortEndpoint,
     by_port,
-    endpoints_of,
     merge,
     with_endpoints,
 )
 from kubeproxy.cluster.model.serviceport import ServicePort
-from kubeproxy.cluster.model.topology import LeftOut, Place, usable_endpoints, why_left_out
+from kubeproxy.cluster.model.topology import usable_endpoints
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.entries import (
     Backend,
@@ -27,18 +26,8 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 from kubeproxy.table.limits import Fit, surely_fit, within_limits
+from kubeproxy.table.node import Node
 from kubeproxy.table.policy import policies
-
-
-class Vantage(msgspec.Struct, frozen=True):
-    """This node as the compilation sees it: its place in the cluster, its address in the family.
-
-    `balance` is how an endpoint is chosen when the Service does not say.
-    """
-
-    place: Place
-    node_ip: str | None = None
-    balance: Balance = Balance.RANDOM
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -56,7 +45,7 @@ def compile_service(
     service: ObjectKey,
     ports: tuple[ServicePort, ...],
     slices: Mapping[str, Slice],
-    vantage: Vantage,
+    node: Node,
 ) -> Steps[Compiled]:
     """The entries of a Service's ports, and its health check.
 
@@ -66,13 +55,13 @@ def compile_service(
     ready_here: set[str] = set()
     known = with_endpoints(slices)
     fit = Fit(ports) if surely_fit(ports, known) else (yield from within_limits(ports, known))
-    own_vips = _own_vips(ports, vantage)
+    own_vips = _own_vips(ports, node)
     sources = yield from by_port(known, [(port.name, port.protocol) for port in fit.ports])
     for port in fit.ports:
         if entries:
             yield
         endpoints = yield from merge(sources[port.name, port.protocol])
-        entry = yield from _compile_port(service, port, endpoints, vantage, own_vips=own_vips)
+        entry = yield from _compile_port(service, port, endpoints, node, own_vips=own_vips)
         entries.append(entry)
         if port.health_check_port:
             ready_here.update(
@@ -83,22 +72,21 @@ def compile_service(
     return Compiled(tuple(entries), check, fit.excess)
 
 
-def _own_vips(ports: Sequence[ServicePort], vantage: Vantage) -> bool:
+def _own_vips(ports: Sequence[ServicePort], node: Node) -> bool:
     """Whether this node is in a source range; all ports of a Service have the same ones."""
     ranges = ports[0].source_ranges if ports else None
-    node_ip = vantage.node_ip
-    return node_ip is not None and any(contains(range_, node_ip) for range_ in ranges or ())
+    return node.ip is not None and any(contains(range_, node.ip) for range_ in ranges or ())
 
 
 def _compile_port(
     service: ObjectKey,
     port: ServicePort,
     endpoints: list[PortEndpoint],
-    vantage: Vantage,
+    node: Node,
     *,
     own_vips: bool,
 ) -> Steps[Entry]:
-    usable = usable_endpoints(port, endpoints, vantage.place)
+    usable = usable_endpoints(port, endpoints, node.name, node.zone)
     if len(endpoints) > PART:
         yield
     internal, external = policies(
@@ -118,20 +106,10 @@ def _compile_port(
         source_ranges=port.source_ranges,
         own_vips=own_vips,
         serving=_serving(port, endpoints),
-        balance=Balance(port.balance) if port.balance else vantage.balance,
+        balance=Balance(port.balance) if port.balance else node.balance,
         endpoints=len(endpoints),
         here=tuple(here.values()),
     )
-
-
-def left_out(
-    port: ServicePort, slices: Mapping[str, Slice], place: Place, *, local_policy: bool
-) -> tuple[tuple[PortEndpoint, LeftOut], ...]:
-    """The endpoints of a port that a traffic policy does not use, and why. Used by `explain`."""
-    endpoints = endpoints_of(slices, port.name, port.protocol)
-    usable = usable_endpoints(port, endpoints, place)
-    reasons = why_left_out(endpoints, usable, local_policy=local_policy)
-    return tuple((at, why) for at, why in zip(endpoints, reasons, strict=True) if why is not None)
 
 
 def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:

@@ -3,6 +3,7 @@
 import msgspec
 
 from kubeproxy.base.inet import Family, Prefix, Protocol, contains
+from kubeproxy.table.entries import Balance
 from kubeproxy.table.policy import Masquerading
 from kubeproxy.table.quirks import Loopback, Quirks
 
@@ -40,7 +41,8 @@ class Node(msgspec.Struct, frozen=True):
 
     `addresses` are those of all interfaces. `node_port_ranges` are the accepted ranges: empty
     accepts node ports nowhere. `localhost_node_ports` is iptables mode's switch, and
-    `localhost_gate` nftables mode's feature gate.
+    `localhost_gate` nftables mode's feature gate. `zone` and `ip` are those of its Node object.
+    `balance` is how an endpoint is chosen when a Service does not say.
     """
 
     family: Family
@@ -51,6 +53,10 @@ class Node(msgspec.Struct, frozen=True):
     service_cidrs: tuple[Prefix, ...] = ()
     localhost_node_ports: bool = True
     localhost_gate: bool = False
+    name: str = ""
+    zone: str = ""
+    ip: str | None = None
+    balance: Balance = Balance.RANDOM
 
     def is_loopback(self, address: str) -> bool:
         """Whether the address is the family's loopback."""

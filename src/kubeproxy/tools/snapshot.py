@@ -31,8 +31,7 @@ from kubeproxy.explain.answers import View
 from kubeproxy.explain.question import Pod, find_pods
 from kubeproxy.table.build import Builder
 from kubeproxy.table.claims import Conflict
-from kubeproxy.table.compile import Vantage
-from kubeproxy.table.entries import Balance, Table
+from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node
 from kubeproxy.tools.command import note
 
@@ -127,25 +126,27 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
 def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
     own = with_bind_address(cluster.node, config.bind_address)
-    ips, balance = node_ips(own), Balance(config.nftables.balance)
     tables: dict[Family, Table] = {}
     nodes: dict[Family, Node] = {}
     conflicts: dict[Family, list[Conflict]] = {}
     for family in Family:
-        builder = Builder(family)
-        builder.update(cluster, (), Vantage(cluster.place, ips.get(family), balance))
-        tables[family] = builder.table
         nodes[family] = replace(
             node_view(config, loaded.gates, family, own),
+            name=cluster.node_name,
             # The node itself is not asked: those of its Node, of the configuration, and loopback.
             addresses=tuple(
                 sorted(ip for ip in {*own.ips, LOOPBACK_IP[family]} if family_of(ip) is family)
             ),
             service_cidrs=cluster.service_cidrs(family),
         )
+        builder = Builder(family)
+        builder.update(cluster, (), nodes[family])
+        tables[family] = builder.table
         conflicts[family] = builder.conflicts()
     mode = load_mode(config.mode)
-    return View(cluster, mode.name, mode.quirks, ips, tables, nodes, conflicts, snapshot.pods)
+    return View(
+        cluster, mode.name, mode.quirks, node_ips(own), tables, nodes, conflicts, snapshot.pods
+    )
 
 
 # --- manifests and API servers ----------------------------------------------------------------

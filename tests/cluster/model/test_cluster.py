@@ -131,10 +131,10 @@ def test_problems_name_their_object() -> None:
 
 def test_only_our_own_node_matters() -> None:
     cluster = cluster_of()
-    assert cluster.place.zone == "z-east"
+    assert cluster.zone == "z-east"
     assert not upsert(cluster, Kind.NODE, {"metadata": {"name": "heron"}})
     assert cluster.delete(Kind.NODE, ObjectKey("", "kestrel")).node
-    assert cluster.place.zone == ""
+    assert cluster.zone == ""
 
 
 @pytest.mark.parametrize(

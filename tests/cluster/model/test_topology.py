@@ -4,13 +4,13 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.endpoint import derive_slice
 from kubeproxy.cluster.model.merge import PortEndpoint, endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
-from kubeproxy.cluster.model.topology import LeftOut, Place, usable_endpoints, why_left_out
+from kubeproxy.cluster.model.topology import LeftOut, usable_endpoints, why_left_out
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.objects.types import EndpointSlice, Service
 from world import NODE_NAME, ZONE, endpoint_slice, everywhere, service
 
-HERE = Place(NODE_NAME, ZONE)
+HERE = (NODE_NAME, ZONE)
 
 
 def merged(endpoints: str) -> list[PortEndpoint]:
@@ -46,7 +46,7 @@ def test_every_endpoint_that_is_left_out_has_a_reason(
     endpoints: str, local: bool, expected: list[LeftOut | None]
 ) -> None:
     found = merged(endpoints)
-    usable = usable_endpoints(port(local=local), found, HERE)
+    usable = usable_endpoints(port(local=local), found, *HERE)
     assert expected == why_left_out(found, usable, local_policy=local)
 
 
@@ -55,7 +55,7 @@ def test_a_port_that_never_looks_at_a_list_has_none() -> None:
     assert isinstance(internal, Service)
     only_local = derive_service_ports(internal, Family.IPV4, [])[0]
     found = merged("R1")
-    usable = usable_endpoints(only_local, found, HERE)
+    usable = usable_endpoints(only_local, found, *HERE)
     assert (usable.cluster, usable.local, usable.any) == (None, (), True)
     assert why_left_out(found, usable, local_policy=True) == [LeftOut.NOT_LOCAL]
 

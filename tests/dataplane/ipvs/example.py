@@ -8,7 +8,6 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import Table
 from kubeproxy.table.node import Node, PodCIDR
 from world import Document, prefix
@@ -115,7 +114,7 @@ def table(family: Family) -> Table:
         kind = Kind.ENDPOINT_SLICE if "addressType" in document else Kind.SERVICE
         cluster.upsert(kind, convert(kind, document))
     builder = Builder(family)
-    builder.update(cluster, (), Vantage(cluster.place, ADDRESS[family]))
+    builder.update(cluster, (), Node(family, name=cluster.node_name, ip=ADDRESS[family]))
     return builder.table
 
 

@@ -6,18 +6,18 @@ from operator import add
 from typing import cast
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import LOOPBACK, Node, PodCIDR, PodInterface
 from property.clusters import ADDRESSES, CLUSTER_IPS, Change, changes, services
-from world import NODE_ADDRESSES, NODE_IP, Mode, node, prefix
+from world import NODE_ADDRESSES, NODE_IP, Mode, node, prefix, seen_by
 
 families = st.sampled_from(Family)
 balances = st.sampled_from(Balance)
@@ -131,7 +131,7 @@ def tables(
     for kind, key, obj in history:
         touched = cluster.delete(kind, key) if obj is None else cluster.upsert(kind, obj)
         services = [service for each, service in touched.services if each is family]
-        builder.update(cluster, services, Vantage(cluster.place, NODE_IP[family], balance))
+        builder.update(cluster, services, replace(seen_by(cluster, family), balance=balance))
         yield builder.table
 
 

@@ -28,9 +28,8 @@ from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.traffic.traffic import Traffic
-from kubeproxy.table.compile import Vantage
 from kubeproxy.table.entries import ServicePortName
-from world import NODE_IP, Document, Mode, cluster_of, node
+from world import Document, Mode, cluster_of, node
 
 START = 1_700_000_000.0
 
@@ -125,7 +124,7 @@ class Rig:
             family,
             SyncTarget(self.kernels[family], notify=self._observe),
             Schedule(0.0, 30.0, 3600.0),
-            lambda: (node(mode, family), Vantage(self.cluster.place, NODE_IP.get(family))),
+            lambda: replace(node(mode, family), zone=self.cluster.zone),
         )
 
     def _observe(self, observation: Observation) -> None:

@@ -17,7 +17,6 @@ from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.model.endpoint import Slice, derive_slice
 from kubeproxy.cluster.model.node import NodeState, derive_node
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
-from kubeproxy.cluster.model.topology import Place
 from kubeproxy.cluster.objects.meta import Kind, ObjectId, ObjectKey
 from kubeproxy.cluster.objects.types import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 
@@ -90,10 +89,9 @@ class Cluster:
         return self._nodes.get(ObjectKey("", self.node_name))
 
     @property
-    def place(self) -> Place:
-        """Where this node is, for topology hints."""
-        node = self.node
-        return Place(self.node_name, node.zone if node else "")
+    def zone(self) -> str:
+        """The zone of this node, for topology hints; "" when it is not known."""
+        return self.node.zone if self.node else ""
 
     def synced(self, *kinds: Kind) -> bool:
         """Whether all objects of these kinds have been listed at least once."""

@@ -23,13 +23,6 @@ class HintMode(Enum):
     SAME_ZONE = "same zone"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where this node is, for hints."""
-
-    node: str
-    zone: str = ""
-
-
 class Usable(msgspec.Struct, frozen=True):
     """The endpoints for traffic policy Cluster and Local; `any` when there is one on any node.
 
@@ -42,15 +35,18 @@ class Usable(msgspec.Struct, frozen=True):
     hints: HintMode
 
 
-def usable_endpoints(port: ServicePort, endpoints: Sequence[PortEndpoint], place: Place) -> Usable:
-    """Choose among the endpoints of the port."""
+def usable_endpoints(
+    port: ServicePort, endpoints: Sequence[PortEndpoint], node: str, zone: str
+) -> Usable:
+    """Choose among the endpoints of the port, on the node of this name, in this zone."""
     cluster: tuple[PortEndpoint, ...] | None = None
     local: tuple[PortEndpoint, ...] | None = None
     hints = HintMode.NONE
     some = False
     if not port.internal_local or port.externally_accessible:
-        hints = hint_mode(endpoints, place)
-        cluster = _ready_else_draining(_hinted(endpoints, hints, place), endpoints)
+        hints = _hint_mode(endpoints, node, zone)
+        hinted = _hinted(endpoints, hints, node, zone)
+        cluster = _ready_else_draining(hinted, endpoints)
         some = bool(cluster)
     if port.internal_local or (port.external_local and port.externally_accessible):
         own = [at for at in endpoints if at.endpoint.local]
@@ -71,20 +67,20 @@ def _ready_else_draining(
 
 
 def _hinted(
-    endpoints: Sequence[PortEndpoint], mode: HintMode, place: Place
+    endpoints: Sequence[PortEndpoint], mode: HintMode, node: str, zone: str
 ) -> Iterable[PortEndpoint]:
     if mode is HintMode.SAME_NODE:
-        return [at for at in endpoints if place.node in at.endpoint.node_hints]
+        return [at for at in endpoints if node in at.endpoint.node_hints]
     if mode is HintMode.SAME_ZONE:
-        return [at for at in endpoints if place.zone in at.endpoint.zone_hints]
+        return [at for at in endpoints if zone in at.endpoint.zone_hints]
     return endpoints
 
 
-def hint_mode(endpoints: Sequence[PortEndpoint], place: Place) -> HintMode:
+def _hint_mode(endpoints: Sequence[PortEndpoint], node: str, zone: str) -> HintMode:
     """Hints are used when every ready endpoint has one of the kind and one names this node."""
-    if _complete((at.endpoint.node_hints for at in endpoints if at.endpoint.ready), place.node):
+    if _complete((at.endpoint.node_hints for at in endpoints if at.endpoint.ready), node):
         return HintMode.SAME_NODE
-    if _complete((at.endpoint.zone_hints for at in endpoints if at.endpoint.ready), place.zone):
+    if _complete((at.endpoint.zone_hints for at in endpoints if at.endpoint.ready), zone):
         return HintMode.SAME_ZONE
     return HintMode.NONE
 

@@ -108,15 +108,14 @@ def _endpoints(
     state: State, family: FamilyState, service: ObjectKey, port: ServicePort
 ) -> Steps[tuple[wire.EndpointDetail, ...]]:
     """The endpoints of a service port in order, each with why traffic is not sent to it."""
-    place = state.cluster.place
     tally, rates = _connections(family.look, service_port_name(service, port))
     endpoints = sorted(
         endpoints_of(state.cluster.slices(family.family, service), port.name, port.protocol),
         key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
     )
-    usable = usable_endpoints(port, endpoints, place)
-    cluster = why_not_used(endpoints, usable, place, local_policy=False)
-    local = why_not_used(endpoints, usable, place, local_policy=True)
+    usable = usable_endpoints(port, endpoints, state.cluster.node_name, state.cluster.zone)
+    cluster = why_not_used(endpoints, usable, state.cluster, local_policy=False)
+    local = why_not_used(endpoints, usable, state.cluster, local_policy=True)
     found = []
     for at, not_for_cluster, not_for_local in zip(endpoints, cluster, local, strict=True):
         endpoint = at.endpoint
