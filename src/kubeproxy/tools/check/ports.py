@@ -7,7 +7,7 @@ import msgspec
 from kubeproxy.base.inet import parse_address, unpack
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.values import split_host_port
-from kubeproxy.dataplane.preflight import PORTS, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import PORTS, Finding, Grade, lacking, ok
 
 _LISTENING = "0A"
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
@@ -77,7 +77,7 @@ def port_finding(
             what,
             f"taken by {owner}: two proxies would undo each other's work",
             "stop that one first: its rules stay in force until the new one takes over",
-            State.WARNING,
+            Grade.WARNING,
         )
     without = "the proxy ends without it" if wanted.vital else "the proxy goes on without it"
     return lacking(
@@ -85,5 +85,5 @@ def port_finding(
         what,
         f"taken by {owner or 'a process that cannot be seen from here'}; {without}",
         f"stop it, or choose another port with {wanted.field}",
-        State.MISSING if wanted.vital else State.WARNING,
+        Grade.MISSING if wanted.vital else Grade.WARNING,
     )

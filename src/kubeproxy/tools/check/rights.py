@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.dataplane.modes import all_modes
-from kubeproxy.dataplane.preflight import NODE, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade, lacking, ok
 
 NET_ADMIN = 12
 NET_RAW = 13
@@ -57,7 +57,7 @@ def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
                 f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
                 " CAP_NET_ADMIN",
                 "run this check as root too",
-                State.UNKNOWN,
+                Grade.UNKNOWN,
             )
         ]
     return [_net_admin(rights), _net_raw(rights, legacy=legacy)]

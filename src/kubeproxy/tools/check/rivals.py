@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kubeproxy.dataplane.leftovers import Fate, Leftover
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.dataplane.preflight import RIVALS, Finding, Scan, State, lacking, ok
+from kubeproxy.dataplane.preflight import RIVALS, Finding, Grade, Scan, lacking, ok
 
 _CALICO_PIN = "cali_v4_nat_fe"
 _CALICO_DEVICE = "bpfin.cali"
@@ -62,7 +62,7 @@ def _fates(leftover: Leftover, owner: str, modes: Sequence[Mode]) -> Iterator[Fi
             f"{' and '.join(names)} mode: {text}" if len(fates) > 1 else text
             for text, names in by_text.items()
         ]
-        state = State.WARNING if remedy else State.OK
+        state = Grade.WARNING if remedy else Grade.OK
         detail = "; ".join((leftover.there, *texts))
         yield Finding(RIVALS, leftover.what, state, detail, remedy, concerned)
 
@@ -72,7 +72,7 @@ def _unseen(unseen: Mapping[str, str]) -> Iterator[Finding]:
     for remedy in dict.fromkeys(unseen.values()):
         things = ", ".join(what for what, advice in unseen.items() if advice == remedy)
         detail = f"could not be looked at: {things}"
-        yield lacking(RIVALS, "rules of others", detail, remedy, State.UNKNOWN)
+        yield lacking(RIVALS, "rules of others", detail, remedy, Grade.UNKNOWN)
 
 
 def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
             f"it uses iptables-{kinds[0]}, and the programs here are iptables-{scan.kind}",
             f"have the proxy use iptables-{kinds[0]} too: rules of both kinds do not see each"
             " other",
-            State.WARNING,
+            Grade.WARNING,
         )
         yield replace(finding, modes=tuple(mode.name for mode in modes if mode.uses_iptables))
 
@@ -99,7 +99,7 @@ def _cilium(seen: Sightings) -> Iterator[Finding]:
             what,
             "it serves node ports itself, so it seems to replace kube-proxy: two would conflict",
             f"{how}; set kubeProxyReplacement: false there, or run no kube-proxy here",
-            State.WARNING,
+            Grade.WARNING,
         )
     elif _CILIUM_DEVICE in seen.scan.devices and seen.pins is None:
         yield lacking(
@@ -107,7 +107,7 @@ def _cilium(seen: Sightings) -> Iterator[Finding]:
             what,
             "it is here; whether it replaces kube-proxy cannot be seen",
             how,
-            State.UNKNOWN,
+            Grade.UNKNOWN,
         )
     elif _CILIUM_DEVICE in seen.scan.devices:
         yield ok(RIVALS, what, "it is here, and leaves Services to kube-proxy")
@@ -120,7 +120,7 @@ def _calico(seen: Sightings) -> Iterator[Finding]:
             "Calico's eBPF dataplane",
             "it serves Services itself, and may remove kube-proxy's rules: two would conflict",
             "set bpfEnabled: false in the FelixConfiguration, or run no kube-proxy here",
-            State.WARNING,
+            Grade.WARNING,
         )
 
 
@@ -132,7 +132,7 @@ def _kube_router(devices: Collection[str]) -> Iterator[Finding]:
             f"its service proxy has the device {_KUBE_ROUTER_DEVICE}: two would conflict, and"
             " ipvs mode deletes its virtual servers",
             f"run it with --run-service-proxy=false, then `ip link delete {_KUBE_ROUTER_DEVICE}`",
-            State.WARNING,
+            Grade.WARNING,
         )
 
 

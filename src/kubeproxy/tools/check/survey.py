@@ -17,9 +17,9 @@ from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.preflight import (
     NODE,
     Finding,
+    Grade,
     Machine,
     Modules,
-    State,
     lacking,
     ok,
 )
@@ -124,7 +124,7 @@ def _conntrack(families: Iterable[Family]) -> list[Finding]:
                 what,
                 f"flows to endpoints that are gone cannot be forgotten: {error}",
                 "modprobe nf_conntrack_netlink",
-                State.WARNING,
+                Grade.WARNING,
             )
         ]
     return [ok(NODE, what, "flows can be listed, and stale ones forgotten")]
@@ -144,11 +144,11 @@ def _found(topic: str, what: str, outcome: TrialResult | Broken) -> Sequence[Fin
     if isinstance(outcome, Broken):
         remedy = "run it again; if that stays so, report it"
         detail = f"the trial in a scratch namespace has no result: {outcome.why}"
-        return [lacking(topic, what, detail, remedy, State.UNKNOWN)]
+        return [lacking(topic, what, detail, remedy, Grade.UNKNOWN)]
     if not outcome.refused:
         return outcome.findings
     detail = f"could not be tried: a scratch network namespace is refused ({outcome.refused})"
-    return [lacking(topic, what, detail, _NO_SCRATCH, State.UNKNOWN)]
+    return [lacking(topic, what, detail, _NO_SCRATCH, Grade.UNKNOWN)]
 
 
 def _settings(

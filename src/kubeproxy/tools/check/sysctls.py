@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.preflight import NODE, Finding, State, as_warnings, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade, as_warnings, lacking, ok
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 
 FORWARD_IPV4 = "net.ipv4.ip_forward"
@@ -61,7 +61,7 @@ def proxy_findings(
             unsure.append(f"{_short(setting)} is {reading.value} and should be {setting.value}")
     if unsure:
         detail = f"{', '.join(unsure)}: whether that can be set, only root sees"
-        findings.insert(0, lacking(topic, what, detail, "run this check as root", State.UNKNOWN))
+        findings.insert(0, lacking(topic, what, detail, "run this check as root", Grade.UNKNOWN))
     if fine:
         findings.insert(0, ok(topic, what, ", ".join(fine)))
     return findings
@@ -91,7 +91,7 @@ def _not_settable(topic: str, setting: Sysctl, reading: SysctlReading) -> Findin
     on_the_host = f"run `sysctl -w {name}={value}` on the host"
     if reading.fixed:
         detail += "; it belongs to the machine, not to this network namespace, and stays"
-        return lacking(topic, name, detail, on_the_host, State.WARNING)
+        return lacking(topic, name, detail, on_the_host, Grade.WARNING)
     return lacking(
         topic,
         name,
@@ -141,7 +141,7 @@ def _forwarding(
             name,
             f"is 0: {family.value} packets to pods, and to other nodes, are not forwarded",
             remedy,
-            State.WARNING,
+            Grade.WARNING,
         )
     yield replace(finding, modes=tuple(mode for mode in made if name not in made[mode]))
 
@@ -154,7 +154,7 @@ def _rp_filter(readings: Readings) -> Iterable[Finding]:
             "is 1 (strict): on a node with several networks, packets of clients that are not"
             " answered through the interface they came by are dropped",
             f"sysctl -w {RP_FILTER}=2 on such nodes",
-            State.WARNING,
+            Grade.WARNING,
         )
 
 
@@ -165,7 +165,7 @@ def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
     what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
-        yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)
+        yield lacking(NODE, name, f"is 0: {what}", remedy, Grade.WARNING)
     loaded = any(readings.get(name, SysctlReading()).value is not None for name in names)
     if loaded and not off:
         yield ok(NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
@@ -175,5 +175,5 @@ def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterable[Finding]:
             "br_netfilter",
             f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}",
             "modprobe br_netfilter, and in /etc/modules-load.d",
-            State.WARNING,
+            Grade.WARNING,
         )
