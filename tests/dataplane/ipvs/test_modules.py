@@ -42,7 +42,7 @@ def test_names_in_the_lists() -> None:
             Modules(BOTH, loads=True), Grade.OK, "the proxy does that", id="the-proxy-loads-it"
         ),
         pytest.param(
-            Modules(BOTH), Grade.MISSING, "may not load it", id="somebody-else-must-load-it"
+            Modules(BOTH), Grade.MISSING, "may not load it", id="the-operator-must-load-it"
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_no_ip_vs_in_the_kernel(modules: Modules, state: Grade, detail: str) -> 
 @pytest.mark.parametrize(
     ("modules", "expected"),
     [
-        pytest.param(Modules(), True, id="who-knows"),
+        pytest.param(Modules(), True, id="it-is-not-known"),
         pytest.param(Modules(frozenset({"dummy"})), True, id="there-is-a-module"),
         pytest.param(Modules(frozenset({"bridge"})), False, id="there-is-none"),
         pytest.param(Modules(None, frozenset({"dummy"})), False, id="it-is-loaded-already"),
