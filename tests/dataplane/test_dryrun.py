@@ -19,31 +19,31 @@ def update(table: Table, changes: Changes, *, full: bool = False) -> Update:
     return Update(table, node(NFT, table.family), changes, full)
 
 
-async def told(what: Update, capsys: pytest.CaptureFixture[str]) -> list[str]:
+async def logged(what: Update, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The log lines without their heads."""
     assert SyncReport() == await DryRun(load_mode("nftables")).apply(what)
     return re.findall(r"^I.* dryrun\.py:\d+\] (.*)$", capsys.readouterr().err, re.MULTILINE)
 
 
-async def test_the_number_of_changes_is_always_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_number_of_changes_is_always_logged(capsys: pytest.CaptureFixture[str]) -> None:
     old, new = table_of(service(name="till")), table_of(service(), endpoint_slice("L1"))
-    (line,) = await told(update(new, diff(old, new)), capsys)
+    (line,) = await logged(update(new, diff(old, new)), capsys)
     assert line == (
         '"Dry run, nothing is written to the kernel" ipFamily="IPv4" servicePorts=1 '
         "added=1 changed=0 removed=1"
     )
 
 
-async def test_no_change_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_no_change_is_logged_too(capsys: pytest.CaptureFixture[str]) -> None:
     table = table_of(service({"clusterIP": "fd12::1"}), family=Family.IPV6)
-    (line,) = await told(update(table, NO_CHANGES, full=True), capsys)
+    (line,) = await logged(update(table, NO_CHANGES, full=True), capsys)
     assert line == (
         '"Dry run, nothing is written to the kernel" ipFamily="IPv6" servicePorts=1 '
         "added=0 changed=0 removed=0"
     )
 
 
-async def test_each_change_is_told_at_verbosity_2(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_each_change_is_logged_at_verbosity_2(capsys: pytest.CaptureFixture[str]) -> None:
     klog.configure(klog.LogSettings(verbosity=2))
     others = (
         service({"clusterIP": "10.112.0.22"}, name="bill"),
@@ -51,7 +51,7 @@ async def test_each_change_is_told_at_verbosity_2(capsys: pytest.CaptureFixture[
     )
     old = table_of(service(), others[0], endpoint_slice("L1"))
     new = table_of(service(), others[1], endpoint_slice("L1 R1"))
-    _, added, changed, removed = await told(update(new, diff(old, new)), capsys)
+    _, added, changed, removed = await logged(update(new, diff(old, new)), capsys)
     both = "10.64.3.11:8080 10.65.7.21:8080"
     assert added == (
         '"Would add" servicePort="shop/till:http" rows=['

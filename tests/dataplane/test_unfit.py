@@ -99,7 +99,7 @@ def kind(request: pytest.FixtureRequest) -> type[Plane]:
 
 
 def kept_of(kind: type[Plane], *entries: Entry) -> object:
-    """What a kernel has that never heard of anything else."""
+    """What a kernel has that never had anything else."""
     plane = kind()
     plane.put(*entries, full=True)
     return plane.kept()
@@ -164,7 +164,7 @@ def test_those_whose_lines_are_refused_are_left_out() -> None:
     assert kept_of(IptablesMode, A, B, C) == plane.kept()
 
 
-def test_when_everybody_is_refused_it_is_the_sync_that_fails() -> None:
+def test_when_all_are_refused_it_is_the_sync_that_fails() -> None:
     plane = IptablesMode()
     plane.programs.refused = ("10.112.0.",)
     with pytest.raises(KernelError, match="more than 20 service ports are refused"):
@@ -175,7 +175,7 @@ def test_when_everybody_is_refused_it_is_the_sync_that_fails() -> None:
     ("kind", "what"),
     [(IptablesMode, "iptables.apply.difference"), (IpvsMode, "ipvs.apply.update_state")],
 )
-def test_a_change_that_cannot_be_worked_out_is_told_and_everything_written(
+def test_a_change_that_cannot_be_computed_is_logged_and_everything_written(
     kind: type[Plane],
     what: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -194,7 +194,7 @@ def test_a_change_that_cannot_be_worked_out_is_told_and_everything_written(
     assert "ZeroDivisionError: by nothing" in said
 
 
-def test_a_reason_that_is_known_is_told_as_it_is() -> None:
+def test_a_reason_that_is_known_is_reported_as_it_is() -> None:
     def write(entry: Entry) -> None:
         if entry is A:
             raise Unfit("it has too many of them")

@@ -32,6 +32,8 @@ def ordered_changes(
     before: Sequence[Hashable], after: Sequence[Hashable]
 ) -> Iterator[tuple[Change, int]]:
     """What makes the one list the other: places of `before` that go, of `after` that come."""
+    if before == after:
+        return
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for kind, low, high, first, last in matcher.get_opcodes():
         if kind != "equal":

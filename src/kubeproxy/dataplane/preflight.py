@@ -27,7 +27,7 @@ BRIDGE = "br_netfilter"
 _MODULE_LINE = re.compile(r"^(?:\S*/)?([^/:\s]+)\.ko\b", re.MULTILINE)
 
 
-class State(Enum):
+class Grade(Enum):
     """How it is. Only what is missing keeps a mode from working."""
 
     OK = "ok"
@@ -44,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     topic: str
     what: str
-    state: State
+    state: Grade
     detail: str = ""
     remedy: str = ""
     modes: tuple[str, ...] | None = None
@@ -52,11 +52,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 def ok(topic: str, what: str, detail: str = "") -> Finding:
     """It is as it should be."""
-    return Finding(topic, what, State.OK, detail)
+    return Finding(topic, what, Grade.OK, detail)
 
 
 def lacking(
-    topic: str, what: str, detail: str, remedy: str, state: State = State.MISSING
+    topic: str, what: str, detail: str, remedy: str, state: Grade = Grade.MISSING
 ) -> Finding:
     """It is not as it should be, or cannot be seen."""
     return Finding(topic, what, state, detail, remedy)
@@ -64,7 +64,7 @@ def lacking(
 
 def one_will_do(findings: Sequence[Finding], consequence: str) -> tuple[Finding, ...]:
     """One that is right is enough: what the others lack is then a warning."""
-    if all(finding.state is State.MISSING for finding in findings):
+    if all(finding.state is Grade.MISSING for finding in findings):
         return tuple(findings)
     return as_warnings(findings, consequence)
 
@@ -72,8 +72,8 @@ def one_will_do(findings: Sequence[Finding], consequence: str) -> tuple[Finding,
 def as_warnings(findings: Sequence[Finding], consequence: str) -> tuple[Finding, ...]:
     """The mode works without it, with this consequence."""
     return tuple(
-        replace(finding, state=State.WARNING, detail=f"{consequence}: {finding.detail}")
-        if finding.state is State.MISSING
+        replace(finding, state=Grade.WARNING, detail=f"{consequence}: {finding.detail}")
+        if finding.state is Grade.MISSING
         else finding
         for finding in findings
     )

@@ -35,7 +35,9 @@ def sample_node(family: Family) -> Node:
 def sample_table(family: Family) -> Table:
     """Services with all kinds of addresses, with affinity, with ranges, and without endpoints."""
     table = Table(family)
-    for entry in (_shop(family), _dns(family), _idle(family)):
+    here = Backend(_address(family, 21), 8080, local=True)
+    endpoints = (here, Backend(_address(family, 22), 8080))
+    for entry in (_shop(family, endpoints), _dns(family, endpoints), _idle(family)):
         table.put(entry)
     table.health_checks[ServiceName("check", "shop")] = HealthCheck(32000, 1)
     return table
@@ -45,20 +47,13 @@ def _address(family: Family, number: int) -> str:
     return f"{_NETWORK[family]}{number}"
 
 
-def _endpoints(family: Family) -> tuple[Backend, Backend]:
-    here = Backend(_address(family, 21), 8080, local=True)
-    return here, Backend(_address(family, 22), 8080)
-
-
-def _shop(family: Family) -> Entry:
+def _shop(family: Family, endpoints: tuple[Backend, ...]) -> Entry:
     """All addresses that a Service can have, for known clients, with affinity."""
-    endpoints = _endpoints(family)
-    balancer = _address(family, 12)
     return Entry(
         ServicePortName("check", "shop", "http", Protocol.TCP),
         (
             Frontend(FrontendKind.CLUSTER_IP, _address(family, 11), 80),
-            Frontend(FrontendKind.LOAD_BALANCER, balancer, 80),
+            Frontend(FrontendKind.LOAD_BALANCER, _address(family, 12), 80),
             Frontend(FrontendKind.EXTERNAL_IP, _address(family, 13), 80),
             Frontend(FrontendKind.NODE_PORT, "", 30080),
         ),
@@ -75,9 +70,8 @@ def _shop(family: Family) -> Entry:
     )
 
 
-def _dns(family: Family) -> Entry:
+def _dns(family: Family, endpoints: tuple[Backend, ...]) -> Entry:
     """A cluster IP whose clients choose by hash, where that can be."""
-    endpoints = _endpoints(family)
     return Entry(
         ServicePortName("check", "dns", "dns", Protocol.UDP),
         (Frontend(FrontendKind.CLUSTER_IP, _address(family, 14), 53),),

@@ -1,4 +1,4 @@
-"""The chains of iptables where its programs write nftables rules: which exist, who changes them.
+"""Lists and watches the chains of iptables, where its programs write nftables rules.
 
 The kernel sends a message for every change. It sends none for the tables of the legacy programs:
 there only `watch_canaries` of iptables mode and full syncs find changes.

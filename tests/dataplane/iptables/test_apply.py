@@ -56,7 +56,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 class Plane:
-    """A dataplane that is told what changes."""
+    """A dataplane that gets what changes."""
 
     def __init__(self, node: Node | None = None) -> None:
         self.programs = FakeXtables()

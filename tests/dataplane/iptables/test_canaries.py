@@ -50,7 +50,7 @@ async def test_a_flush_is_noticed_and_the_canaries_come_back(watched: Watched) -
     await until(lambda: watched.saw(0))
     watched.programs.chains.clear()
     await until(lambda: watched.saw(1))
-    watched.programs.chains.discard(("nat", CANARY))  # who flushes one table is noticed as well
+    watched.programs.chains.discard(("nat", CANARY))  # a flush of one table is noticed as well
     await until(lambda: watched.saw(2))
 
 
@@ -66,7 +66,7 @@ async def test_a_program_that_fails_is_not_a_flush(
     assert watched.saw(0)
 
 
-async def test_a_flush_while_nobody_can_look_is_not_forgotten(
+async def test_a_flush_while_no_program_runs_is_not_forgotten(
     watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await until(lambda: watched.saw(0))
@@ -78,7 +78,7 @@ async def test_a_flush_while_nobody_can_look_is_not_forgotten(
     await until(lambda: watched.saw(1))
 
 
-async def test_what_was_seen_gone_is_told_before_canaries_can_be_put_back(
+async def test_what_was_seen_gone_is_reported_before_canaries_can_be_put_back(
     watched: Watched, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await until(lambda: watched.saw(0))

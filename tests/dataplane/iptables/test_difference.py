@@ -157,7 +157,7 @@ class Edit(msgspec.Struct, frozen=True):
         ),
     ],
 )
-def test_what_somebody_did_is_shown(edit: Edit, expected: list[str]) -> None:
+def test_what_another_program_did_is_shown(edit: Edit, expected: list[str]) -> None:
     assert shown(edit.applied(saved("cluster-ip")), table("cluster-ip", Family.IPV4)) == expected
 
 

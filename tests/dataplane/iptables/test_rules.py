@@ -34,7 +34,7 @@ COMMENT = '-m comment --comment "shop/cart:http cluster IP"'
             f"{COMMENT} {MATCH} -j KUBE-MARK-MASQ",
             id="masquerade-all",
         ),
-        pytest.param(RuleSetup(), "", id="nobody-without-a-detector"),
+        pytest.param(RuleSetup(), "", id="no-pod-without-a-detector"),
     ],
 )
 def test_whose_address_is_rewritten_on_the_way_to_a_cluster_ip(
@@ -130,7 +130,7 @@ def test_pods_take_no_short_way_without_a_detector() -> None:
         pytest.param((), (VIP,), True, True, id="ranges-of-the-other-family-only"),
         pytest.param(None, (VIP,), True, False, id="everybody-may"),
         pytest.param(("192.0.2.0/25",), (CLUSTER_IP,), True, False, id="no-load-balancer"),
-        pytest.param(("192.0.2.0/25",), (VIP,), False, False, id="nobody-serves"),
+        pytest.param(("192.0.2.0/25",), (VIP,), False, False, id="no-endpoint-serves"),
     ],
 )
 def test_when_source_ranges_are_checked(

@@ -1,4 +1,4 @@
-"""A dataplane on a kernel that is none, told what changes."""
+"""A dataplane on a fake kernel, which gets what changes."""
 
 import msgspec
 

@@ -195,7 +195,7 @@ def test_an_endpoint_with_connections_drains_and_may_come_back(
     assert kernel.servers.weights[CART] == {L1: 1, R1: 1}
 
 
-def test_after_a_restart_who_drained_drains_on(plane: Plane, kernel: FakeKernel) -> None:
+def test_after_a_restart_draining_goes_on(plane: Plane, kernel: FakeKernel) -> None:
     plane.put(cart("L1 R1"), full=True)
     kernel.servers.busy.add((CART, R1))
     plane.put(cart("L1"))
@@ -243,7 +243,7 @@ def test_a_real_server_that_cannot_be_removed_is_looked_at_again(
     assert kernel.servers.weights[CART] == {L1: 1}
 
 
-def test_a_server_that_is_refused_is_named_and_holds_up_nobody(
+def test_a_server_that_is_refused_is_named_and_holds_up_no_other(
     plane: Plane, kernel: FakeKernel
 ) -> None:
     plane.put(empty(), full=True)
@@ -259,7 +259,7 @@ def test_a_server_that_is_refused_is_named_and_holds_up_nobody(
     assert fresh(wanted).state() == kernel.state()
 
 
-def test_a_server_that_somebody_else_made_is_taken_over_in_the_second_try(
+def test_a_server_that_another_program_made_is_taken_over_in_the_second_try(
     plane: Plane, kernel: FakeKernel
 ) -> None:
     plane.put(empty(), full=True)

@@ -183,7 +183,7 @@ def jump_gone(kernel: FakeKernel) -> None:
     ],
     ids=lambda value: value.__name__.replace("_", "-") if callable(value) else "",
 )
-def test_what_somebody_did_is_shown(
+def test_what_another_program_did_is_shown(
     spoil: Callable[[FakeKernel], None], expected: list[str]
 ) -> None:
     kernel = fresh(cart(), HERE)

@@ -8,7 +8,7 @@ from kubeproxy.dataplane.ipvs.modules import (
     unloaded_dummy,
     without_ip_vs,
 )
-from kubeproxy.dataplane.preflight import Modules, State, modules_in
+from kubeproxy.dataplane.preflight import Grade, Modules, modules_in
 
 DEPENDENCIES = """\
 kernel/net/netfilter/ipvs/ip_vs.ko.xz: kernel/net/netfilter/nf_conntrack.ko.xz kernel/lib/crc.ko
@@ -28,25 +28,25 @@ def test_names_in_the_lists() -> None:
 @pytest.mark.parametrize(
     ("modules", "state", "detail"),
     [
-        pytest.param(Modules(), State.MISSING, "its list of modules is not here", id="no-list"),
+        pytest.param(Modules(), Grade.MISSING, "its list of modules is not here", id="no-list"),
         pytest.param(
-            Modules(frozenset()), State.MISSING, "the kernel has no ip_vs", id="no-module"
+            Modules(frozenset()), Grade.MISSING, "the kernel has no ip_vs", id="no-module"
         ),
         pytest.param(
             Modules(frozenset({"ip_vs"})),
-            State.MISSING,
+            Grade.MISSING,
             "the kernel has no ip_vs_rr",
             id="no-module-for-the-scheduler",
         ),
         pytest.param(
-            Modules(BOTH, loads=True), State.OK, "the proxy does that", id="the-proxy-loads-it"
+            Modules(BOTH, loads=True), Grade.OK, "the proxy does that", id="the-proxy-loads-it"
         ),
         pytest.param(
-            Modules(BOTH), State.MISSING, "may not load it", id="somebody-else-must-load-it"
+            Modules(BOTH), Grade.MISSING, "may not load it", id="the-operator-must-load-it"
         ),
     ],
 )
-def test_no_ip_vs_in_the_kernel(modules: Modules, state: State, detail: str) -> None:
+def test_no_ip_vs_in_the_kernel(modules: Modules, state: Grade, detail: str) -> None:
     finding = without_ip_vs(modules, "rr")
     assert (state, True) == (finding.state, detail in finding.detail)
     assert ("modprobe ip_vs ip_vs_rr" in finding.remedy + finding.detail) is True
@@ -55,7 +55,7 @@ def test_no_ip_vs_in_the_kernel(modules: Modules, state: State, detail: str) -> 
 @pytest.mark.parametrize(
     ("modules", "expected"),
     [
-        pytest.param(Modules(), True, id="who-knows"),
+        pytest.param(Modules(), True, id="it-is-not-known"),
         pytest.param(Modules(frozenset({"dummy"})), True, id="there-is-a-module"),
         pytest.param(Modules(frozenset({"bridge"})), False, id="there-is-none"),
         pytest.param(Modules(None, frozenset({"dummy"})), False, id="it-is-loaded-already"),
@@ -68,12 +68,12 @@ def test_what_the_kernel_might_load(modules: Modules, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("available", "expected"),
     [
-        pytest.param(None, State.UNKNOWN, id="no-list"),
-        pytest.param(frozenset({"dummy"}), State.OK, id="the-kernel-loads-it"),
+        pytest.param(None, Grade.UNKNOWN, id="no-list"),
+        pytest.param(frozenset({"dummy"}), Grade.OK, id="the-kernel-loads-it"),
     ],
 )
 def test_dummy_devices_that_are_not_tried(
-    available: frozenset[str] | None, expected: State
+    available: frozenset[str] | None, expected: Grade
 ) -> None:
     assert expected is unloaded_dummy(Modules(available)).state
 

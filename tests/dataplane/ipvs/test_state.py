@@ -44,7 +44,7 @@ def test_a_server_that_passes_to_another(order: tuple[ServicePortName, ...]) -> 
     assert state.server(KEY) == TWO
 
 
-def test_who_has_the_address_wins_over_who_has_the_node_port() -> None:
+def test_the_service_that_has_the_address_wins_over_a_node_port() -> None:
     state = DesiredState(PlanSetup())
     state.replace({A: Part(node_ports={KEY: ONE})})
     assert StateChange((ServerChange(KEY, ONE, TWO),)) == state.replace({B: served(TWO)})
@@ -82,7 +82,7 @@ def test_a_health_check_comes_and_goes_by_itself() -> None:
         assert expected == update_state(state, table, changes, setup)
 
 
-def test_nothing_is_wanted_by_nobody() -> None:
+def test_without_service_ports_nothing_is_wanted() -> None:
     state = DesiredState(PlanSetup())
     assert StateChange() == state.replace({A: None})
     assert StateChange() == update_state(state, Table(Family.IPV4), NO_CHANGES, PlanSetup())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.preflight import State
+from kubeproxy.dataplane.preflight import Grade
 from kubeproxy.linux import tools
 from kubeproxy.tools.check import host
 
@@ -85,7 +85,7 @@ def install(path: Path, name: str, script: str) -> None:
 def test_no_programs_at_all(path: Path) -> None:
     found = host.programs(tuple(Family))
     assert found.kind == ""
-    assert [finding.state for finding in found.findings] == [State.MISSING, State.MISSING]
+    assert [finding.state for finding in found.findings] == [Grade.MISSING, Grade.MISSING]
     ipv4, _ = found.findings
     assert "iptables, iptables-save, iptables-restore are not installed" in ipv4.detail
     assert path.exists()
@@ -103,14 +103,14 @@ def test_programs_of_one_family(path: Path, version: str, kind: str) -> None:
     install(path, "iptables", f"echo '{version}'")
     found = host.programs(tuple(Family))
     assert found.kind == kind
-    assert [finding.state for finding in found.findings] == [State.OK, State.WARNING]
+    assert [finding.state for finding in found.findings] == [Grade.OK, Grade.WARNING]
     assert version in found.findings[0].detail
 
 
 def test_programs_that_are_too_old(path: Path) -> None:
     install(path, "iptables", "echo 'iptables v1.6.1'")
     (finding,) = host.programs((Family.IPV4,)).findings
-    assert finding.state is State.MISSING
+    assert finding.state is Grade.MISSING
     assert finding.detail.startswith("iptables v1.6.1 is too old, 1.6.2 or later is needed")
     assert finding.remedy == "install a newer one, or choose nftables"
 
@@ -118,4 +118,4 @@ def test_programs_that_are_too_old(path: Path) -> None:
 def test_programs_that_fail(path: Path) -> None:
     install(path, "iptables", "exit 3")
     (finding,) = host.programs((Family.IPV4,)).findings
-    assert (finding.detail, finding.state) == ("iptables --version fails", State.MISSING)
+    assert (finding.detail, finding.state) == ("iptables --version fails", Grade.MISSING)

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.dataplane.preflight import NODE, PROGRAMS, Finding, State, lacking, ok, one_will_do
+from kubeproxy.dataplane.preflight import NODE, PROGRAMS, Finding, Grade, lacking, ok, one_will_do
 from kubeproxy.tools.check.judge import Report, concerning, judge
 
 NFTABLES, IPVS = load_mode("nftables"), load_mode("ipvs")
 FINE = ok(NODE, "IP families", "IPv4")
-ODD = lacking(NODE, "forwarding", "is 0", "sysctl -w it", State.WARNING)
-DARK = lacking(NODE, "rights", "not seen", "run as root", State.UNKNOWN)
+ODD = lacking(NODE, "forwarding", "is 0", "sysctl -w it", Grade.WARNING)
+DARK = lacking(NODE, "rights", "not seen", "run as root", Grade.UNKNOWN)
 NO_IP_VS = lacking("ipvs", "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs")
 NO_DUMMY = lacking("ipvs", "dummy device", "", "modprobe dummy")
 
@@ -91,5 +91,5 @@ def test_one_family_will_do() -> None:
     assert (bad, bad) == one_will_do([bad, bad], "not served")
     first, second = one_will_do([fine, bad], "the family is not served")
     assert first == fine
-    assert second.state is State.WARNING
+    assert second.state is Grade.WARNING
     assert second.detail == "the family is not served: no ip6tables"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubeproxy.dataplane.preflight import State
+from kubeproxy.dataplane.preflight import Grade
 from kubeproxy.tools.check.ports import (
     ListeningSocket,
     WantedPort,
@@ -57,19 +57,19 @@ def test_which_socket_has_a_port(where: str, listener: tuple[str, int], expected
 
 def test_a_port_that_is_free() -> None:
     finding = port_finding(METRICS, holder(METRICS, []), {})
-    assert (finding.what, finding.state) == ("metrics 127.0.0.1:10249", State.OK)
+    assert (finding.what, finding.state) == ("metrics 127.0.0.1:10249", Grade.OK)
 
 
 @pytest.mark.parametrize(
     ("owner", "vital", "state", "said"),
     [
-        pytest.param("kube-proxy (pid 7)", True, State.WARNING, "taken by kube-proxy", id="ours"),
-        pytest.param("nginx (pid 7)", False, State.WARNING, "goes on without it", id="others"),
-        pytest.param("nginx (pid 7)", True, State.MISSING, "ends without it", id="hard-fail"),
-        pytest.param("", False, State.WARNING, "cannot be seen", id="in-another-container"),
+        pytest.param("kube-proxy (pid 7)", True, Grade.WARNING, "taken by kube-proxy", id="ours"),
+        pytest.param("nginx (pid 7)", False, Grade.WARNING, "goes on without it", id="others"),
+        pytest.param("nginx (pid 7)", True, Grade.MISSING, "ends without it", id="hard-fail"),
+        pytest.param("", False, Grade.WARNING, "cannot be seen", id="in-another-container"),
     ],
 )
-def test_a_port_that_is_taken(owner: str, vital: bool, state: State, said: str) -> None:
+def test_a_port_that_is_taken(owner: str, vital: bool, state: Grade, said: str) -> None:
     wanted = WantedPort(HEALTH.purpose, HEALTH.where, HEALTH.field, vital)
     owners = {9: owner} if owner else {}
     finding = port_finding(wanted, ListeningSocket("::", 10256, 9), owners)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubeproxy.dataplane.preflight import State
+from kubeproxy.dataplane.preflight import Grade
 from kubeproxy.tools.check.rights import NET_ADMIN, NET_RAW, SYS_MODULE, Rights, effective
 from kubeproxy.tools.check.rights import right_findings as findings
 
@@ -53,19 +53,19 @@ def test_whether_a_proxy_in_its_place_loads_modules(rights: Rights, expected: bo
 @pytest.mark.parametrize(
     ("rights", "expected"),
     [
-        pytest.param(ROOT, {"CAP_NET_ADMIN": State.OK, "CAP_NET_RAW": State.OK}, id="root"),
+        pytest.param(ROOT, {"CAP_NET_ADMIN": Grade.OK, "CAP_NET_RAW": Grade.OK}, id="root"),
         pytest.param(
-            CONFINED, {"CAP_NET_ADMIN": State.OK, "CAP_NET_RAW": State.MISSING}, id="confined"
+            CONFINED, {"CAP_NET_ADMIN": Grade.OK, "CAP_NET_RAW": Grade.MISSING}, id="confined"
         ),
         pytest.param(
             POWERLESS,
-            {"CAP_NET_ADMIN": State.MISSING, "CAP_NET_RAW": State.MISSING},
+            {"CAP_NET_ADMIN": Grade.MISSING, "CAP_NET_RAW": Grade.MISSING},
             id="root-of-a-container-with-nothing",
         ),
-        pytest.param(USER, {"rights": State.UNKNOWN}, id="a-user"),
+        pytest.param(USER, {"rights": Grade.UNKNOWN}, id="a-user"),
     ],
 )
-def test_findings(rights: Rights, expected: dict[str, State]) -> None:
+def test_findings(rights: Rights, expected: dict[str, Grade]) -> None:
     assert expected == {f.what: f.state for f in findings(rights, legacy=False)}
 
 

@@ -10,7 +10,7 @@ from kubeproxy.dataplane.ipvs.settings import DEVICE
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import all_modes
 from kubeproxy.dataplane.nftables import check as nftables
-from kubeproxy.dataplane.preflight import Finding, Scan, State
+from kubeproxy.dataplane.preflight import Finding, Grade, Scan
 from kubeproxy.dataplane.xtables_chains import Chains
 from kubeproxy.tools.check.rivals import Sightings, rival_findings
 
@@ -48,7 +48,7 @@ def seen_of(
     )
 
 
-def found(seen: Sightings, modes: Sequence[Mode] = MODES) -> list[tuple[str, State, str, str]]:
+def found(seen: Sightings, modes: Sequence[Mode] = MODES) -> list[tuple[str, Grade, str, str]]:
     return [(f.what, f.state, f.detail, f.remedy) for f in rival_findings(seen, modes)]
 
 
@@ -73,7 +73,7 @@ def only(seen: Sightings, mode: Mode) -> Finding:
     ],
 )
 def test_nothing_was_found(seen: Sightings) -> None:
-    assert found(seen) == [("rules of others", State.OK, "none found", "")]
+    assert found(seen) == [("rules of others", Grade.OK, "none found", "")]
 
 
 def test_the_table_of_another_kube_proxy() -> None:
@@ -81,7 +81,7 @@ def test_the_table_of_another_kube_proxy() -> None:
     assert found(seen) == [
         (
             "nftables table kube-proxy",
-            State.OK,
+            Grade.OK,
             (
                 "another kube-proxy's, ip and ip6; nftables mode: replaced in one transaction;"
                 " iptables and ipvs mode: removed after the first sync"
@@ -113,83 +113,83 @@ def test_tables_of_both() -> None:
         pytest.param(
             Chains("nft", IPTABLES_MODE),
             NFTABLES,
-            State.OK,
+            Grade.OK,
             "2 of iptables mode; removed after the first sync",
             id="removed-by-nftables-mode",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE, removable=False),
             NFTABLES,
-            State.WARNING,
+            Grade.WARNING,
             "2 of iptables mode; nothing here can remove them",
             id="no-programs-to-remove-them",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE),
             IPTABLES,
-            State.OK,
+            Grade.OK,
             "2 of iptables mode; taken over, without a gap",
             id="taken-over-by-their-own-mode",
         ),
         pytest.param(
             Chains("nft", IPTABLES_MODE),
             IPVS,
-            State.WARNING,
+            Grade.WARNING,
             "2 of iptables mode; those that are not used any more stay",
             id="not-removed-by-ipvs-mode",
         ),
         pytest.param(
             Chains("nft", IPVS_MODE),
             IPVS,
-            State.OK,
+            Grade.OK,
             "3 of ipvs mode; taken over, without a gap",
             id="those-of-ipvs-mode-are-taken-over-by-it",
         ),
         pytest.param(
             Chains("nft", IPVS_MODE),
             IPTABLES,
-            State.WARNING,
+            Grade.WARNING,
             "3 of ipvs mode; those that are not used any more stay",
             id="those-of-ipvs-mode-stay-in-iptables-mode",
         ),
         pytest.param(
             Chains("nft", USERSPACE_MODE),
             IPTABLES,
-            State.WARNING,
+            Grade.WARNING,
             "2 of userspace mode; those that are not used any more stay",
             id="those-of-userspace-mode-are-taken-over-by-none",
         ),
         pytest.param(
             Chains("nft", USERSPACE_MODE),
             NFTABLES,
-            State.OK,
+            Grade.OK,
             "2 of userspace mode; removed after the first sync",
             id="those-of-userspace-mode-are-removed-too",
         ),
         pytest.param(
             Chains("legacy", IPTABLES_MODE),
             IPTABLES,
-            State.WARNING,
+            Grade.WARNING,
             "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
             id="of-another-kind-than-the-programs",
         ),
         pytest.param(
             Chains("legacy", IPTABLES_MODE),
             IPVS,
-            State.WARNING,
+            Grade.WARNING,
             "2 of iptables mode; they stay beside those of iptables-nft, and both are in force",
             id="of-another-kind-and-of-another-mode",
         ),
     ],
 )
-def test_chains(chains: Chains, mode: Mode, state: State, fate: str) -> None:
+def test_chains(chains: Chains, mode: Mode, state: Grade, fate: str) -> None:
     finding = only(seen_of(chains=(chains,)), mode)
     assert (f"iptables-{chains.kind} chains", state, fate) == (
         finding.what,
         finding.state,
         finding.detail,
     )
-    assert bool(finding.remedy) is (state is State.WARNING)
+    assert bool(finding.remedy) is (state is Grade.WARNING)
 
 
 def test_chains_of_one_mode_below_those_of_another() -> None:
@@ -241,8 +241,8 @@ def test_chains_without_programs_for_them(mode: Mode, detail: str, remedy: str) 
 def test_a_finding_is_of_the_modes_that_share_it() -> None:
     seen = seen_of(chains=(Chains("nft", IPTABLES_MODE),))
     assert [(f.state, f.modes) for f in rival_findings(seen, MODES)] == [
-        (State.OK, ("nftables", "iptables")),
-        (State.WARNING, ("ipvs",)),
+        (Grade.OK, ("nftables", "iptables")),
+        (Grade.WARNING, ("ipvs",)),
     ]
 
 
@@ -269,7 +269,7 @@ def test_the_kubelet_hints_which_iptables_it_uses(kind: str, hinted: str, expect
         pytest.param(
             seen_of(sets=("KUBE-IPVS-IPS",)),
             IPTABLES,
-            (State.WARNING, "ipsets KUBE-* (1); all stays"),
+            (Grade.WARNING, "ipsets KUBE-* (1); all stays"),
             id="sets-alone",
         ),
         pytest.param(
@@ -280,7 +280,7 @@ def test_the_kubelet_hints_which_iptables_it_uses(kind: str, hinted: str, expect
             ),
             IPTABLES,
             (
-                State.WARNING,
+                Grade.WARNING,
                 (
                     "ipsets KUBE-* (2), device kube-ipvs0, virtual servers (24);"
                     " all stays, and the node answers for its addresses"
@@ -291,24 +291,24 @@ def test_the_kubelet_hints_which_iptables_it_uses(kind: str, hinted: str, expect
         pytest.param(
             seen_of(devices=frozenset({"kube-ipvs0"})),
             NFTABLES,
-            (State.OK, "device kube-ipvs0; removed after the first sync"),
+            (Grade.OK, "device kube-ipvs0; removed after the first sync"),
             id="the-device-alone",
         ),
         pytest.param(
             seen_of(servers=3),
             NFTABLES,
-            (State.OK, "3 of other programs; left alone"),
+            (Grade.OK, "3 of other programs; left alone"),
             id="virtual-servers-of-others",
         ),
         pytest.param(
             seen_of(servers=3),
             IPVS,
-            (State.WARNING, "3 of other programs; deleted, unless excluded"),
+            (Grade.WARNING, "3 of other programs; deleted, unless excluded"),
             id="virtual-servers-of-others-in-ipvs-mode",
         ),
     ],
 )
-def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[State, str]) -> None:
+def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[Grade, str]) -> None:
     finding = only(seen, mode)
     assert expected == (finding.state, finding.detail)
 
@@ -319,42 +319,42 @@ def test_what_ipvs_mode_leaves(seen: Sightings, mode: Mode, expected: tuple[Stat
         pytest.param(
             seen_of(devices=frozenset({"cilium_host"}), pins=("cilium_lxc",)),
             "Cilium",
-            State.OK,
+            Grade.OK,
             id="cilium-without-node-ports",
         ),
         pytest.param(
             seen_of(devices=frozenset({"cilium_host"}), pins=("cilium_nodeport_neigh4",)),
             "Cilium",
-            State.WARNING,
+            Grade.WARNING,
             id="cilium-with-node-ports",
         ),
         pytest.param(
             seen_of(devices=frozenset({"cilium_host"}), pins=None),
             "Cilium",
-            State.UNKNOWN,
+            Grade.UNKNOWN,
             id="cilium-from-inside-a-container",
         ),
         pytest.param(
             seen_of(pins=("cali_v4_nat_fe3",)),
             "Calico's eBPF dataplane",
-            State.WARNING,
+            Grade.WARNING,
             id="calico-by-its-maps",
         ),
         pytest.param(
             seen_of(devices=frozenset({"bpfin.cali"}), pins=None),
             "Calico's eBPF dataplane",
-            State.WARNING,
+            Grade.WARNING,
             id="calico-by-its-device",
         ),
         pytest.param(
             seen_of(devices=frozenset({"kube-dummy-if"})),
             "kube-router",
-            State.WARNING,
+            Grade.WARNING,
             id="kube-router",
         ),
     ],
 )
-def test_other_programs_that_serve_services(seen: Sightings, what: str, state: State) -> None:
+def test_other_programs_that_serve_services(seen: Sightings, what: str, state: Grade) -> None:
     finding = only(seen, NFTABLES)
     assert (what, state) == (finding.what, finding.state)
 
@@ -366,9 +366,9 @@ def test_what_could_not_be_seen_is_not_taken_to_be_absent() -> None:
     assert found(seen) == [
         (
             "rules of others",
-            State.UNKNOWN,
+            Grade.UNKNOWN,
             "could not be looked at: ipsets, nftables tables",
             "run as root",
         ),
-        ("rules of others", State.UNKNOWN, "could not be looked at: chains", "install it"),
+        ("rules of others", Grade.UNKNOWN, "could not be looked at: chains", "install it"),
     ]

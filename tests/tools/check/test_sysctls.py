@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from kubeproxy.dataplane.preflight import NODE, Finding, State
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.tools.check.sysctls import (
     BRIDGE_IPV4,
@@ -46,30 +46,30 @@ def proxy(reading: SysctlReading, setting: Sysctl = WANTED, *, root: bool = True
 )
 def test_settings_that_are_well(reading: SysctlReading, expected: str) -> None:
     finding = proxy(reading)
-    assert ("settings", State.OK, expected) == (finding.what, finding.state, finding.detail)
+    assert ("settings", Grade.OK, expected) == (finding.what, finding.state, finding.detail)
 
 
 @pytest.mark.parametrize(
     ("reading", "root", "state", "detail"),
     [
         pytest.param(
-            SysctlReading(), True, State.MISSING, "this kernel has no such setting", id="not-there"
+            SysctlReading(), True, Grade.MISSING, "this kernel has no such setting", id="not-there"
         ),
         pytest.param(
             SysctlReading(65536, fixed=True),
             False,
-            State.WARNING,
+            Grade.WARNING,
             "belongs to the machine",
             id="it-cannot-be-set",
         ),
         pytest.param(
-            SysctlReading(65536), True, State.MISSING, "cannot be set from here", id="root"
+            SysctlReading(65536), True, Grade.MISSING, "cannot be set from here", id="root"
         ),
-        pytest.param(SysctlReading(65536), False, State.UNKNOWN, "only root sees", id="a-user"),
+        pytest.param(SysctlReading(65536), False, Grade.UNKNOWN, "only root sees", id="a-user"),
     ],
 )
 def test_settings_that_are_not(
-    reading: SysctlReading, root: bool, state: State, detail: str
+    reading: SysctlReading, root: bool, state: Grade, detail: str
 ) -> None:
     finding = proxy(reading, root=root)
     assert (state, True) == (finding.state, detail in finding.detail)
@@ -104,12 +104,12 @@ LOCALNET = Sysctl("net.ipv4.conf.all.route_localnet", 1, "iptables.localhostNode
     ("wanted", "reading", "expected"),
     [
         pytest.param([], SysctlReading(0), [], id="not-served-there"),
-        pytest.param([LOCALNET], SysctlReading(1), [State.OK], id="set-already"),
-        pytest.param([LOCALNET], SysctlReading(0), [State.WARNING], id="cannot-be-set"),
+        pytest.param([LOCALNET], SysctlReading(1), [Grade.OK], id="set-already"),
+        pytest.param([LOCALNET], SysctlReading(0), [Grade.WARNING], id="cannot-be-set"),
     ],
 )
 def test_node_ports_on_localhost_are_no_matter_of_life_and_death(
-    wanted: list[Sysctl], reading: SysctlReading, expected: list[State]
+    wanted: list[Sysctl], reading: SysctlReading, expected: list[Grade]
 ) -> None:
     sysctls = Sysctls(tuple(wanted), "node ports on 127.0.0.1", "they are not served")
     found = mode_findings("iptables", sysctls, {LOCALNET.name: reading}, root=True)
@@ -119,7 +119,7 @@ def test_node_ports_on_localhost_are_no_matter_of_life_and_death(
 MADE = {"nftables": (), "iptables": (), "ipvs": (FORWARD_IPV4,)}
 
 
-def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, State]]:
+def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, Grade]]:
     names = {
         "ipv4": FORWARD_IPV4,
         "ipv6": FORWARD_IPV6,
@@ -137,34 +137,34 @@ def operator(devices: Collection[str] = (), **values: int) -> list[tuple[str, St
         pytest.param(operator(), [], id="a-kernel-without-any-of-it"),
         pytest.param(
             operator(ipv4=1, ipv6=1),
-            [(FORWARD_IPV4, State.OK), (FORWARD_IPV6, State.OK)],
+            [(FORWARD_IPV4, Grade.OK), (FORWARD_IPV6, Grade.OK)],
             id="packets-are-forwarded",
         ),
         pytest.param(
             operator(ipv4=0, ipv6=0),
-            [(FORWARD_IPV4, State.WARNING), (FORWARD_IPV6, State.WARNING)],
+            [(FORWARD_IPV4, Grade.WARNING), (FORWARD_IPV6, Grade.WARNING)],
             id="packets-are-not-forwarded",
         ),
         pytest.param(operator(rp=2), [], id="loose-reverse-paths"),
-        pytest.param(operator(rp=1), [(RP_FILTER, State.WARNING)], id="strict-reverse-paths"),
+        pytest.param(operator(rp=1), [(RP_FILTER, Grade.WARNING)], id="strict-reverse-paths"),
         pytest.param(
-            operator(bridge=1, bridge6=1), [("br_netfilter", State.OK)], id="bridges-are-filtered"
+            operator(bridge=1, bridge6=1), [("br_netfilter", Grade.OK)], id="bridges-are-filtered"
         ),
         pytest.param(
             operator(bridge=1, bridge6=0),
-            [(BRIDGE_IPV6, State.WARNING)],
+            [(BRIDGE_IPV6, Grade.WARNING)],
             id="bridges-are-filtered-for-one-family",
         ),
         pytest.param(
             operator(["lo", "cni0"]),
-            [("br_netfilter", State.WARNING)],
+            [("br_netfilter", Grade.WARNING)],
             id="pods-on-a-bridge-without-rules",
         ),
         pytest.param(operator(["docker0"]), [], id="a-bridge-that-is-not-of-pods"),
     ],
 )
 def test_settings_of_the_node(
-    found: list[tuple[str, State]], expected: list[tuple[str, State]]
+    found: list[tuple[str, Grade]], expected: list[tuple[str, Grade]]
 ) -> None:
     assert expected == found
 

@@ -1,6 +1,6 @@
 """What a check found, as people see it."""
 
-from kubeproxy.dataplane.preflight import NODE, PORTS, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, PORTS, Finding, Grade, lacking, ok
 from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.check.view import screen
 from kubeproxy.tools.layout import Display, painted
@@ -24,8 +24,8 @@ def shown(report: Report, width: int | None = None, *, colours: bool = False) ->
 EVERYTHING = report(
     ok(PORTS, "health 0.0.0.0:10256"),
     ok(NODE, "IP families", "IPv4 and IPv6"),
-    lacking(NODE, "net.ipv4.ip_forward", "is 0", "sysctl -w it, or not", State.WARNING),
-    lacking(NODE, "rights", "not seen", "run as root", State.UNKNOWN),
+    lacking(NODE, "net.ipv4.ip_forward", "is 0", "sysctl -w it, or not", Grade.WARNING),
+    lacking(NODE, "rights", "not seen", "run as root", Grade.UNKNOWN),
     lacking("ipvs", "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs ip_vs_rr on the node"),
 )
 

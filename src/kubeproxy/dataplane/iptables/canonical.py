@@ -6,13 +6,14 @@ and a cluster that has grown large has rules of both kinds, with comments and wi
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 Canonical = tuple[str, ...]
 """A rule without its chain: its options with their values, in alphabetical order."""
 
 _COMMENT: Final = re.compile(r""" -m comment --comment (?:"(?:[^"\\]|\\.)*"|'[^']*'|\S+)""")
+_OPTION: Final = re.compile(r"(?<!!) (?=-|! )")
+"""Where an option begins: a negated one does with its exclamation mark."""
 _CHANCES: Final = 1 << 31  # what the kernel counts probabilities in
 _ALL_BITS: Final = 0xFFFFFFFF
 
@@ -27,6 +28,7 @@ _IMPLIED: Final = frozenset(
         "--mask 255.255.255.255",
         "--mask ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
         "--rsource",
+        "",  # of a rule without options
     }
 )
 
@@ -34,31 +36,14 @@ _IMPLIED: Final = frozenset(
 def canonical(line: str) -> Canonical:
     """A rule, which is a line `-A CHAIN ...`."""
     words = _COMMENT.sub("", line).split()[2:]
-    return tuple(sorted(option for option in _options(words) if option not in _IMPLIED))
+    options = map(_rewritten, _OPTION.split(" ".join(words)))
+    return tuple(sorted(option for option in options if option not in _IMPLIED))
 
 
-def _options(words: list[str]) -> Iterator[str]:
-    """Options, each with its values; an exclamation mark stands before what it negates."""
-    start = 0
-    for at in range(1, len(words) + 1):
-        if at < len(words) and not _begins(words, at):
-            continue
-        name, values = start, words[start + 1 : at]
-        negated = ""
-        if words[name] == "!":
-            negated, name, values = "! ", start + 1, words[start + 2 : at]
-        yield negated + _rewritten(words[name], " ".join(values))
-        start = at
-
-
-def _begins(words: list[str], at: int) -> bool:
-    """Whether an option begins here: a negated one does with its exclamation mark."""
-    word = words[at]
-    return word == "!" or (word.startswith("-") and words[at - 1] != "!")
-
-
-def _rewritten(name: str, value: str) -> str:
-    """An option in the one form of it."""
+def _rewritten(option: str) -> str:
+    """An option, with its values and perhaps negated, in the one form of it."""
+    negated = "! " if option.startswith("! ") else ""
+    name, _, value = option.removeprefix("! ").partition(" ")
     if name == "--or-mark":
         name, value = "--set-xmark", f"{value}/{value}"
     elif name == "--xor-mark":
@@ -73,4 +58,4 @@ def _rewritten(name: str, value: str) -> str:
         case "--mark" | "--set-xmark":
             mark, _, mask = value.partition("/")
             value = f"{int(mark, 16):#x}/{int(mask, 16) if mask else _ALL_BITS:#x}"
-    return f"{name} {value}" if value else name
+    return f"{negated}{name} {value}" if value else negated + name

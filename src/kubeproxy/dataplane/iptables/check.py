@@ -5,7 +5,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.render import JUMPS, restore_text
 from kubeproxy.dataplane.iptables.setup import COUNTERS, Options, setup_of
 from kubeproxy.dataplane.iptables.state import everything
-from kubeproxy.dataplane.preflight import Finding, Machine, State, lacking, ok, one_will_do
+from kubeproxy.dataplane.preflight import Finding, Grade, Machine, lacking, ok, one_will_do
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.dataplane.xtables_check import has_programs, restored
 from kubeproxy.linux.nfacct import ensure_counters
@@ -54,5 +54,5 @@ def _counter_finding(counters: frozenset[str]) -> Finding:
         what,
         "the kernel has none: two metrics of dropped and local packets stay without figures",
         "modprobe nfnetlink_acct, if you want them",
-        State.WARNING,
+        Grade.WARNING,
     )

@@ -47,9 +47,11 @@ def _remove_own(cleanup: Cleanup, family: Family, backend: RuleKind) -> None:
     program = f"{PROGRAM[family]}-{backend.value}"
     chains = (nft_chains if backend is RuleKind.NFT else legacy_chains)(family)
     kubelets = [f"{table} {name}" for table, name in chains if is_kubelets_chain(table, name)]
+    restore = ""
     removals: tuple[Removal, ...] = ()
     if any(is_own_chain(*chain) for chain in chains):
-        removals = chain_removals(_saved(family, backend))
+        saved, restore = _saved(program, family, backend)
+        removals = chain_removals(saved)
         kubelets = [f"{each.table} {name}" for each in removals for name in each.kubelets]
     if kubelets:
         cleanup.keep(
@@ -58,40 +60,34 @@ def _remove_own(cleanup: Cleanup, family: Family, backend: RuleKind) -> None:
             chains=", ".join(sorted(kubelets)),
         )
     for removal in removals:
-        _remove_chains(cleanup, family, backend, removal)
+        for chain, rules in removal.kept.items():
+            klog.warning(
+                "Chain stays, because rules of others jump to it",
+                program=program,
+                table=removal.table,
+                chain=chain,
+                rules="; ".join(rules[:_SHOWN]),
+            )
+        with cleanup.step():
+            if removal.text:
+                _restore(restore, removal.text)  # nothing is in force any more
+                deleted = _delete_chains(cleanup, removal, restore)
+                cleanup.note(f"{deleted} chains of {program}, table {removal.table}")
 
 
-def _saved(family: Family, backend: RuleKind) -> str:
-    """The output of `iptables-save`."""
-    program = f"{PROGRAM[family]}-{backend.value}"
+def _saved(program: str, family: Family, backend: RuleKind) -> tuple[str, str]:
+    """The output of `iptables-save`, and where `iptables-restore` is."""
     stays = f"what kube-proxy left in the tables of {program} stays"
     save = find_iptables(f"{PROGRAM[family]}-save", backend)
-    if save is None or find_iptables(f"{PROGRAM[family]}-restore", backend) is None:
+    restore = find_iptables(f"{PROGRAM[family]}-restore", backend)
+    if save is None or restore is None:
         raise KernelError(
             f"{stays}: there is no {program}-save and -restore to remove it with: install iptables"
         )
     try:
-        return run([save])
+        return run([save]), restore
     except ToolFailed as error:
         raise KernelError(f"{stays}: {error}; it needs {_NEEDS[backend]}") from error
-
-
-def _remove_chains(cleanup: Cleanup, family: Family, backend: RuleKind, removal: Removal) -> None:
-    program = f"{PROGRAM[family]}-{backend.value}"
-    restore = find_iptables(f"{PROGRAM[family]}-restore", backend) or program
-    for chain, rules in removal.kept.items():
-        klog.warning(
-            "Chain stays, because rules of others jump to it",
-            program=program,
-            table=removal.table,
-            chain=chain,
-            rules="; ".join(rules[:_SHOWN]),
-        )
-    with cleanup.step():
-        if removal.text:
-            _restore(restore, removal.text)  # nothing is in force any more
-            deleted = _delete_chains(cleanup, removal, restore)
-            cleanup.note(f"{deleted} chains of {program}, table {removal.table}")
 
 
 def _delete_chains(cleanup: Cleanup, removal: Removal, restore: str) -> int:

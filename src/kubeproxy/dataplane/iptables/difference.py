@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -36,20 +36,14 @@ def changes(
         for chain, lines in chains.items():
             if chain not in there:
                 yield Change.ADD, table, f"-N {chain}"
-            for change, line in _rules(there.get(chain, []), lines):
-                yield change, table, line
+            before = there.get(chain, [])
+            for change, place in ordered_changes(
+                list(map(canonical, before)), list(map(canonical, lines))
+            ):
+                yield change, table, (before if change is Change.REMOVE else lines)[place]
             if chain in unused:
                 yield Change.REMOVE, table, f"-N {chain}"
     yield from _jumps(wanted, found)
-
-
-def _rules(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[Change, str]]:
-    """The rules of a chain that go and come, in the order in which they stand there."""
-    old, new = [canonical(line) for line in before], [canonical(line) for line in after]
-    if old == new:
-        return
-    for change, place in ordered_changes(old, new):
-        yield change, (before if change is Change.REMOVE else after)[place]
 
 
 def _jumps(wanted: RuleTables, found: RuleTables) -> Iterator[LineChange]:

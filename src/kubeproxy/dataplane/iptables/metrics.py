@@ -1,6 +1,7 @@
 """The metrics of iptables mode: failures, and packets that rules count."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.iptables.setup import INVALID_COUNTER, LOCALHOST_COUNTER
@@ -14,27 +15,25 @@ PARTIAL_RESTORE_FAILURES = Metric(
 )
 
 
-def _packets(name: str, help_: str, counter: str) -> Metric:
+def _packets(counter: str, _families: tuple[Family, ...]) -> Iterator[tuple[tuple[()], float]]:
     """What an nfacct counter has; it counts packets of both families."""
-
-    def read(_families: tuple[Family, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
-        for packets in nfacct.read_packets([counter]).values():
-            yield (), packets
-
-    return Metric(name, help_, (), read=read)
+    for packets in nfacct.read_packets([counter]).values():
+        yield (), packets
 
 
 METRICS = (
     RESTORE_FAILURES,
     PARTIAL_RESTORE_FAILURES,
-    _packets(
+    Metric(
         "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
         "Packets that were dropped because conntrack knows no connection of theirs",
-        INVALID_COUNTER,
+        labels=(),
+        read=partial(_packets, INVALID_COUNTER),
     ),
-    _packets(
+    Metric(
         "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
         "Packets to node ports of 127.0.0.0/8",
-        LOCALHOST_COUNTER,
+        labels=(),
+        read=partial(_packets, LOCALHOST_COUNTER),
     ),
 )

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from kubeproxy.dataplane.iptables import names
 from kubeproxy.dataplane.iptables.rules import TopRules
 from kubeproxy.dataplane.iptables.setup import (
     INVALID_COUNTER,
@@ -20,13 +19,13 @@ from kubeproxy.dataplane.xtables_text import BuiltInJump
 from kubeproxy.table.node import Node
 
 _FILTER_CHAINS = (
-    names.SERVICES,
-    names.EXTERNAL_SERVICES,
-    names.FORWARD,
-    names.NODE_PORTS,
-    names.PROXY_FIREWALL,
+    "KUBE-SERVICES",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-FORWARD",
+    "KUBE-NODEPORTS",
+    "KUBE-PROXY-FIREWALL",
 )
-_NAT_CHAINS = (names.SERVICES, names.NODE_PORTS, names.POSTROUTING, names.MARK_MASQ)
+_NAT_CHAINS = ("KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ")
 
 _EXTERNAL = "kubernetes externally-visible service portals"
 _PORTALS = "kubernetes service portals"
@@ -34,20 +33,20 @@ _BALANCER = "kubernetes load balancer firewall"
 
 # Each is inserted in front of those before it: a packet meets the last one first.
 JUMPS = (
-    BuiltInJump("filter", "INPUT", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
-    BuiltInJump("filter", "FORWARD", names.EXTERNAL_SERVICES, _EXTERNAL, new_only=True),
-    BuiltInJump("filter", "INPUT", names.NODE_PORTS, "kubernetes health check service ports"),
-    BuiltInJump("filter", "FORWARD", names.SERVICES, _PORTALS, new_only=True),
-    BuiltInJump("filter", "OUTPUT", names.SERVICES, _PORTALS, new_only=True),
-    BuiltInJump("filter", "FORWARD", names.FORWARD, "kubernetes forwarding rules"),
-    BuiltInJump("filter", "INPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    BuiltInJump("filter", "OUTPUT", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    BuiltInJump("filter", "FORWARD", names.PROXY_FIREWALL, _BALANCER, new_only=True),
-    BuiltInJump("nat", "OUTPUT", names.SERVICES, _PORTALS),
-    BuiltInJump("nat", "PREROUTING", names.SERVICES, _PORTALS),
-    BuiltInJump("nat", "POSTROUTING", names.POSTROUTING, "kubernetes postrouting rules"),
-    BuiltInJump("filter", "INPUT", names.FIREWALL),
-    BuiltInJump("filter", "OUTPUT", names.FIREWALL),
+    BuiltInJump("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", _EXTERNAL, new_only=True),
+    BuiltInJump("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", _EXTERNAL, new_only=True),
+    BuiltInJump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
+    BuiltInJump("filter", "FORWARD", "KUBE-SERVICES", _PORTALS, new_only=True),
+    BuiltInJump("filter", "OUTPUT", "KUBE-SERVICES", _PORTALS, new_only=True),
+    BuiltInJump("filter", "FORWARD", "KUBE-FORWARD", "kubernetes forwarding rules"),
+    BuiltInJump("filter", "INPUT", "KUBE-PROXY-FIREWALL", _BALANCER, new_only=True),
+    BuiltInJump("filter", "OUTPUT", "KUBE-PROXY-FIREWALL", _BALANCER, new_only=True),
+    BuiltInJump("filter", "FORWARD", "KUBE-PROXY-FIREWALL", _BALANCER, new_only=True),
+    BuiltInJump("nat", "OUTPUT", "KUBE-SERVICES", _PORTALS),
+    BuiltInJump("nat", "PREROUTING", "KUBE-SERVICES", _PORTALS),
+    BuiltInJump("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules"),
+    BuiltInJump("filter", "INPUT", "KUBE-FIREWALL"),
+    BuiltInJump("filter", "OUTPUT", "KUBE-FIREWALL"),
 )
 
 
@@ -101,9 +100,9 @@ def _martian_guard(node: Node) -> tuple[str, ...]:
     if not serves_localhost(node):
         return ()
     return (
-        f":{names.FIREWALL} - [0:0]\n",
+        ":KUBE-FIREWALL - [0:0]\n",
         (
-            f'-A {names.FIREWALL} -m comment --comment "block incoming localnet connections"'
+            '-A KUBE-FIREWALL -m comment --comment "block incoming localnet connections"'
             " -d 127.0.0.0/8 ! -s 127.0.0.0/8"
             " -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n"
         ),
@@ -112,17 +111,17 @@ def _martian_guard(node: Node) -> tuple[str, ...]:
 
 def _forward_rules(options: Options) -> tuple[str, ...]:
     mark = options.mark
-    invalid = f"-A {names.FORWARD} -m conntrack --ctstate INVALID"
+    invalid = "-A KUBE-FORWARD -m conntrack --ctstate INVALID"
     if INVALID_COUNTER in options.counters:
         invalid += f" -m nfacct --nfacct-name {INVALID_COUNTER}"
     return (
         *((f"{invalid} -j DROP\n",) if options.drops_invalid else ()),
         (
-            f'-A {names.FORWARD} -m comment --comment "kubernetes forwarding rules"'
+            f'-A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules"'
             f" -m mark --mark {mark}/{mark} -j ACCEPT\n"
         ),
         (
-            f'-A {names.FORWARD} -m comment --comment "kubernetes forwarding conntrack rule"'
+            '-A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule"'
             " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
         ),
     )
@@ -130,20 +129,20 @@ def _forward_rules(options: Options) -> tuple[str, ...]:
 
 def _masquerade_rules(mark: str) -> tuple[str, ...]:
     return (
-        f"-A {names.POSTROUTING} -m mark ! --mark {mark}/{mark} -j RETURN\n",
-        f"-A {names.POSTROUTING} -j MARK --xor-mark {mark}\n",
+        f"-A KUBE-POSTROUTING -m mark ! --mark {mark}/{mark} -j RETURN\n",
+        f"-A KUBE-POSTROUTING -j MARK --xor-mark {mark}\n",
         (
-            f"-A {names.POSTROUTING} -m comment"
+            "-A KUBE-POSTROUTING -m comment"
             ' --comment "kubernetes service traffic requiring SNAT"'
             " -j MASQUERADE --random-fully\n"
         ),
-        f"-A {names.MARK_MASQ} -j MARK --or-mark {mark}\n",
+        f"-A KUBE-MARK-MASQ -j MARK --or-mark {mark}\n",
     )
 
 
 def _node_port_rules(node: Node) -> Iterable[str]:
     return (
-        f'-A {names.SERVICES} -m comment --comment "kubernetes service nodeports; NOTE: this must'
-        f' be the last rule in this chain" {destination} -j {names.NODE_PORTS}\n'
+        f'-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must'
+        f' be the last rule in this chain" {destination} -j KUBE-NODEPORTS\n'
         for destination in node_port_destinations(node)
     )

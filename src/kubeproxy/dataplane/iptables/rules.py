@@ -11,17 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.iptables.names import (
-    EXTERNAL_SERVICES,
-    MARK_MASQ,
-    NODE_PORTS,
-    PROXY_FIREWALL,
-    SERVICES,
-    ServiceChains,
-    endpoint_chain,
-    seed,
-    service_chains,
-)
+from kubeproxy.dataplane.iptables.names import ServiceChains, endpoint_chain, seed, service_chains
 from kubeproxy.dataplane.iptables.setup import LOCALHOST_COUNTER, RuleSetup
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import LOOPBACK
@@ -67,7 +57,7 @@ def top_rules(entry: Entry, setup: RuleSetup, health_check_port: int = 0) -> Top
             _node_port_rules(entry, frontend.port, setup, filters, nats)
     if health_check_port:
         filters.append(
-            f"-A {NODE_PORTS} {_comment(f'{entry.name} health check node port')}"
+            f"-A KUBE-NODEPORTS {_comment(f'{entry.name} health check node port')}"
             f" -m tcp -p tcp --dport {health_check_port} -j ACCEPT\n"
         )
     return TopRules("".join(filters), "".join(nats))
@@ -125,13 +115,12 @@ def _address_rules(
     if kind is FrontendKind.LOAD_BALANCER and is_firewalled(entry):
         chain = chains.firewall
         text = f"{entry.name} traffic not accepted by {chain}"
-        filters.append(f"-A {PROXY_FIREWALL} {_comment(text)} {match} -j DROP\n")
+        filters.append(f"-A KUBE-PROXY-FIREWALL {_comment(text)} {match} -j DROP\n")
     if entry.serves(kind):
         comment = _comment(f"{entry.name} {_WORD[kind]}")
-        nats.append(f"-A {SERVICES} {comment} {match} -j {chain}\n")
-    refused = _refusal(entry, policy.outside.scope, match)
-    if refused:
-        filters.append(f"-A {EXTERNAL_SERVICES if kind.external else SERVICES} {refused}\n")
+        nats.append(f"-A KUBE-SERVICES {comment} {match} -j {chain}\n")
+    head = "-A KUBE-EXTERNAL-SERVICES" if kind.external else "-A KUBE-SERVICES"
+    filters.append(_refusal(entry, policy.outside.scope, head, match))
 
 
 def _node_port_rules(
@@ -139,19 +128,18 @@ def _node_port_rules(
 ) -> None:
     protocol = _protocol(entry)
     if entry.serves(FrontendKind.NODE_PORT):
-        head = f"-A {NODE_PORTS} {_comment(str(entry.name))} {protocol}"
+        head = f"-A KUBE-NODEPORTS {_comment(str(entry.name))} {protocol}"
         chain = service_chains(entry.name).external
         if setup.counts_localhost:
             counter = f"-m nfacct --nfacct-name {LOCALHOST_COUNTER}"
             nats.append(f"{head} -d {LOOPBACK[Family.IPV4]} --dport {port} {counter} -j {chain}\n")
         nats.append(f"{head} --dport {port} -j {chain}\n")
     match = f"-m addrtype --dst-type LOCAL {protocol} --dport {port}"
-    refused = _refusal(entry, entry.external.outside.scope, match)
-    if refused:
-        filters.append(f"-A {EXTERNAL_SERVICES} {refused}\n")
+    scope = entry.external.outside.scope
+    filters.append(_refusal(entry, scope, "-A KUBE-EXTERNAL-SERVICES", match))
 
 
-def _refusal(entry: Entry, scope: Scope, packets: str) -> str:
+def _refusal(entry: Entry, scope: Scope, head: str, packets: str) -> str:
     """The rule that refuses packets without an endpoint; "" when all sources get one.
 
     Refusals come after the choice, and no source gets less than clients outside: theirs count.
@@ -160,7 +148,7 @@ def _refusal(entry: Entry, scope: Scope, packets: str) -> str:
     if refusal is None:
         return ""
     lack = "no local endpoints" if refusal is Refusal.DROP else "no endpoints"
-    return f"{_comment(f'{entry.name} has {lack}')} {packets} -j {refusal.name}"
+    return f"{head} {_comment(f'{entry.name} has {lack}')} {packets} -j {refusal.name}\n"
 
 
 def _external_chain(entry: Entry, chains: ServiceChains, setup: RuleSetup) -> str:
@@ -176,11 +164,11 @@ def _external_chain(entry: Entry, chains: ServiceChains, setup: RuleSetup) -> st
             continue
         if treatment.masquerade:
             comment = _comment(f"masquerade {word.removeprefix('route ')} {what}")
-            rules.append(f"{comment} {source} -j {MARK_MASQ}")
+            rules.append(f"{comment} {source} -j KUBE-MARK-MASQ")
         target = chains.choosing(treatment.scope)
         rules.append(f"{_comment(f'{word} {what}')} {source} -j {target}")
     if policy.outside.masquerade:
-        rules.append(f"{_comment(f'masquerade {what}')} -j {MARK_MASQ}")
+        rules.append(f"{_comment(f'masquerade {what}')} -j KUBE-MARK-MASQ")
     if entry.backends(policy.outside.scope):
         rules.append(f"-j {chains.choosing(policy.outside.scope)}")
     return _lines(f"-A {chains.external}", rules)
@@ -192,7 +180,7 @@ def _firewall_chain(entry: Entry, chains: ServiceChains) -> str:
         sources += entry.addresses(FrontendKind.LOAD_BALANCER)
     comment = _comment(f"{entry.name} loadbalancer IP")
     rules = [f"{comment} -s {source} -j {chains.external}" for source in sources]
-    rules.append(_comment(f"other traffic to {entry.name} will be dropped by {PROXY_FIREWALL}"))
+    rules.append(_comment(f"other traffic to {entry.name} will be dropped by KUBE-PROXY-FIREWALL"))
     return _lines(f"-A {chains.firewall}", rules)
 
 
@@ -204,7 +192,7 @@ def _cluster_ip_masquerade(entry: Entry, chain: str, setup: RuleSetup) -> str:
     comment = _comment(f"{entry.name} cluster IP")
     return "".join(
         f"-A {chain} {comment} {_protocol(entry)} -d {frontend.address}"
-        f" --dport {frontend.port}{source} -j {MARK_MASQ}\n"
+        f" --dport {frontend.port}{source} -j KUBE-MARK-MASQ\n"
         for frontend in entry.frontends
         if frontend.kind is FrontendKind.CLUSTER_IP
     )
@@ -240,7 +228,7 @@ def _endpoint_chains(entry: Entry, ends: Iterable[_End], *, brief: bool) -> dict
         head = f"-A {end.chain}{comment}"
         recent = f" -m recent --name {end.chain} --set" if entry.affinity_seconds else ""
         found[end.chain] = (
-            f"{head} -s {end.address} -j {MARK_MASQ}\n"
+            f"{head} -s {end.address} -j KUBE-MARK-MASQ\n"
             f"{head}{recent} {protocol} -j DNAT --to-destination {end.text}\n"
         )
     return found

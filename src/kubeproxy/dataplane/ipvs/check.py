@@ -22,10 +22,10 @@ from kubeproxy.dataplane.ipvs.settings import DEVICE, IpvsSettings
 from kubeproxy.dataplane.leftovers import Leftover
 from kubeproxy.dataplane.preflight import (
     Finding,
+    Grade,
     Machine,
     NotInstalled,
     Scan,
-    State,
     lacking,
     ok,
     one_will_do,
@@ -90,7 +90,7 @@ def _servers(scheduler: str, families: Iterable[Family]) -> list[Finding]:
             f"{what} for {family_of(add.key.address).value}",
             f"the family is not served: {error}",
             "use a kernel that has it, or nftables",
-            State.WARNING,
+            Grade.WARNING,
         )
         for add, error in refused.items()
         if isinstance(add, AddServer)
@@ -107,7 +107,7 @@ def _not_allowed(error: Refused) -> Finding:
         "ip_vs",
         "the kernel has it; only root may try it",
         "run this check as root",
-        State.UNKNOWN,
+        Grade.UNKNOWN,
     )
 
 

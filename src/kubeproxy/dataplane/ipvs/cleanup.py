@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+from itertools import product
 from pathlib import Path
 
 from kubeproxy.base.errors import KernelError
@@ -54,33 +55,28 @@ def _remove_sets(cleanup: Cleanup, sets: tuple[str, ...]) -> None:
         ipset.restore("".join(f"destroy {name}\n" for name in sets))
     for name in own_sets(ipset.names()):
         with cleanup.step():
-            _remove_set(name)
+            try:
+                ipset.destroy(name)
+            except ipset.IpsetFailed as error:
+                rules = _rules_with_set(name)
+                if not rules:
+                    raise
+                raise KernelError(
+                    f"the ipset {name} stays, because rules use it: {'; '.join(rules[:_SHOWN])}"
+                ) from error
     removed = len(sets) - len(own_sets(ipset.names()))
     if removed:
         cleanup.note(f"{removed} ipsets")
 
 
-def _remove_set(name: str) -> None:
-    try:
-        ipset.destroy(name)
-    except ipset.IpsetFailed as error:
-        rules = _rules_with_set(name)
-        if not rules:
-            raise
-        raise KernelError(
-            f"the ipset {name} stays, because rules use it: {'; '.join(rules[:_SHOWN])}"
-        ) from error
-
-
 def _rules_with_set(name: str) -> list[str]:
     """All rules that use a set."""
     found = []
-    for family in Family:
-        for backend in RuleKind:
-            save = find_iptables(f"{PROGRAM[family]}-save", backend)
-            lines = run([save]).splitlines() if save else []
-            program = f"{PROGRAM[family]}-{backend.value}"
-            found += [f"{program} {line}" for line in lines if f"--match-set {name} " in line]
+    for family, backend in product(Family, RuleKind):
+        save = find_iptables(f"{PROGRAM[family]}-save", backend)
+        lines = run([save]).splitlines() if save else []
+        program = f"{PROGRAM[family]}-{backend.value}"
+        found += [f"{program} {line}" for line in lines if f"--match-set {name} " in line]
     return found
 
 

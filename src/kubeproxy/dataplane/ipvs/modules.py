@@ -7,7 +7,7 @@ something on the node when they are loaded; a trial never causes that.
 import re
 from collections.abc import Iterator
 
-from kubeproxy.dataplane.preflight import BRIDGE, Finding, Modules, State, lacking, ok
+from kubeproxy.dataplane.preflight import BRIDGE, Finding, Grade, Modules, lacking, ok
 
 IP_VS = "ip_vs"
 DUMMY = "dummy"
@@ -44,7 +44,7 @@ def unloaded_dummy(modules: Modules) -> Finding:
     what = "dummy device"
     if modules.available is None:
         detail = "not loaded, and the kernel's list of modules is not here"
-        return lacking(_TOPIC, what, detail, "modprobe dummy on the node", State.UNKNOWN)
+        return lacking(_TOPIC, what, detail, "modprobe dummy on the node", Grade.UNKNOWN)
     return ok(_TOPIC, what, "a module that is not loaded; the kernel does that")
 
 

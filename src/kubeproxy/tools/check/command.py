@@ -24,7 +24,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import MODES, load_mode
-from kubeproxy.dataplane.preflight import NODE, Finding, Machine, Modules, State, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade, Machine, Modules, lacking, ok
 from kubeproxy.dataplane.sysctls import Sysctls
 from kubeproxy.engine.node import node_view
 from kubeproxy.engine.settings import wanted_sysctls
@@ -154,7 +154,7 @@ def _conntrack(families: Iterable[Family]) -> list[Finding]:
     except KernelError as error:
         detail = f"flows to endpoints that are gone cannot be forgotten: {error}"
         remedy = "modprobe nf_conntrack_netlink"
-        return [lacking(NODE, "conntrack", detail, remedy, State.WARNING)]
+        return [lacking(NODE, "conntrack", detail, remedy, Grade.WARNING)]
     return [ok(NODE, "conntrack", "flows can be listed, and stale ones forgotten")]
 
 
@@ -172,11 +172,11 @@ def _found(topic: str, what: str, outcome: TrialResult | Broken) -> Sequence[Fin
     if isinstance(outcome, Broken):
         remedy = "run it again; if that stays so, report it"
         detail = f"the trial in a scratch namespace has no result: {outcome.why}"
-        return [lacking(topic, what, detail, remedy, State.UNKNOWN)]
+        return [lacking(topic, what, detail, remedy, Grade.UNKNOWN)]
     if not outcome.refused:
         return outcome.findings
     detail = f"could not be tried: a scratch network namespace is refused ({outcome.refused})"
-    return [lacking(topic, what, detail, _NO_SCRATCH, State.UNKNOWN)]
+    return [lacking(topic, what, detail, _NO_SCRATCH, Grade.UNKNOWN)]
 
 
 def _settings(

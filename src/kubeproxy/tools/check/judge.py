@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import MODES
-from kubeproxy.dataplane.preflight import PROGRAMS, Finding, State
+from kubeproxy.dataplane.preflight import PROGRAMS, Finding, Grade
 from kubeproxy.serve.status.words import plural
 
 
@@ -56,14 +56,14 @@ def _matters(finding: Finding, mode: Mode) -> bool:
 
 def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     """Whether the mode would work, as far as these findings say."""
-    by_state: dict[State, list[Finding]] = {state: [] for state in State}
+    by_state: dict[Grade, list[Finding]] = {state: [] for state in Grade}
     for finding in findings:
         if _matters(finding, mode):
             by_state[finding.state].append(finding)
-    missing = by_state[State.MISSING]
+    missing = by_state[Grade.MISSING]
     if missing:
         return ModeVerdict(mode.name, False, f"not possible: {_reason(missing)}")
-    unknown, warnings = len(by_state[State.UNKNOWN]), len(by_state[State.WARNING])
+    unknown, warnings = len(by_state[Grade.UNKNOWN]), len(by_state[Grade.WARNING])
     conclusion = "ready"
     if unknown:
         conclusion += f" as far as can be seen ({plural(unknown, 'thing')} could not be)"

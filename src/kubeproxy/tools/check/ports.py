@@ -7,7 +7,7 @@ import msgspec
 from kubeproxy.base.inet import parse_address, unpack
 from kubeproxy.config.errors import ValueTextError
 from kubeproxy.config.values import split_host_port
-from kubeproxy.dataplane.preflight import PORTS, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import PORTS, Finding, Grade, lacking, ok
 
 _LISTENING = "0A"
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
@@ -74,8 +74,8 @@ def port_finding(
     if _OURS in owner:
         detail = f"taken by {owner}: two proxies would undo each other's work"
         remedy = "stop that one first: its rules stay in force until the new one takes over"
-        return lacking(PORTS, what, detail, remedy, State.WARNING)
+        return lacking(PORTS, what, detail, remedy, Grade.WARNING)
     without = "the proxy ends without it" if wanted.vital else "the proxy goes on without it"
     detail = f"taken by {owner or 'a process that cannot be seen from here'}; {without}"
     remedy = f"stop it, or choose another port with {wanted.field}"
-    return lacking(PORTS, what, detail, remedy, State.MISSING if wanted.vital else State.WARNING)
+    return lacking(PORTS, what, detail, remedy, Grade.MISSING if wanted.vital else Grade.WARNING)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.dataplane.modes import all_modes
-from kubeproxy.dataplane.preflight import NODE, Finding, State, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade, lacking, ok
 
 NET_ADMIN = 12
 NET_RAW = 13
@@ -54,7 +54,7 @@ def right_findings(rights: Rights, *, legacy: bool) -> list[Finding]:
             f"user {rights.uid} may not look at the rules; the proxy runs as root, or with"
             " CAP_NET_ADMIN"
         )
-        return [lacking(NODE, "rights", detail, "run this check as root too", State.UNKNOWN)]
+        return [lacking(NODE, "rights", detail, "run this check as root too", Grade.UNKNOWN)]
     return [_net_admin(rights), _net_raw(rights, legacy=legacy)]
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kubeproxy.dataplane.leftovers import Fate, Leftover
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.dataplane.preflight import RIVALS, Finding, Scan, State, lacking, ok
+from kubeproxy.dataplane.preflight import RIVALS, Finding, Grade, Scan, lacking, ok
 
 _CALICO_PIN = "cali_v4_nat_fe"
 _CALICO_DEVICE = "bpfin.cali"
@@ -60,7 +60,7 @@ def _fates(leftover: Leftover, owner: str, modes: Sequence[Mode]) -> Iterator[Fi
             f"{' and '.join(names)} mode: {text}" if len(fates) > 1 else text
             for text, names in by_text.items()
         ]
-        state = State.WARNING if remedy else State.OK
+        state = Grade.WARNING if remedy else Grade.OK
         detail = "; ".join((leftover.there, *texts))
         yield Finding(RIVALS, leftover.what, state, detail, remedy, concerned)
 
@@ -70,7 +70,7 @@ def _unseen(unseen: Mapping[str, str]) -> Iterator[Finding]:
     for remedy in dict.fromkeys(unseen.values()):
         things = ", ".join(what for what, advice in unseen.items() if advice == remedy)
         detail = f"could not be looked at: {things}"
-        yield lacking(RIVALS, "rules of others", detail, remedy, State.UNKNOWN)
+        yield lacking(RIVALS, "rules of others", detail, remedy, Grade.UNKNOWN)
 
 
 def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def _kubelet(scan: Scan, modes: Sequence[Mode]) -> Iterator[Finding]:
         detail = f"it uses iptables-{kinds[0]}, and the programs here are iptables-{scan.kind}"
         rules = "rules of both kinds do not see each other"
         remedy = f"have the proxy use iptables-{kinds[0]} too: {rules}"
-        finding = lacking(RIVALS, "kubelet", detail, remedy, State.WARNING)
+        finding = lacking(RIVALS, "kubelet", detail, remedy, Grade.WARNING)
         yield replace(finding, modes=tuple(mode.name for mode in modes if mode.uses_iptables))
 
 
@@ -93,23 +93,23 @@ def _programs(seen: Sightings) -> Iterator[Finding]:
             "it serves node ports itself, so it seems to replace kube-proxy: two would conflict"
         )
         remedy = f"{how}; set kubeProxyReplacement: false there, or run no kube-proxy here"
-        yield lacking(RIVALS, "Cilium", detail, remedy, State.WARNING)
+        yield lacking(RIVALS, "Cilium", detail, remedy, Grade.WARNING)
     elif _CILIUM_DEVICE in devices and pins is None:
         detail = "it is here; whether it replaces kube-proxy cannot be seen"
-        yield lacking(RIVALS, "Cilium", detail, how, State.UNKNOWN)
+        yield lacking(RIVALS, "Cilium", detail, how, Grade.UNKNOWN)
     elif _CILIUM_DEVICE in devices:
         yield ok(RIVALS, "Cilium", "it is here, and leaves Services to kube-proxy")
     if _has_pin(pins, _CALICO_PIN) or _CALICO_DEVICE in devices:
         detail = "it serves Services itself, and may remove kube-proxy's rules: two would conflict"
         remedy = "set bpfEnabled: false in the FelixConfiguration, or run no kube-proxy here"
-        yield lacking(RIVALS, "Calico's eBPF dataplane", detail, remedy, State.WARNING)
+        yield lacking(RIVALS, "Calico's eBPF dataplane", detail, remedy, Grade.WARNING)
     if _KUBE_ROUTER_DEVICE in devices:
         conflict = "two would conflict, and ipvs mode deletes its virtual servers"
         detail = f"its service proxy has the device {_KUBE_ROUTER_DEVICE}: {conflict}"
         remedy = (
             f"run it with --run-service-proxy=false, then `ip link delete {_KUBE_ROUTER_DEVICE}`"
         )
-        yield lacking(RIVALS, "kube-router", detail, remedy, State.WARNING)
+        yield lacking(RIVALS, "kube-router", detail, remedy, Grade.WARNING)
 
 
 def _has_pin(pins: Iterable[str] | None, prefix: str) -> bool:

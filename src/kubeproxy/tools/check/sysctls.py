@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.preflight import NODE, Finding, State, as_warnings, lacking, ok
+from kubeproxy.dataplane.preflight import NODE, Finding, Grade, as_warnings, lacking, ok
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 
 FORWARD_IPV4 = "net.ipv4.ip_forward"
@@ -61,7 +61,7 @@ def proxy_findings(
             unsure.append(f"{_short(setting)} is {reading.value} and should be {setting.value}")
     if unsure:
         detail = f"{', '.join(unsure)}: whether that can be set, only root sees"
-        findings.insert(0, lacking(topic, what, detail, "run this check as root", State.UNKNOWN))
+        findings.insert(0, lacking(topic, what, detail, "run this check as root", Grade.UNKNOWN))
     if fine:
         findings.insert(0, ok(topic, what, ", ".join(fine)))
     return findings
@@ -88,7 +88,7 @@ def _not_settable(topic: str, setting: Sysctl, reading: SysctlReading) -> Findin
     remedy = f"run `sysctl -w {name}={value}` on the host"
     if reading.fixed:
         detail += "; it belongs to the machine, not to this network namespace, and stays"
-        return lacking(topic, name, detail, remedy, State.WARNING)
+        return lacking(topic, name, detail, remedy, Grade.WARNING)
     remedy += ", or in a pod have a privileged init container run --init-only"
     detail += ", and cannot be set from here"
     return lacking(topic, name, detail, remedy + _or_leave(setting))
@@ -133,7 +133,7 @@ def _forwarding(
             # With accept_ra=1, a node that forwards drops default routes that routers announced.
             first = "first accept_ra=2, where routers announce routes"
             remedy = f"if pods have IPv6: {remedy}; {first}"
-        finding = lacking(NODE, name, detail, remedy, State.WARNING)
+        finding = lacking(NODE, name, detail, remedy, Grade.WARNING)
     yield replace(finding, modes=tuple(mode for mode in made if name not in made[mode]))
 
 
@@ -144,7 +144,7 @@ def _rp_filter(readings: Readings) -> Iterator[Finding]:
             " answered through the interface they came by are dropped"
         )
         remedy = f"sysctl -w {RP_FILTER}=2 on such nodes"
-        yield lacking(NODE, RP_FILTER, detail, remedy, State.WARNING)
+        yield lacking(NODE, RP_FILTER, detail, remedy, Grade.WARNING)
 
 
 def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterator[Finding]:
@@ -154,11 +154,11 @@ def _bridges(readings: Readings, bridges: Iterable[str]) -> Iterator[Finding]:
     what = "a pod that dials a Service and gets a pod of the same bridge has no answer"
     for name in off:
         remedy = f"sysctl -w {name}=1, unless pods are on no bridge"
-        yield lacking(NODE, name, f"is 0: {what}", remedy, State.WARNING)
+        yield lacking(NODE, name, f"is 0: {what}", remedy, Grade.WARNING)
     loaded = any(value is not None for value in values.values())
     if loaded and not off:
         yield ok(NODE, "br_netfilter", "packets between pods of one bridge meet the rules")
     if not loaded and bridges:
         detail = f"not loaded, and there is the bridge {', '.join(sorted(bridges))}: {what}"
         remedy = "modprobe br_netfilter, and in /etc/modules-load.d"
-        yield lacking(NODE, "br_netfilter", detail, remedy, State.WARNING)
+        yield lacking(NODE, "br_netfilter", detail, remedy, Grade.WARNING)

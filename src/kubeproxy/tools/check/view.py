@@ -4,15 +4,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubeproxy.dataplane.modes import MODES, all_modes
-from kubeproxy.dataplane.preflight import NODE, PORTS, PROGRAMS, RIVALS, Finding, State
+from kubeproxy.dataplane.preflight import NODE, PORTS, PROGRAMS, RIVALS, Finding, Grade
 from kubeproxy.tools.check.judge import ModeVerdict, Report
 from kubeproxy.tools.layout import GAP, Line, Span, Style, line, prose, wrapped
 
 _MARK: Final = {
-    State.OK: Span("ok", Style.GREEN),
-    State.WARNING: Span("! ", Style.YELLOW),
-    State.MISSING: Span("!!", Style.RED),
-    State.UNKNOWN: Span("--", Style.CYAN),
+    Grade.OK: Span("ok", Style.GREEN),
+    Grade.WARNING: Span("! ", Style.YELLOW),
+    Grade.MISSING: Span("!!", Style.RED),
+    Grade.UNKNOWN: Span("--", Style.CYAN),
 }
 _HOW: Final = "Rules and devices are tried in scratch network namespaces: nothing here is changed."
 _ARROW: Final = "-> "
