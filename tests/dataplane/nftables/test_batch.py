@@ -12,6 +12,7 @@ from kubeproxy.dataplane.nftables.batch import (
     FILLING_ORDER,
     Batch,
     batch_messages,
+    chain_deletions,
     element_at,
     element_messages,
     encoded,
@@ -62,10 +63,10 @@ def test_changes(
 
 
 def test_what_a_batch_writes_is_counted() -> None:
-    batch = Batch(chains=[Chain("a", ())], unused_chains=["b", "c"])
+    batch = Batch(chains=[Chain("a", ())])
     batch.change("x", {}, {KEY: b""})
     batch.change("y", {KEY: b""}, {})
-    assert batch.count == 5
+    assert batch.count == 3
 
 
 def test_an_empty_batch_is_no_message() -> None:
@@ -73,8 +74,8 @@ def test_an_empty_batch_is_no_message() -> None:
 
 
 def test_the_order_of_messages() -> None:
-    """Chains before who leads to them, what goes before what comes, unused chains last."""
-    batch = Batch(chains=[Chain("pick-1", ((DROP,),))], unused_chains=["pick-2", "pick-3"])
+    """Chains before what leads to them, and deletions before additions."""
+    batch = Batch(chains=[Chain("pick-1", ((DROP,),))])
     here, there = verdict_tail(goto("pick-1")), verdict_tail(goto("pick-2"))
     batch.change(names.SERVICE_CHOICES, {KEY: there}, {KEY: here})
     batch.change(names.SERVICE_ENDPOINTS, {}, {KEY[:-4] + bytes(4): b""})
@@ -85,6 +86,12 @@ def test_the_order_of_messages() -> None:
         "delete elements ip kube-proxy service-choices",
         "add elements ip kube-proxy service-endpoints",
         "add elements ip kube-proxy service-choices",
+    ]
+
+
+def test_chains_are_emptied_before_the_first_is_deleted() -> None:
+    messages = chain_deletions(PROGRAM, ["pick-2", "pick-3"])
+    assert [line for message in messages for line in message_lines(message)] == [
         "flush chain ip kube-proxy pick-2",
         "flush chain ip kube-proxy pick-3",
         "delete chain ip kube-proxy pick-2",
