@@ -163,7 +163,7 @@ def test_many_elements_go_into_several_messages(size: int, delete: bool) -> None
     assert len(sizes) == -(-len(heads) // in_one)
 
 
-def test_ranges_are_written_anew_and_never_cut_in_two_by_the_end_of_a_message() -> None:
+def test_ranges_are_written_again_and_never_cut_in_two_by_the_end_of_a_message() -> None:
     bounds = [head(n.to_bytes(16)) + (IS_END if n % 2 else b"") for n in range(6000)]
     batch = Batch()
     batch.change(names.SERVICE_CIDRS, {bounds[0]: b""}, dict.fromkeys(bounds, b""))
@@ -192,7 +192,7 @@ def test_pieces_are_in_order_and_as_large_as_they_may_be(
         assert sum(map(len, piece)) + len(after[0]) > limit
 
 
-# --- whom an error is about -------------------------------------------------------------------
+# --- what an error is about -------------------------------------------------------------------
 
 
 heads = st.lists(st.integers(0, 5).map(lambda n: head(bytes(4 + 4 * n))), min_size=1, max_size=8)
