@@ -15,7 +15,7 @@ from kubeproxy.linux.filewatch import ContentChange
 from kubeproxy.linux.inotify import DirectoryWatch, Inotify, InotifyUnavailableError
 
 SILENCE = 0.06
-"""Longer than a burst lasts in these tests: who has said nothing by then says nothing."""
+"""Longer than a burst lasts in these tests: what is not reported by then is not reported."""
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ async def test_a_burst_is_one_notice(folder: Path) -> None:
     assert await notices_after(burst, folder) == (True, False)
 
 
-async def test_a_writer_who_never_stops_is_told_of_nevertheless(folder: Path) -> None:
+async def test_a_writer_that_never_stops_is_reported_nevertheless(folder: Path) -> None:
     async def write_for_ever() -> None:
         while True:
             (folder / "a.yaml").write_text("x")
@@ -217,7 +217,7 @@ async def test_a_file_alone_ignores_its_neighbours(folder: Path) -> None:
 async def content_change(
     path: Path, change: Callable[[], object], within: float = SILENCE
 ) -> ContentChange | None:
-    """What is told about a file after a change, or None when nothing is in time."""
+    """What is reported of a file after a change, or None when nothing is in time."""
     waiting = asyncio.create_task(filewatch.wait_content_changed(str(path)))
     await asyncio.sleep(0)  # let it read the file as it is
     change()
@@ -257,7 +257,7 @@ def recreate(path: Path, content: str) -> None:
         pytest.param(lambda p: (p.parent / "b").write_text("b"), None, id="a-neighbour"),
     ],
 )
-async def test_what_is_told_about_the_content_of_a_file(
+async def test_what_is_reported_of_the_content_of_a_file(
     folder: Path, change: Callable[[Path], object], expected: ContentChange | None
 ) -> None:
     path = folder / "a.yaml"

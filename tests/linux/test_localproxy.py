@@ -38,7 +38,7 @@ class Rig:
         return targets[int(chance * len(targets))], (pin or 0) + 1
 
     def address(self, host: str = V4) -> Address:
-        """A port that nobody else gets: it is bound, and others may bind it if they mean it."""
+        """A port that no other program gets: it is bound, and may be bound again on purpose."""
         return address_of(self.bound(host))
 
     def server(self, host: str = V4, backlog: int = 16) -> socket.socket:
@@ -149,7 +149,7 @@ async def impatient(rig: Rig) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 async def hole(rig: Rig) -> socket.socket:
-    """A server that answers nobody: its queue is full."""
+    """A server that answers no client: its queue is full."""
     server = rig.server(backlog=0)
     await rig.dial(address_of(server))
     return server
@@ -225,7 +225,7 @@ async def test_much_in_both_directions_at_once_arrives_whole(rig: Rig) -> None:
 
 
 async def fill(to: socket.socket, limit: int) -> int:
-    """Send until nobody takes any more; the number of bytes that were taken."""
+    """Send until no more is taken; the number of bytes that were taken."""
     sent = refusals = 0
     while sent < limit and refusals < 20:
         try:
@@ -238,7 +238,7 @@ async def fill(to: socket.socket, limit: int) -> int:
     return sent
 
 
-async def test_a_sender_waits_for_a_slow_reader_and_nobody_else_does(rig: Rig) -> None:
+async def test_a_sender_waits_for_a_slow_reader_and_no_other_does(rig: Rig) -> None:
     server = rig.server()
     address = await rig.serve(server)
     client, backend = await rig.pair(address, server)
@@ -328,7 +328,7 @@ async def test_a_side_that_vanishes_in_the_middle_of_an_answer_ends_the_other(ri
 @pytest.mark.parametrize(
     "target",
     [
-        pytest.param(lambda rig: rig.address(), id="nobody-listens"),
+        pytest.param(lambda rig: rig.address(), id="no-listener"),
         pytest.param(lambda _: ("255.255.255.255", 80), id="no-route"),
     ],
 )
@@ -361,7 +361,7 @@ async def test_a_client_is_cut_while_its_target_is_dialled(rig: Rig, hole: socke
         await receive(client)
 
 
-async def test_a_client_that_hung_up_early_is_still_heard(rig: Rig) -> None:
+async def test_what_a_client_sent_before_it_hung_up_is_delivered(rig: Rig) -> None:
     server = rig.server()
     client = await rig.dial(await rig.serve(server))
     await send(client, b"last words")
@@ -513,7 +513,7 @@ async def test_each_listener_leaves_connections_to_the_others(
     assert said.count("Too many connections") == 3
 
 
-async def test_who_ends_makes_room_for_another(small: Rig) -> None:
+async def test_a_connection_that_ends_makes_room_for_another(small: Rig) -> None:
     server = small.server()
     address = await small.serve(server)
     first, backend = await small.pair(address, server)

@@ -34,7 +34,7 @@ def test_what_cannot_be_set_is_named(root: Path) -> None:
         ensure_sysctl("net.ipv6.x", 1, root)
 
 
-def test_a_setting_that_nobody_may_set_is_told_from_others(root: Path) -> None:
+def test_a_setting_that_cannot_be_set_is_recognised(root: Path) -> None:
     assert not is_fixed("net.ipv4.ip_forward", root)
     (root / "net/ipv4/ip_forward").chmod(0o444)
     assert is_fixed("net.ipv4.ip_forward", root)

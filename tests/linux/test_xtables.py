@@ -1,4 +1,4 @@
-"""The programs are scripts here: what they are told, and what we make of how they end."""
+"""The programs are scripts here: what they are given, and how their ends are understood."""
 
 import os
 from collections.abc import Iterator

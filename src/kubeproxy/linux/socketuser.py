@@ -1,4 +1,4 @@
-"""Who owns a connection from this machine: the kernel knows the user of each socket.
+"""The owner of a connection from this machine: the kernel knows the user of each socket.
 
 One TCP socket is requested by its two ends (linux/inet_diag.h).
 """
@@ -51,7 +51,7 @@ def socket_request(own: Address, other: Address) -> Message:
 
 
 def user_in(message: Message) -> int | None:
-    """The user who owns the socket in the answer; None when it has no other end.
+    """The user that owns the socket in the answer; None when it has no other end.
 
     Where no socket has the two ends, the kernel names one that listens at the first of them.
     """

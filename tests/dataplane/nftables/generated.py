@@ -41,7 +41,7 @@ PORTS = [
 
 @st.composite
 def _serving(draw: st.DrawFn, name: str, family: Family) -> Change:
-    """A slice with every port that a Service here can have: whoever is in it serves."""
+    """A slice with every port that a Service here can have: all that is in it serves."""
     endpoints = draw(st.lists(_endpoints(family), min_size=1, max_size=4))
     document = {
         "metadata": {

@@ -9,7 +9,12 @@ from dataplane.nftables.walk import Machine, machine
 from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable, Ruleset
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables.batch import Batch, batch_messages, program_messages
+from kubeproxy.dataplane.nftables.batch import (
+    Batch,
+    batch_messages,
+    chain_deletions,
+    program_messages,
+)
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program
@@ -49,8 +54,10 @@ class Rig:
         """A full sync: as after a restart, nothing is known but what the kernel says."""
         state = self._nothing_known()
         entries = table.entries.values()
-        done = reconcile(state, entries, self.table.elements(), self.node, prune=prune)
+        done = reconcile(state, entries, self.table.elements(), self.node)
         self.kernel.commit(batch_messages(self.program, done.batch))
+        if prune:
+            self.kernel.commit(chain_deletions(self.program, sorted(done.idle)))
         commit(state, done, self.node)
         self.state = state
         return done.batch

@@ -50,7 +50,7 @@ async def test_a_change_is_one_transaction_and_reads_nothing(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await plane.sync(A, B, full=True)
-    monkeypatch.setattr(plane.kernel, "dump", None)  # whoever calls it fails
+    monkeypatch.setattr(plane.kernel, "dump", None)  # a call fails
     more = service("b", 2, 3)
     report = await plane.sync(A, more)
     assert plane.commits == 2
@@ -59,7 +59,7 @@ async def test_a_change_is_one_transaction_and_reads_nothing(
 
 
 @pytest.mark.parametrize("many", [0, 1 << 20], ids=["in a thread", "at once"])
-async def test_a_change_leads_to_the_same_wherever_it_is_written_down(
+async def test_a_change_leads_to_the_same_wherever_it_is_encoded(
     plane: Plane, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply_module, "MANY", many)
@@ -116,7 +116,7 @@ async def test_a_restart_writes_nothing(plane: Plane) -> None:
     assert (report.written, after.commits) == (0, 0)
 
 
-async def test_chains_that_nobody_needs_stay_at_a_restart_and_go_at_the_next_full_sync(
+async def test_unused_chains_stay_at_a_restart_and_go_at_the_next_full_sync(
     plane: Plane,
 ) -> None:
     await plane.sync(service("a", 1, 3), full=True)
@@ -126,13 +126,11 @@ async def test_chains_that_nobody_needs_stay_at_a_restart_and_go_at_the_next_ful
     assert "pick-3" in after.table.chains
     await after.sync(service("a", 1, 2), full=True)
     assert "pick-3" not in after.table.chains
-    await after.sync(service("a", 1, 3))  # it is made anew when it is needed again
+    await after.sync(service("a", 1, 3))  # it is made again when it is needed
     assert "pick-3" in after.table.chains
 
 
-async def test_chains_that_nobody_needs_do_not_pile_up(
-    plane: Plane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unused_chains_do_not_pile_up(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that is changed thousands of times leaves a bounded number of them."""
     monkeypatch.setattr(state_module, "MOST_IDLE", 20)
     await plane.sync(A, full=True)
@@ -149,7 +147,7 @@ async def test_chains_that_the_kernel_still_holds_are_left_for_later(plane: Plan
     await plane.sync(service("a", 1, 3), full=True)
     await plane.sync(service("a", 1, 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KernelTable, "users_of", lambda *_: ["somebody"])
+        patch.setattr(KernelTable, "users_of", lambda *_: ["another chain"])
         assert (await plane.sync(service("a", 1, 2), full=True)).failed == {}
     assert "pick-3" in plane.table.chains
     await plane.sync(service("a", 1, 2), full=True)
@@ -170,7 +168,7 @@ async def test_a_table_that_is_not_our_program_is_replaced_in_one_transaction(
     assert expected_elements(A) == plane.table.elements()
 
 
-async def test_a_rule_that_somebody_added_costs_the_table(plane: Plane) -> None:
+async def test_a_rule_that_another_program_added_costs_the_table(plane: Plane) -> None:
     await plane.sync(A, full=True)
     plane.kernel.commit([new_rule(program(HERE, NftablesSettings()), "frontends", (DROP,))])
     await plane.sync(A, full=True)
@@ -179,7 +177,7 @@ async def test_a_rule_that_somebody_added_costs_the_table(plane: Plane) -> None:
     assert expected.elements() == plane.table.elements()
 
 
-async def test_a_table_that_somebody_put_to_sleep_is_made_again(plane: Plane) -> None:
+async def test_a_table_that_was_made_dormant_is_made_again(plane: Plane) -> None:
     await plane.sync(A, full=True)
     plane.table.declared += u32(2, 1)
     await plane.sync(A, full=True)
@@ -199,7 +197,7 @@ async def test_a_set_or_chain_of_another_kind_costs_the_table(plane: Plane) -> N
 
 def spoil_a_set(table: KernelTable) -> None:
     set_ = table.sets[names.CLUSTER_IPS]
-    set_.declared = set_.declared.replace(b"cluster IPs in use", b"nobody's")
+    set_.declared = set_.declared.replace(b"cluster IPs in use", b"another set")
 
 
 def spoil_a_chain(table: KernelTable) -> None:
@@ -332,12 +330,12 @@ async def test_lists_whose_keys_are_not_all_known_are_dumped_however_large(
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port of 127.0.0.1 that somebody else listens on."""
+    """A port of 127.0.0.1 that another program listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
-async def test_a_node_port_that_cannot_be_listened_on_is_told(
+async def test_a_node_port_that_cannot_be_listened_on_is_logged(
     plane: Plane, taken: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plane.node = with_node(
@@ -384,7 +382,7 @@ async def test_word_of_changes_by_others_is_passed_on(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(plane.guard, "follow", follow)
-    told: list[bool] = []
+    lost: list[bool] = []
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(plane.nftables.watch(lambda: told.append(True)), 0.05)
-    assert (followed, told) == ([(NFPROTO_IPV4, plane.kernel.port_id)], [True])
+        await asyncio.wait_for(plane.nftables.watch(lambda: lost.append(True)), 0.05)
+    assert (followed, lost) == ([(NFPROTO_IPV4, plane.kernel.port_id)], [True])

@@ -12,6 +12,7 @@ from kubeproxy.dataplane.nftables.batch import (
     FILLING_ORDER,
     Batch,
     batch_messages,
+    chain_deletions,
     element_at,
     element_messages,
     encoded,
@@ -62,10 +63,10 @@ def test_changes(
 
 
 def test_what_a_batch_writes_is_counted() -> None:
-    batch = Batch(chains=[Chain("a", ())], unused_chains=["b", "c"])
+    batch = Batch(chains=[Chain("a", ())])
     batch.change("x", {}, {KEY: b""})
     batch.change("y", {KEY: b""}, {})
-    assert batch.count == 5
+    assert batch.count == 3
 
 
 def test_an_empty_batch_is_no_message() -> None:
@@ -73,8 +74,8 @@ def test_an_empty_batch_is_no_message() -> None:
 
 
 def test_the_order_of_messages() -> None:
-    """Chains before who leads to them, what goes before what comes, unused chains last."""
-    batch = Batch(chains=[Chain("pick-1", ((DROP,),))], unused_chains=["pick-2", "pick-3"])
+    """Chains before what leads to them, and deletions before additions."""
+    batch = Batch(chains=[Chain("pick-1", ((DROP,),))])
     here, there = verdict_tail(goto("pick-1")), verdict_tail(goto("pick-2"))
     batch.change(names.SERVICE_CHOICES, {KEY: there}, {KEY: here})
     batch.change(names.SERVICE_ENDPOINTS, {}, {KEY[:-4] + bytes(4): b""})
@@ -85,6 +86,12 @@ def test_the_order_of_messages() -> None:
         "delete elements ip kube-proxy service-choices",
         "add elements ip kube-proxy service-endpoints",
         "add elements ip kube-proxy service-choices",
+    ]
+
+
+def test_chains_are_emptied_before_the_first_is_deleted() -> None:
+    messages = chain_deletions(PROGRAM, ["pick-2", "pick-3"])
+    assert [line for message in messages for line in message_lines(message)] == [
         "flush chain ip kube-proxy pick-2",
         "flush chain ip kube-proxy pick-3",
         "delete chain ip kube-proxy pick-2",
@@ -156,7 +163,7 @@ def test_many_elements_go_into_several_messages(size: int, delete: bool) -> None
     assert len(sizes) == -(-len(heads) // in_one)
 
 
-def test_ranges_are_written_anew_and_never_cut_in_two_by_the_end_of_a_message() -> None:
+def test_ranges_are_written_again_and_never_cut_in_two_by_the_end_of_a_message() -> None:
     bounds = [head(n.to_bytes(16)) + (IS_END if n % 2 else b"") for n in range(6000)]
     batch = Batch()
     batch.change(names.SERVICE_CIDRS, {bounds[0]: b""}, dict.fromkeys(bounds, b""))
@@ -185,7 +192,7 @@ def test_pieces_are_in_order_and_as_large_as_they_may_be(
         assert sum(map(len, piece)) + len(after[0]) > limit
 
 
-# --- whom an error is about -------------------------------------------------------------------
+# --- what an error is about -------------------------------------------------------------------
 
 
 heads = st.lists(st.integers(0, 5).map(lambda n: head(bytes(4 + 4 * n))), min_size=1, max_size=8)

@@ -22,7 +22,7 @@ from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
 MOST = 65535
-LONGEST_NAME = 127  # half of what kernels take, so that nobody has to count
+LONGEST_NAME = 127  # half of what kernels take, so that no one has to count
 
 
 def picks(count: int) -> list[Pick]:
@@ -152,13 +152,13 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             by_source(EVERYWHERE, None),
             PodInterface("cni", prefix=True),
             ['iifname "cni*" goto pick-3', "fib saddr type local goto masquerade-pick-3"],
-            id="local-policy-with-nobody-here",
+            id="local-policy-without-local-endpoint",
         ),
         pytest.param(
             by_source(EVERYWHERE, HERE_ONLY),
             None,
             ["fib saddr type local goto masquerade-pick-3", "goto pick-local-2"],
-            id="pods-cannot-be-told-from-others",
+            id="pods-cannot-be-detected",
         ),
         pytest.param(
             masqueraded(EVERYWHERE),
@@ -180,7 +180,7 @@ EVERYWHERE, HERE_ONLY = Pick(False, False, 3), Pick(False, True, 2)
             remember_by_source(False, 60),
             None,
             ["fib saddr type local goto remember-60", "goto remember-local-60"],
-            id="remembered-where-pods-cannot-be-told",
+            id="remembered-where-pods-cannot-be-detected",
         ),
     ],
 )

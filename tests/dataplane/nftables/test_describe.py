@@ -177,7 +177,7 @@ def test_the_source_ranges_of_a_service_port() -> None:
     assert f"{at} firewall-sources {{ 0:7 . 10.0.2.0/24 }}\n" in text
 
 
-def test_who_cannot_be_programmed_is_left_out_and_named() -> None:
+def test_what_cannot_be_programmed_is_left_out_and_named() -> None:
     text = described(guarded(5001))
     comment, rest = text.split("\n", 1)
     assert comment.startswith("# shop/cart:http is left out: loadBalancerSourceRanges has 5,001")

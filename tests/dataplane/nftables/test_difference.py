@@ -1,4 +1,4 @@
-"""What somebody did to the kernel's table, in nft's words and with the service that suffers."""
+"""What another program did to the kernel's table, in nft's words and with the service hit."""
 
 from collections.abc import Callable
 
@@ -50,7 +50,7 @@ def rig(*entries: Entry, node: Node = NODE) -> Rig:
     return filled(table_with(*entries), node)
 
 
-def told(there: Rig, *entries: Entry, refused: tuple[Entry, ...] = ()) -> list[str]:
+def shown(there: Rig, *entries: Entry, refused: tuple[Entry, ...] = ()) -> list[str]:
     """The differences as `sign object | service port | reason`."""
     names = {entry.name for entry in refused}
     signs = {Change.ADD: "+", Change.REMOVE: "-", Change.REPLACE: "!"}
@@ -64,18 +64,18 @@ def _rest(each: Difference) -> tuple[str, str]:
     return each.service_port, each.reason
 
 
-# --- nothing to tell --------------------------------------------------------------------------
+# --- nothing to show --------------------------------------------------------------------------
 
 
 def test_a_kernel_that_is_as_it_should_be() -> None:
-    assert told(rig(A, B), A, B) == []
+    assert shown(rig(A, B), A, B) == []
 
 
 def test_places_and_numbers_in_the_kernel_are_as_good_as_any_other() -> None:
     there = rig(service("a", 1, 4, affinity=60), B)
     fewer = replace(service("a", 1, 4, affinity=60), cluster=service("a", 1, 4).cluster[1:])
     there.fill(table_with(fewer, B), prune=False)
-    assert told(there, fewer, B) == []
+    assert shown(there, fewer, B) == []
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_places_and_numbers_in_the_kernel_are_as_good_as_any_other() -> None:
         pytest.param(service("a", 1, node_port=30001, affinity=9), id="that-remember"),
     ],
 )
-def test_chains_that_nobody_chooses_by_any_more_are_no_difference(before: Entry) -> None:
+def test_chains_of_unused_choices_are_no_difference(before: Entry) -> None:
     there = rig(before)
     there.fill(table_with(service("a", 1, 2)), prune=False)
-    assert told(there, service("a", 1, 2)) == []
+    assert shown(there, service("a", 1, 2)) == []
 
 
 def test_what_the_kernel_refused_is_not_missed() -> None:
-    assert told(rig(A), A, B, refused=(B,)) == []
+    assert shown(rig(A), A, B, refused=(B,)) == []
 
 
 # --- elements ---------------------------------------------------------------------------------
@@ -101,13 +101,13 @@ def test_what_the_kernel_refused_is_not_missed() -> None:
 def test_a_frontend_that_is_gone() -> None:
     there = rig(A, B)
     del there.table.sets[names.SERVICE_CHOICES].elements[AT]
-    assert told(there, A, B) == [f"+ {FRONTEND} : goto pick-2 }} | shop/a:http"]
+    assert shown(there, A, B) == [f"+ {FRONTEND} : goto pick-2 }} | shop/a:http"]
 
 
 def test_one_that_leads_elsewhere() -> None:
     there = rig(A, B)
     there.table.sets[names.SERVICE_CHOICES].elements[AT] = verdict_tail(DROP)
-    assert told(there, A, B) == [
+    assert shown(there, A, B) == [
         f"- {FRONTEND} : drop }} | shop/a:http",
         f"+ {FRONTEND} : goto pick-2 }} | shop/a:http",
     ]
@@ -117,20 +117,20 @@ def test_one_that_leads_elsewhere() -> None:
     ("code", "text"),
     [
         pytest.param(1, "accept", id="a-verdict-that-is-never-ours"),
-        pytest.param(-77, "-77", id="a-verdict-that-nobody-knows"),
+        pytest.param(-77, "-77", id="an-unknown-verdict"),
     ],
 )
 def test_verdicts_of_others(code: int, text: str) -> None:
     there = rig(A)
     there.table.sets[names.SERVICE_CHOICES].elements[AT] = nested(2, nested(2, u32(1, code)))
-    assert f"{{ 10.112.0.1 . tcp . 80 : {text} }}" in told(there, A)[0]
+    assert f"{{ 10.112.0.1 . tcp . 80 : {text} }}" in shown(there, A)[0]
 
 
 def test_a_protocol_that_is_never_ours() -> None:
     there = rig(A)
     gre = head(pack("10.112.0.1") + bytes([47, 0, 0, 0, 0, 80, 0, 0]))
     there.table.sets[names.SERVICE_CHOICES].elements[gre] = verdict_tail(goto("pick-2"))
-    assert told(there, A) == [
+    assert shown(there, A) == [
         "- element ip kube-proxy service-choices { 10.112.0.1 . 47 . 80 : goto pick-2 }"
     ]
 
@@ -150,13 +150,13 @@ def test_whose_an_element_is(set_: str, element: str, owner: str) -> None:
     there = rig(A, B)
     there.table.sets[set_].elements.clear()
     suffix = f" | {owner}" if owner else ""
-    assert f"+ element ip kube-proxy {set_} {{ {element} }}{suffix}" in told(there, A, B)
+    assert f"+ element ip kube-proxy {set_} {{ {element} }}{suffix}" in shown(there, A, B)
 
 
-def test_an_endpoint_that_nobody_wants_belongs_to_its_service_all_the_same() -> None:
+def test_an_unwanted_endpoint_belongs_to_its_service_all_the_same() -> None:
     there = rig(service("a", 1, 3), B)
     there.fill(table_with(service("a", 1, 2), B), prune=False)
-    assert told(there, service("a", 1, 3), B) == [
+    assert shown(there, service("a", 1, 3), B) == [
         f"- {FRONTEND} : goto pick-2 }} | shop/a:http",
         f"+ {FRONTEND} : goto pick-3 }} | shop/a:http",
         (
@@ -166,8 +166,8 @@ def test_an_endpoint_that_nobody_wants_belongs_to_its_service_all_the_same() -> 
     ]
 
 
-def test_elements_of_services_that_nobody_knows() -> None:
-    assert "- element ip kube-proxy cluster-ips-in-use { 10.112.0.2 }" in told(rig(A, B), A)
+def test_elements_of_unknown_services() -> None:
+    assert "- element ip kube-proxy cluster-ips-in-use { 10.112.0.2 }" in shown(rig(A, B), A)
 
 
 def test_source_ranges() -> None:
@@ -176,14 +176,14 @@ def test_source_ranges() -> None:
     there = rig(entry)
     there.table.sets[names.FIREWALL_SOURCES].elements.clear()
     element = "0:1 . 192.0.2.0/25"
-    assert told(there, entry) == [
+    assert shown(there, entry) == [
         f"+ element ip kube-proxy firewall-sources {{ {element} }} | shop/a:http"
     ]
 
 
 @settings(max_examples=30)
 @given(st.data(), families)
-def test_every_element_that_would_be_written_is_told_and_afterwards_none(
+def test_every_element_that_would_be_written_is_shown_and_afterwards_none(
     data: st.DataObject, family: Family
 ) -> None:
     first = data.draw(clusters(family))
@@ -222,11 +222,11 @@ def test_every_element_that_would_be_written_is_told_and_afterwards_none(
         pytest.param((), ["+ { 10.112.0.0/16 }", "+ { 10.200.0.0/24 }"], id="none"),
     ],
 )
-def test_service_ranges_are_told_as_ranges(before: tuple[str, ...], expected: list[str]) -> None:
+def test_service_ranges_are_shown_as_ranges(before: tuple[str, ...], expected: list[str]) -> None:
     there = rig(A, node=with_node(NODE, service_cidrs=tuple(map(prefix, before))))
     there.node = NODE
     at = "element ip kube-proxy service-cidrs"
-    assert told(there, A) == [f"{line[0]} {at} {line[2:]}" for line in expected]
+    assert shown(there, A) == [f"{line[0]} {at} {line[2:]}" for line in expected]
 
 
 def test_a_range_that_begins_where_another_ends() -> None:
@@ -235,7 +235,7 @@ def test_a_range_that_begins_where_another_ends() -> None:
     bounds = there.table.sets[names.SERVICE_CIDRS].elements
     bounds[head(pack("10.200.1.0"))] = b""
     bounds[head(pack("10.200.2.0")) + u32(3, 1)] = b""
-    assert told(there, A) == ["- element ip kube-proxy service-cidrs { 10.200.1.0/24 }"]
+    assert shown(there, A) == ["- element ip kube-proxy service-cidrs { 10.200.1.0/24 }"]
 
 
 # --- chains -----------------------------------------------------------------------------------
@@ -245,17 +245,17 @@ def test_a_choice_that_is_gone_is_made_with_its_rules() -> None:
     there = rig(A)
     there.table.sets[names.SERVICE_CHOICES].elements.clear()
     del there.table.chains["pick-2"]
-    assert told(there, A) == [
+    assert shown(there, A) == [
         "+ chain ip kube-proxy pick-2",
         f"+ rule ip kube-proxy pick-2 {DRAW}",
         f"+ {FRONTEND} : goto pick-2 }} | shop/a:http",
     ]
 
 
-def test_a_chain_of_somebody_else() -> None:
+def test_a_chain_of_another_program() -> None:
     there = rig(A)
     there.kernel.commit([new_chain(there.program, Chain("guest", ()))])
-    assert told(there, A) == ["- chain ip kube-proxy guest"]
+    assert shown(there, A) == ["- chain ip kube-proxy guest"]
 
 
 # --- a table that would be replaced -----------------------------------------------------------
@@ -266,13 +266,13 @@ TABLE_LINE = "! table ip kube-proxy | it is not the program that it should be"
 def test_there_is_no_table() -> None:
     there = rig(A)
     del there.kernel.ruleset.tables[NFPROTO_IPV4, TABLE]
-    assert told(there, A) == ["+ table ip kube-proxy | there is none: no service is served"]
+    assert shown(there, A) == ["+ table ip kube-proxy | there is none: no service is served"]
 
 
 def test_a_table_that_is_switched_off() -> None:
     there = rig(A)
     there.table.declared += u32(2, 1)
-    assert told(there, A) == [
+    assert shown(there, A) == [
         "! table ip kube-proxy | it is switched off (flags dormant): no service is served"
     ]
 
@@ -287,7 +287,7 @@ def map_gone(table: KernelTable) -> None:
 
 def set_otherwise(table: KernelTable) -> None:
     set_ = table.sets[names.CLUSTER_IPS]
-    set_.declared = set_.declared.replace(b"cluster IPs in use", b"nobody's")
+    set_.declared = set_.declared.replace(b"cluster IPs in use", b"another set")
 
 
 def chain_gone(table: KernelTable) -> None:
@@ -344,7 +344,7 @@ def test_what_is_wrong_with_the_program(
 ) -> None:
     there = rig(A)
     spoil(there.table)
-    assert told(there, A) == [TABLE_LINE, *expected]
+    assert shown(there, A) == [TABLE_LINE, *expected]
 
 
 HOOK = Hook("filter", "forward", 2, -5, "-5")
@@ -368,7 +368,7 @@ def test_a_chain_that_is_attached_otherwise(name: str, hook: Hook, expected: str
     there = rig(A)
     declared = new_chain(there.program, Chain(name, (), hook))[20:]
     there.table.chains[name].declared = declared
-    assert told(there, A) == [TABLE_LINE, f"! chain ip kube-proxy {name} | {expected}"]
+    assert shown(there, A) == [TABLE_LINE, f"! chain ip kube-proxy {name} | {expected}"]
 
 
 def test_sets_and_chains_that_are_not_the_programs() -> None:
@@ -378,7 +378,7 @@ def test_sets_and_chains_that_are_not_the_programs() -> None:
     there.kernel.commit(
         [new_set(there.program, guest, 99), new_chain(there.program, Chain("guest", ()))]
     )
-    assert told(there, A) == [
+    assert shown(there, A) == [
         TABLE_LINE,
         "- set ip kube-proxy guests",
         "- chain ip kube-proxy guest",
@@ -392,25 +392,25 @@ def test_sets_and_chains_that_are_not_the_programs() -> None:
         pytest.param({3: "ct state new made up"}, "ct state new made up", id="as-nft-lists-it"),
     ],
 )
-def test_a_rule_of_somebody_else(
+def test_a_rule_of_another_program(
     listed: dict[int, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: listed)
     there = rig(A)
     there.kernel.commit([new_rule(there.program, "refuse-cluster-ips", (NEW,))])
     there.table.chains["refuse-cluster-ips"].rules[-1] += expression("made-up")
-    assert told(there, A) == [
+    assert shown(there, A) == [
         TABLE_LINE,
         f"- rule ip kube-proxy refuse-cluster-ips {expected} # handle 3",
     ]
 
 
-def test_a_rule_of_ours_in_another_place_is_told_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_of_ours_in_another_place_is_shown_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without nft: of a large table, it would read every element."""
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: pytest.fail("nft was run"))
     there = rig(A)
     there.kernel.commit([new_rule(there.program, "frontends", (Masquerade(),))])
-    assert told(there, A) == [
+    assert shown(there, A) == [
         TABLE_LINE,
         "- rule ip kube-proxy frontends masquerade fully-random # handle 5",
     ]

@@ -199,7 +199,7 @@ def test_a_message_without_elements() -> None:
     assert read_elements([message(NAME)]) == {}
 
 
-def test_ranges_are_told_by_both_ends() -> None:
+def test_ranges_have_both_ends() -> None:
     whole = head(b"aaaa") + nested(10, attribute(1, b"bbbb"))
     end = head(b"cccc") + u32(3, 1)
     assert read_elements([listing([whole, end])]) == {whole: b"", end: b""}

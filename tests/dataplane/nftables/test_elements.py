@@ -132,18 +132,20 @@ def test_a_load_balancer_with_source_ranges() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"has_endpoints": False}, "goto refuse", id="nobody-anywhere"),
+        pytest.param({"has_endpoints": False}, "goto refuse", id="no-endpoint"),
         pytest.param(
-            {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL}, "drop", id="nobody-here"
+            {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
+            "drop",
+            id="no-local-endpoint",
         ),
     ],
 )
-def test_nobody_to_serve(fields: dict[str, object], expected: str) -> None:
+def test_refusals_without_an_endpoint(fields: dict[str, object], expected: str) -> None:
     found = without(texts(entry_elements(placed(CLUSTER, **fields), HERE)), *COUNTED)
     assert found == {names.SERVICE_REFUSALS: [f"{AT} : {expected}"]}
 
 
-def test_somebody_for_pods_and_nobody_for_others() -> None:
+def test_endpoints_for_pods_and_none_for_others() -> None:
     entry = placed(PORT, cluster=(R1,), has_endpoints=True, external=Policy.EXTERNAL_LOCAL)
     assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
         names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
@@ -207,12 +209,15 @@ BOTH: dict[str, object] = {"cluster": (L1, R1), "local": (L1,), "has_endpoints":
             BALANCER,
             {"cluster": (R1,), "external": Policy.EXTERNAL_LOCAL},
             Split(ALL_1, masqueraded(ALL_1), None),
-            id="nobody-here",
+            id="no-local-endpoint",
         ),
-        pytest.param(BALANCER, {"external": Policy.EXTERNAL_LOCAL}, None, id="nobody-anywhere"),
-        pytest.param(CLUSTER, {}, None, id="cluster-ip-nobody"),
+        pytest.param(BALANCER, {"external": Policy.EXTERNAL_LOCAL}, None, id="no-endpoint"),
+        pytest.param(CLUSTER, {}, None, id="cluster-ip-without-endpoint"),
         pytest.param(
-            CLUSTER, {"cluster": (R1,), "internal": Policy.INTERNAL_LOCAL}, None, id="nobody-local"
+            CLUSTER,
+            {"cluster": (R1,), "internal": Policy.INTERNAL_LOCAL},
+            None,
+            id="cluster-ip-without-local-endpoint",
         ),
         pytest.param(
             CLUSTER,
@@ -231,13 +236,13 @@ def test_how_a_frontend_chooses(
 @pytest.mark.parametrize(
     ("frontend", "fields", "expected"),
     [
-        pytest.param(CLUSTER, BOTH, None, id="there-is-somebody"),
-        pytest.param(CLUSTER, {}, goto(names.REFUSE), id="nobody-anywhere"),
+        pytest.param(CLUSTER, BOTH, None, id="has-endpoints"),
+        pytest.param(CLUSTER, {}, goto(names.REFUSE), id="no-endpoint"),
         pytest.param(
             CLUSTER,
             {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
             DROP,
-            id="nobody-here",
+            id="no-local-endpoint",
         ),
         pytest.param(
             PORT,
@@ -253,7 +258,7 @@ def test_how_a_frontend_chooses(
         ),
     ],
 )
-def test_what_becomes_of_those_whom_nobody_serves(
+def test_what_becomes_of_packets_without_an_endpoint(
     frontend: Frontend, fields: dict[str, object], expected: RuleVerdict | None
 ) -> None:
     assert expected == refusal_of(placed(frontend, **fields), frontend)

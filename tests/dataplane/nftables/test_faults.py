@@ -1,4 +1,4 @@
-"""A kernel that refuses a service, or everything: who suffers, and who does not."""
+"""A kernel that refuses a service, or everything: which services suffer, and which do not."""
 
 import errno
 
@@ -79,7 +79,7 @@ async def test_a_kernel_that_refuses_half_the_cluster_is_a_failure_of_the_whole(
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOMEM])
-async def test_a_kernel_that_refuses_everything_is_told(plane: Plane, number: int) -> None:
+async def test_a_kernel_that_refuses_everything_is_reported(plane: Plane, number: int) -> None:
     plane.kernel.broken = number
     with pytest.raises(Refused):
         await plane.sync(A, full=True)
@@ -88,7 +88,7 @@ async def test_a_kernel_that_refuses_everything_is_told(plane: Plane, number: in
     assert expected_elements(A) == plane.table.elements()
 
 
-async def test_an_element_of_nobody_alone_is_a_failure_of_the_whole(plane: Plane) -> None:
+async def test_an_element_of_no_single_service_is_a_failure_of_the_whole(plane: Plane) -> None:
     plane.kernel.ruleset.refused[names.CLUSTER_IPS, head(pack("10.112.0.1"))] = errno.ENOSPC
     with pytest.raises(Refused, match="No space left"):
         await plane.sync(A, full=True)
@@ -124,7 +124,7 @@ async def test_others_may_be_faster_a_few_times(plane: Plane, times: int) -> Non
     assert expected_elements(A) == plane.table.elements()
 
 
-async def test_others_who_are_always_faster_are_a_failure(plane: Plane) -> None:
+async def test_others_that_are_always_faster_are_a_failure(plane: Plane) -> None:
     plane.kernel.others = 5
     with pytest.raises(GenerationChanged):
         await plane.sync(A, full=True)

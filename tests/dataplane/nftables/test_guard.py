@@ -75,7 +75,7 @@ class FakeWatch:
     """Stands in for `NftablesChanges`: sends what it is given."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[Message | None], None] = lambda _: None
+        self.notify: Callable[[Message | None], None] = lambda _: None
         self.pauses = 0
         self.is_paused = False
         self.closed = False
@@ -94,7 +94,7 @@ class FakeWatch:
         self.is_paused = False
 
     async def follow(self, changed: Callable[[Message | None], None]) -> None:
-        self.tell = changed
+        self.notify = changed
         await asyncio.Event().wait()
 
 
@@ -158,10 +158,10 @@ async def followed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Followed]:
         pytest.param(None, (1, 1), id="messages-were-lost"),
     ],
 )
-async def test_who_is_told(
+async def test_which_family_is_notified(
     followed: Followed, said: Message | None, expected: tuple[int, int]
 ) -> None:
-    followed.watch.tell(said)
+    followed.watch.notify(said)
     assert expected == (followed.lost[Family.IPV4], followed.lost[Family.IPV6])
 
 
@@ -203,7 +203,7 @@ async def test_also_when_the_transaction_fails(followed: Followed) -> None:
     assert followed.lost == {Family.IPV4: 1, Family.IPV6: 1}
 
 
-async def test_before_anybody_follows_nothing_is_paused_and_nobody_told() -> None:
+async def test_without_a_watch_nothing_is_paused_and_none_is_notified() -> None:
     kernel = FakeNftables()
     guard = TableGuard()
     async with guard.paused(kernel):

@@ -158,7 +158,7 @@ def test_with_affinity_the_pin_decides_while_it_holds(pin: Pin | None, expected:
     assert Pin(expected, 60, until=160.0) == left
 
 
-def test_every_connection_starts_the_timeout_anew() -> None:
+def test_every_connection_restarts_the_timeout() -> None:
     pin: Pin | None = None
     targets = set()
     for turn in range(10):

@@ -1,4 +1,4 @@
-"""Clients that are pinned to an endpoint, in a kernel that is filled, and whom they lose."""
+"""Clients that are pinned to an endpoint, in a kernel that is filled, and those that they lose."""
 
 import asyncio
 import errno
@@ -161,7 +161,7 @@ def test_a_pin_that_times_out_meanwhile_does_not_save_the_others(
     assert held(rig, AFFINITY) == set()
 
 
-def test_any_other_refusal_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_refusal_is_raised(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
     socket = FakeNftables(rig.kernel.ruleset)
     socket.broken = errno.EPERM
@@ -202,7 +202,7 @@ def test_a_pin_that_a_packet_writes_again_is_forgotten_too(
     assert held(rig, AFFINITY) == {pin(CLIENTS[1], 1)}
 
 
-def test_nothing_is_read_when_nobody_left(rig: Rig) -> None:
+def test_nothing_is_read_when_no_endpoint_left(rig: Rig) -> None:
     asyncio.run(Pins(TableGuard(), lambda: rig.state).settle())  # it would open a socket
 
 
@@ -220,14 +220,12 @@ def test_once_a_full_sync_has_begun_nothing_is_deleted(
     assert socket.commits == []
 
 
-async def test_who_waits_knows_that_all_is_forgotten(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_waiting_all_is_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pins, "Nfnetlink", lambda: FakeNftables(rig.kernel.ruleset))
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
     keeper = Pins(TableGuard(), lambda: rig.state)
     keeper.forget()
-    await keeper.wait_done(60)  # nobody is there to do it: there is nothing to wait for
+    await keeper.wait_done(60)  # no task is there to do it: there is nothing to wait for
     assert held(rig, AFFINITY) != set()
     running = asyncio.create_task(keeper.run())
     await asyncio.sleep(0)
@@ -236,7 +234,7 @@ async def test_who_waits_knows_that_all_is_forgotten(
     running.cancel()
 
 
-async def test_nobody_waits_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_is_short(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     socket = FakeNftables(rig.kernel.ruleset)
     socket.broken = errno.EPERM
     pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])

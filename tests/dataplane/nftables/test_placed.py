@@ -16,14 +16,14 @@ def backends(names: str) -> tuple[Backend, ...]:
         pytest.param("", "abc", "abc", id="a-new-list-is-in-the-order-wanted"),
         pytest.param("abc", "abc", "abc", id="nothing-changes"),
         pytest.param("abc", "cba", "abc", id="another-order-is-no-change"),
-        pytest.param("abcd", "acd", "adc", id="the-last-one-takes-the-place-of-one-who-leaves"),
+        pytest.param("abcd", "acd", "adc", id="the-last-takes-the-place-of-one-that-leaves"),
         pytest.param("abcd", "abc", "abc", id="the-last-one-leaves"),
         pytest.param("abc", "dabc", "abcd", id="a-newcomer-stands-at-the-end"),
-        pytest.param("abc", "axc", "axc", id="a-newcomer-takes-the-place-of-one-who-leaves"),
+        pytest.param("abc", "axc", "axc", id="a-new-one-takes-the-place-of-one-that-leaves"),
         pytest.param("abc", "xyz", "xyz", id="everybody-is-replaced"),
-        pytest.param("abcdef", "fx", "fx", id="who-stays-comes-before-who-is-new"),
+        pytest.param("abcdef", "fx", "fx", id="those-that-stay-come-before-new-ones"),
         pytest.param("aabc", "abc", "acb", id="a-kernel-that-has-one-twice"),
-        pytest.param("abc", "", "", id="nobody-is-left"),
+        pytest.param("abc", "", "", id="none-is-left"),
     ],
 )
 def test_places(before: str, wanted: str, expected: str) -> None:
@@ -41,7 +41,7 @@ def test_every_backend_that_is_wanted_has_one_place(
 
 
 @given(lists, lists)
-def test_who_stays_and_has_a_place_keeps_it(
+def test_a_backend_that_stays_keeps_its_place(
     before: tuple[Backend, ...], wanted: tuple[Backend, ...]
 ) -> None:
     after = rearrange(before, wanted)
@@ -61,8 +61,8 @@ def test_no_more_places_change_than_backends_come_and_go(
     changed = [
         place for place, pair in enumerate(zip(now, padded, strict=True)) if len({*pair}) > 1
     ]
-    # One who comes takes the place of one who leaves. A list that shrinks also loses its last
-    # places, and who stood there fills a hole.
+    # One that comes takes the place of one that leaves. A list that shrinks also loses its last
+    # places, and what stood there fills a hole.
     shrinks_by = max(0, len(before) - len(after))
     assert len(changed) <= max(len(came), len(left)) + shrinks_by
 

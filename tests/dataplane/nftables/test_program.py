@@ -107,15 +107,15 @@ MARKED = "ip daddr @cluster-ips-in-use {}jump mark-to-masquerade"
             id="pod-interface",
         ),
         pytest.param({"masquerade_all": True}, [MARKED.format(""), TO_FRONTENDS], id="all"),
-        pytest.param({"detector": None}, [TO_FRONTENDS], id="pods-cannot-be-told"),
+        pytest.param({"detector": None}, [TO_FRONTENDS], id="pods-cannot-be-detected"),
     ],
 )
-def test_cluster_ip_traffic_is_marked_by_who_sends_it(
+def test_cluster_ip_traffic_is_marked_by_its_source(
     settings: dict[str, object], expected: list[str]
 ) -> None:
     here = with_node(HERE, **settings)
     assert expected == rules(here, "nat/prerouting") == rules(here, "nat/output")
-    # Whoever is looked up late is marked as he would have been, and leads to the same chains.
+    # What is looked up late is marked as before, and led to the same chains.
     assert expected[:-1] == rules(here, "nat/prerouting-late")[:-2]
     assert rules(here, "nat/prerouting-late") == rules(here, "nat/output-late")
 

@@ -1,4 +1,4 @@
-"""Lists of allowed sources: who shares one, when it comes and goes, and how long it may be."""
+"""Lists of allowed sources: which entries share one, when it comes and goes, and its length."""
 
 import msgspec
 import pytest
@@ -50,7 +50,7 @@ def test_ranges_that_overlap_or_touch_are_joined(ranges: list[str], expected: li
     assert expected == [f"{unpack(a)}-{unpack(b)}" for a, b in allowed_sources(entry)]
 
 
-def test_nobody_is_allowed_where_ranges_of_another_family_were_asked_for() -> None:
+def test_no_source_is_allowed_where_ranges_are_of_another_family() -> None:
     assert allowed_sources(Entry(NAME, (BALANCER,), source_ranges=())) == ()
     assert joined([]) == []
 
@@ -64,7 +64,7 @@ def test_ports_with_the_same_ranges_share_a_list() -> None:
     assert len(batch.added[names.FIREWALL_SOURCES]) == 3
 
 
-def test_a_list_goes_with_the_last_who_uses_it() -> None:
+def test_a_list_goes_with_its_last_user() -> None:
     rig = Rig(HERE)
     web, shop = guarded("10.0.0.0/8", port=80), guarded("10.0.0.0/8", port=81)
     rig.step([], [web, shop])
@@ -76,7 +76,7 @@ def test_a_list_goes_with_the_last_who_uses_it() -> None:
     assert rig.state.sources == SourceLists(last_number=1)
 
 
-def test_a_list_that_nobody_is_on_lets_nobody_in() -> None:
+def test_an_empty_list_lets_no_source_in() -> None:
     rig = Rig(HERE)
     rig.step([], [guarded()])
     assert rig.table.sets[names.FIREWALL_IPS].elements
@@ -135,7 +135,7 @@ def test_a_number_that_a_list_has_is_not_given_to_another() -> None:
     assert second.join(guarded("10.0.0.0/8")) == 7
 
 
-def test_who_has_no_ranges_or_no_such_address_has_no_list() -> None:
+def test_without_ranges_or_such_an_address_there_is_no_list() -> None:
     change = SourceChange(SourceLists())
     assert change.join(Entry(NAME, (BALANCER,))) == 0
     at = Frontend(FrontendKind.CLUSTER_IP, "10.112.0.20", 443)

@@ -55,7 +55,7 @@ HERE = node(Mode.NFTABLES)
 def meaning(table: KernelTable) -> tuple[object, object, object, object]:
     """The elements, but for what the path decides: the order of a list, the number of a service.
 
-    Lists as who is in them, numbers as which frontends share one, source ranges as those of a
+    Lists as their members, numbers as which frontends share one, source ranges as those of a
     frontend, and all the rest as it is.
     """
     lists: dict[tuple[str, bytes], Counter[bytes]] = defaultdict(Counter)
@@ -189,9 +189,9 @@ SHRUNK = table_of(GUARDED, endpoint_slice("L2 L3 R1"))
 
 @st.composite
 def meddlings(draw: st.DrawFn, table: KernelTable) -> tuple[int, int]:
-    """Somebody removes, changes and adds elements; how many are then to be deleted and added.
+    """Another program changes elements; how many are then to be deleted and added.
 
-    Of the lists only the first ones are harmed: the others tell what the places were.
+    Of the lists only the first ones are harmed: the others show what the places were.
     """
     first = {names.SERVICE_ENDPOINTS: CLUSTER_IP, names.SERVICE_LOCAL_ENDPOINTS: VIP}
     elements = [
@@ -220,7 +220,7 @@ def meddlings(draw: st.DrawFn, table: KernelTable) -> tuple[int, int]:
 
 
 def _foreign(data: bytes) -> bytes:
-    """Data of the same size that nobody here would write."""
+    """Data of the same size that is never written here."""
     return data[:-4] + bytes([1, 2, 0, 0]) if len(data) == 16 else data
 
 
@@ -234,7 +234,7 @@ def settled() -> Rig:
 
 
 @given(st.data())
-def test_what_somebody_changed_is_repaired_and_nothing_else(data: st.DataObject) -> None:
+def test_what_another_program_changed_is_repaired_and_nothing_else(data: st.DataObject) -> None:
     rig = settled().copy()
     expected = meaning(rig.table)
     deletions, additions = data.draw(meddlings(rig.table))
@@ -252,8 +252,8 @@ def test_what_somebody_changed_is_repaired_and_nothing_else(data: st.DataObject)
 def test_a_first_fill_is_right_at_every_moment(data: st.DataObject, family: Family) -> None:
     """However it is cut into transactions, a packet gets what it will get at the end, or nothing.
 
-    That means: no frontend leads to an empty place, lets in whom it will not let in, or leaves a
-    source address that it will rewrite.
+    That means: no frontend leads to an empty place, lets in a source that it should not, or leaves
+    a source address that it will rewrite.
     """
     here = data.draw(nodes(family))
     table = last_table(data.draw(clusters(family)), family)

@@ -125,7 +125,7 @@ def tcp() -> bytes:
         pytest.param(Message(IPCTNL_MSG_CT_NEW, 2, 1, tcp()), id="tcp"),
     ],
 )
-def test_other_messages_tell_no_flow(message: Message) -> None:
+def test_other_messages_have_no_flow(message: Message) -> None:
     assert flow_in(message) is None
 
 
@@ -147,7 +147,7 @@ def test_the_kernel_is_asked_for_udp_only(family: Family, number: int) -> None:
 
 @st.composite
 def connections(draw: st.DrawFn) -> tuple[Connection, bytes]:
-    """A connection, and the event that tells of it."""
+    """A connection, and its event."""
     width = draw(st.sampled_from([4, 16]))
     ends = st.binary(min_size=width + 2, max_size=width + 2)
     client, service, backend, node = draw(ends), draw(ends), draw(ends), draw(ends)
@@ -165,13 +165,13 @@ def connections(draw: st.DrawFn) -> tuple[Connection, bytes]:
 
 
 @given(connections())
-def test_an_event_tells_of_both_directions(case: tuple[Connection, bytes]) -> None:
+def test_an_event_has_both_directions(case: tuple[Connection, bytes]) -> None:
     connection, event = case
     assert connection == connection_in(event) == plain_connection(event[16:])
 
 
 @given(connections())
-def test_whom_the_client_dialled_is_read_without_the_rest(case: tuple[Connection, bytes]) -> None:
+def test_what_the_client_dialled_is_read_without_the_rest(case: tuple[Connection, bytes]) -> None:
     connection, event = case
     address, port = connection.destination[:-2], connection.destination[-2:]
     assert (address, bytes([connection.protocol]), port) == dialled(event)

@@ -186,7 +186,7 @@ OLD_POD_TOLD = (
 )
 
 
-def told(payload: str) -> Message:
+def answer(payload: str) -> Message:
     return Message(NUMBER, 2, 1, bytes.fromhex(payload))
 
 
@@ -199,9 +199,9 @@ def told(payload: str) -> Message:
     ],
 )
 def test_virtual_servers(payload: str, expected: tuple[ServerKey, VirtualServer] | None) -> None:
-    assert expected == server_in(told(payload))
+    assert expected == server_in(answer(payload))
     counted = None if expected is None else (expected[0], CONNECTIONS)
-    assert counted == connections_in(told(payload))
+    assert counted == connections_in(answer(payload))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_virtual_servers(payload: str, expected: tuple[ServerKey, VirtualServer]
     ],
 )
 def test_real_servers(payload: str, family: Family, key: RealKey, server: RealServer) -> None:
-    assert (key, server) == real_in(told(payload), family)
+    assert (key, server) == real_in(answer(payload), family)
 
 
 def whole(address: str) -> bytes:
@@ -237,7 +237,7 @@ virtual = st.builds(VirtualServer, schedulers, unhashed, st.integers(0, 0xFFFFFF
 
 @given(keys, virtual)
 def test_what_is_written_is_what_is_read(key: ServerKey, server: VirtualServer) -> None:
-    """The kernel tells the attributes that it was given, addresses filled up to 16 bytes."""
+    """The kernel sends the attributes that it was given, addresses filled up to 16 bytes."""
     asked = attributes(body(command_request(NUMBER, AddServer(key, server)))[1])
     echoed = asked | {3: whole(key.address)}
     payload = nested(1, *(attribute(kind, value) for kind, value in echoed.items()))

@@ -23,8 +23,8 @@ from kubeproxy.base.inet import Family, join
 from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
 from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
-    Batch,
     batch_messages,
+    chain_deletions,
     element_at,
     pieces,
     program_messages,
@@ -241,7 +241,7 @@ class Nftables:
         entries = [e for name, e in update.table.entries.items() if name not in failed]
         since: Moment | None = await self._guard.moment(self._kernel)
         survey = partial(self._survey, wanted, entries, update.node, replace=replace)
-        state, next_, unused, transactions = await asyncio.to_thread(survey)
+        state, next_, transactions = await asyncio.to_thread(survey)
         for piece in transactions:
             try:
                 await self._commit(piece, since)
@@ -253,30 +253,28 @@ class Nftables:
             since = None
         await asyncio.to_thread(commit, state, next_, update.node)
         report = self._done(state, next_)
-        await self._prune(state, unused)
+        if self._has_programmed:  # chains of unused choices do no harm: a restart leaves them
+            await self._prune(state, sorted(next_.idle))
         self._state = state
         self._has_programmed = True
         return report
 
     def _survey(
         self, wanted: Program, entries: Sequence[Entry], node: Node, *, replace: bool
-    ) -> tuple[Programmed, Step, list[str], list[list[bytes]]]:
-        """Read the kernel; the state, the step, chains that it leaves unused, transactions."""
+    ) -> tuple[Programmed, Step, list[list[bytes]]]:
+        """Read the kernel: its state, the step to what it should be, and the transactions."""
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
         if found.intact:  # else there are no pins that could have a number of before
             state.last_number = self._last_number
-        # Chains of unused choices do no harm: a restart leaves them alone.
-        prune = self._has_programmed
-        next_ = reconcile(state, entries, found.elements, node, prune=prune)
-        unused, next_.batch.unused_chains = next_.batch.unused_chains, []
-        return state, next_, unused, self._pieces(wanted, found, next_)
+        next_ = reconcile(state, entries, found.elements, node)
+        return state, next_, self._pieces(wanted, found, next_)
 
     async def _prune(self, state: Programmed, unused: list[str]) -> None:
         """Remove chains that nothing leads to; kernels before 6.2 may accept that only later."""
         if not unused:
             return
         try:
-            await self._send(batch_messages(state.program, Batch(unused_chains=unused)))
+            await self._send(chain_deletions(state.program, unused))
         except Refused as error:
             self._cleanup_failures += 1
             klog.info("Unused chains stay for now", v=2, err=error)

@@ -14,7 +14,6 @@ from kubeproxy.dataplane.nftables.elements import ElementKey, is_end
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.linux.netlink import nftables as nft
-from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.message import ATTRIBUTE, NLM_F_CREATE, decode
 from kubeproxy.linux.netlink.nfnetlink import attributes_in, request
 
@@ -60,7 +59,6 @@ class Batch(msgspec.Struct):
     deleted: dict[str, list[bytes]] = {}
     flushed: list[str] = []
     added: dict[str, list[bytes]] = {}
-    unused_chains: list[str] = []
 
     def change(
         self, name: str, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
@@ -86,8 +84,7 @@ class Batch(msgspec.Struct):
     def count(self) -> int:
         """How many kernel objects it touches."""
         listed = [*self.deleted.values(), *self.added.values()]
-        others = len(self.chains) + len(self.unused_chains) + len(self.flushed)
-        return sum(map(len, listed)) + others
+        return sum(map(len, listed)) + len(self.chains) + len(self.flushed)
 
 
 def encoded(body: bytes) -> bytes:
@@ -139,26 +136,27 @@ def element_messages(
 
 def batch_messages(program: Program, batch: Batch) -> list[bytes]:
     """All messages of a batch, in an order in which each finds what it refers to."""
-    family = NFPROTO[program.family]
-
-    def flush_chain(name: str) -> bytes:
-        payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, name)
-        return request(nft.NFT_MSG_DELRULE, family, payload)
-
     messages = [encode.new_chain(program, chain) for chain in batch.chains]
     # One that was left idle comes back with whatever rules it had.
-    messages += [flush_chain(chain.name) for chain in batch.chains]
+    messages += [encode.flush_chain(program, chain.name) for chain in batch.chains]
     messages += _rules(program, batch.chains)
     for name, elements in batch.deleted.items():
         messages += element_messages(program, name, elements, delete=True)
     for name in sorted({*batch.added, *batch.flushed}, key=FILLING_ORDER.index):
         if name in batch.flushed:
             all_elements = nft.set_elements(program.table, name)
+            family = NFPROTO[program.family]
             messages.append(request(nft.NFT_MSG_DELSETELEM, family, all_elements))
         messages += element_messages(program, name, batch.added.get(name, ()))
-    messages += map(flush_chain, batch.unused_chains)
-    messages += [encode.delete_chain(program, name) for name in batch.unused_chains]
     return messages
+
+
+def chain_deletions(program: Program, unused: Sequence[str]) -> list[bytes]:
+    """Delete chains, which may lead to each other."""
+    return [
+        *(encode.flush_chain(program, name) for name in unused),
+        *(encode.delete_chain(program, name) for name in unused),
+    ]
 
 
 def pieces(messages: Iterable[bytes], limit: int) -> list[list[bytes]]:

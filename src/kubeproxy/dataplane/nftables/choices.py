@@ -110,7 +110,7 @@ def counts_in(chain: str) -> tuple[int, int]:
 
 
 def with_parts(choices: Iterable[Choice]) -> list[Choice]:
-    """The choices after those that their chains lead to, and otherwise by name."""
+    """The choices and those that their chains lead to, which come first; otherwise by name."""
     found: set[Choice] = set()
     waiting: list[Choice] = list(choices)
     while waiting:
@@ -199,12 +199,13 @@ def _shared_place(headers: nft.Headers) -> nft.Key:
 
 
 def _split(choice: Split, node: Node, headers: nft.Headers) -> tuple[nft.Rule, ...]:
-    pod, outside = names.is_pod(node, headers), choice.outside
-    return (
-        *(() if pod is None else ((pod, nft.goto(choice.pod.chain)),)),
-        (nft.OWN_SOURCE, nft.goto(choice.host.chain)),
-        *(() if outside is None else ((nft.goto(outside.chain),),)),
-    )
+    rules: list[nft.Rule] = [(nft.OWN_SOURCE, nft.goto(choice.host.chain))]
+    pod = names.is_pod(node, headers)
+    if pod is not None:
+        rules.insert(0, (pod, nft.goto(choice.pod.chain)))
+    if choice.outside is not None:
+        rules.append((nft.goto(choice.outside.chain),))
+    return tuple(rules)
 
 
 def _remember(choice: Remember, headers: nft.Headers) -> tuple[nft.Rule, ...]:

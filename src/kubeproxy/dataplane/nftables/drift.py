@@ -43,5 +43,5 @@ def drift(
         details = altered(program, chains, read_declared(kernel, program), listed)
         return [Difference(Change.REPLACE, table, reason=reason), *details]
     before = {name: dict(elements) for name, elements in found.elements.items()}
-    step = reconcile(state, entries, found.elements, node, prune=False)
+    step = reconcile(state, entries, found.elements, node)
     return changes(program, step, before)

@@ -44,6 +44,12 @@ def new_chain(program: lang.Program, chain: lang.Chain) -> bytes:
     return request(nft.NFT_MSG_NEWCHAIN, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
+def flush_chain(program: lang.Program, name: str) -> bytes:
+    """Remove the rules of a chain."""
+    payload = text(nft.NFTA_RULE_TABLE, program.table) + text(nft.NFTA_RULE_CHAIN, name)
+    return request(nft.NFT_MSG_DELRULE, NFPROTO[program.family], payload)
+
+
 def delete_chain(program: lang.Program, name: str) -> bytes:
     """Remove a chain with its rules."""
     payload = text(nft.NFTA_CHAIN_TABLE, program.table) + text(nft.NFTA_CHAIN_NAME, name)

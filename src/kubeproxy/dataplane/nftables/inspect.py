@@ -10,7 +10,7 @@ import msgspec
 from kubeproxy.dataplane.nftables import dump
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.dataplane.nftables.batch import encoded
-from kubeproxy.dataplane.nftables.choices import chain_of, counts_in, with_parts
+from kubeproxy.dataplane.nftables.choices import LISTS, chain_of, counts_in, with_parts
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
@@ -30,11 +30,9 @@ AT_ONCE = 1000
 LARGE_SET = 20_000
 
 # The maps of lists: whose verdicts lead to them, and which of a chain's two counts is theirs.
-LISTS = {
-    names.SERVICE_ENDPOINTS: (names.SERVICE_CHOICES, 0),
-    names.SERVICE_LOCAL_ENDPOINTS: (names.SERVICE_CHOICES, 1),
-    names.NODEPORT_ENDPOINTS: (names.NODEPORT_CHOICES, 0),
-    names.NODEPORT_LOCAL_ENDPOINTS: (names.NODEPORT_CHOICES, 1),
+_LISTS = {
+    name: (names.NODEPORT_CHOICES if node_port else names.SERVICE_CHOICES, local)
+    for (node_port, local), name in LISTS.items()
 }
 
 
@@ -98,9 +96,9 @@ def _inspect(kernel: Nfnetlink, program: Program, needed: Sequence[Chain]) -> Fo
         return Found(exists=True)
     elements: Elements = {}
     for set_ in program.sets:
-        if not set_.dynamic and set_.name not in LISTS:
+        if not set_.dynamic and set_.name not in _LISTS:
             elements[set_.name] = _read_all(kernel, program, sets[set_.name])
-    for name in LISTS:
+    for name in _LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
     return Found(exists=True, intact=True, chains=frozenset(declared.chains), elements=elements)
 
@@ -170,7 +168,7 @@ def _read_list(
     long their lists are, so the keys are known; the set's own count says whether that is all.
     """
     if set_.count is not None and set_.count >= LARGE_SET:
-        verdicts, local = LISTS[set_.name]
+        verdicts, local = _LISTS[set_.name]
         heads = [
             each
             for head, tail in elements[verdicts].items()

@@ -32,6 +32,8 @@ RANGED_CLASSID = Datatype("classid", 23, 4)
 """As it stands in sets of ranges, which the kernel compares byte by byte."""
 
 _NETWORK, _TRANSPORT = 1, 2  # the headers that an offset into a packet is counted from
+_STATE_NEW, _STATUS_DNAT = 8, 0x20  # bits of a connection's state and status
+_LOCAL = 2  # a type of address
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -182,6 +184,7 @@ def is_protocol(protocol: Protocol) -> Match:
 
 
 PROTOCOLS = tuple(map(is_protocol, Protocol))
+"""A match for each, where a rule has to name its protocol."""
 
 
 def from_interface(name: str, *, prefix: bool = False, negate: bool = False) -> Match:
@@ -200,11 +203,11 @@ def is_marked(bit: int) -> Match:
     return _has_bit(f"meta mark & 0x{bit:08x} != 0x00000000", MARK, bit)
 
 
-NEW = _has_bit("ct state new", CT_STATE, 8)
+NEW = _has_bit("ct state new", CT_STATE, _STATE_NEW)
 """The packet is the first of its connection."""
-TRANSLATED = _has_bit("ct status dnat", CT_STATUS, 0x20)
+TRANSLATED = _has_bit("ct status dnat", CT_STATUS, _STATUS_DNAT)
 """The destination of the connection was translated."""
-OWN_SOURCE = Match("fib saddr type local", SOURCE_TYPE, (2).to_bytes(4, "little"))
+OWN_SOURCE = Match("fib saddr type local", SOURCE_TYPE, _LOCAL.to_bytes(4, "little"))
 """The source address is one of this node's."""
 
 

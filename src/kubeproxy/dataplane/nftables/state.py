@@ -230,19 +230,12 @@ def largest_number(kernel: Elements, *maps: str) -> int:
     return max(numbers, default=0)
 
 
-def reconcile(
-    state: Programmed,
-    entries: Iterable[Entry],
-    kernel: Elements,
-    node: Node,
-    *,
-    prune: bool = True,
-) -> Step:
+def reconcile(state: Programmed, entries: Iterable[Entry], kernel: Elements, node: Node) -> Step:
     """The transaction that makes the kernel's elements those of the entries.
 
     `state` has the program and the chains that the kernel has, and the last number that was given,
     of which pins may be left; nothing else. The kernel's elements are consumed: those that are
-    left at the end belong to no entry and are removed. `prune` also removes unused chains.
+    left at the end belong to no entry and are removed.
     """
     batch = Batch()
     placed: dict[ServicePortName, Placed | None] = {}
@@ -269,7 +262,6 @@ def reconcile(
     fixed = {chain.name for chain in state.program.chains}
     # The rules of idle chains were not compared: a chain that is needed later is written again.
     idle = frozenset(state.chains - needed - fixed)
-    batch.unused_chains = sorted(idle) if prune else []
     # Pins may be left of removed services, whose numbers may be given again.
     return Step(batch, placed, shared, sources, number, lost_backends=True, idle=idle)
 
