@@ -106,7 +106,9 @@ def parse_head(data: bytes) -> Head:
         raise BadRequest(400, "missing required Host header")
     path, pairs = _split_target(target)
     request = Request(method, path, dict(reversed(pairs)), headers, pairs=pairs)
-    return Head(request, _length(headers), http11, _keeps_alive(headers, http11=http11))
+    options = {option.strip().lower() for option in headers.get("connection", "").split(",")}
+    keep_alive = "close" not in options if http11 else "keep-alive" in options
+    return Head(request, _length(headers), http11, keep_alive)
 
 
 def _parse_headers(lines: list[str]) -> dict[str, str]:
@@ -139,8 +141,3 @@ def _length(headers: Mapping[str, str]) -> int:
     if not _LENGTH.fullmatch(text):
         raise BadRequest(400)
     return int(text)
-
-
-def _keeps_alive(headers: Mapping[str, str], *, http11: bool) -> bool:
-    options = {option.strip().lower() for option in headers.get("connection", "").split(",")}
-    return "close" not in options if http11 else "keep-alive" in options
