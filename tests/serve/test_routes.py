@@ -78,7 +78,9 @@ async def test_metrics(table: tuple[HttpRoute, ...]) -> None:
     assert body == b"# HELP b y\n# TYPE b gauge\nb 0\n"
 
 
-async def test_metrics_are_packed_for_those_who_can_unpack(table: tuple[HttpRoute, ...]) -> None:
+async def test_metrics_are_packed_for_clients_that_can_unpack(
+    table: tuple[HttpRoute, ...],
+) -> None:
     answer, packed = await ask(table, "/metrics", accept="gzip")
     assert answer.headers[0] == ("Content-Encoding", "gzip")
     assert gzip.decompress(packed) == (await ask(table, "/metrics"))[1]
@@ -89,7 +91,7 @@ async def slis(table: tuple[HttpRoute, ...]) -> list[str]:
     return [line for line in body.decode().splitlines() if line[0] != "#"]
 
 
-async def test_slis_count_what_the_checks_said(table: tuple[HttpRoute, ...]) -> None:
+async def test_slis_count_the_results_of_the_checks(table: tuple[HttpRoute, ...]) -> None:
     start = "process_start_time_seconds 1.79482147977e+09"
     assert await slis(table) == [start]
     for query in ({}, {"verbose": ""}, {"exclude": "ping"}):

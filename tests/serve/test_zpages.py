@@ -19,7 +19,7 @@ def statusz(accept: str) -> Answer:
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        pytest.param("", "text/plain; charset=utf-8", id="nothing-said"),
+        pytest.param("", "text/plain; charset=utf-8", id="no-header"),
         pytest.param("*/*", "text/plain; charset=utf-8", id="anything"),
         pytest.param("text/plain", "text/plain; charset=utf-8", id="text"),
         pytest.param("text/html, */*;q=0.8", "text/plain; charset=utf-8", id="browser"),
@@ -71,7 +71,7 @@ def test_the_object(media: str, version: str) -> None:
     assert expected == dict(answer.headers).get("Warning")
 
 
-def test_what_is_said_when_nothing_fits() -> None:
+def test_the_answer_when_nothing_fits() -> None:
     answer = statusz("text/html")
     assert isinstance(answer.body, bytes)
     assert json.loads(answer.body) == {

@@ -1,4 +1,4 @@
-"""Every path that the daemon serves: which listeners show it, who may read it, what answers."""
+"""Every path that the daemon serves: which listeners show it, and to which clients."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ class Listeners(Flag):
 
 
 class PageGuard(msgspec.Struct, frozen=True):
-    """Who may read a page, as the configuration says; `what` is its name in refusals."""
+    """Which clients may read a page, as configured; `what` is its name in refusals."""
 
     access: PageAccess
     what: str

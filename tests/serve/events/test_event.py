@@ -19,7 +19,7 @@ from kubeproxy.serve.events.event import (
 NODE = Subject("Node", "kestrel")
 
 
-def test_a_start_says_who_started_and_in_which_mode() -> None:
+def test_a_start_has_the_version_and_the_mode() -> None:
     expected = Event(
         NODE,
         Severity.NORMAL,

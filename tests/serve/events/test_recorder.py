@@ -24,7 +24,7 @@ EVENT = starting("kestrel", "nftables")
 GONE = Status(404, "NotFound")
 EXISTS = Status(409, "AlreadyExists")
 FORBIDDEN = Status(403, "Forbidden", "you may not")
-UNREACHABLE = UnreachableError("nobody there")
+UNREACHABLE = UnreachableError("connection refused")
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ async def test_one_event(answers: list[Status | Exception | None], expected: lis
     ("answers", "expected"),
     [
         pytest.param([None, None], ["POST", "PATCH"], id="patched"),
-        pytest.param([None, GONE], ["POST", "PATCH", "POST"], id="made-anew-when-it-is-gone"),
+        pytest.param([None, GONE], ["POST", "PATCH", "POST"], id="created-again-when-it-is-gone"),
         pytest.param(
             [None, GONE, EXISTS],
             ["POST", "PATCH", "POST", "PATCH"],
@@ -114,7 +114,7 @@ async def test_the_second_of_a_kind(
         assert expected == sink.methods
 
 
-async def test_a_series_is_told_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_series_is_sent_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "FORGOTTEN_AFTER", 50_000_000)
     sink = Sink()
     async with recording(sink.write) as recorder:
@@ -128,7 +128,7 @@ async def test_a_series_is_told_to_its_end(monkeypatch: pytest.MonkeyPatch) -> N
         assert sink.methods[-1] == "POST"
 
 
-async def test_what_finds_no_room_is_dropped_counted_and_said_once(
+async def test_what_finds_no_room_is_dropped_counted_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 3)
@@ -140,10 +140,10 @@ async def test_what_finds_no_room_is_dropped_counted_and_said_once(
         assert len(sink.methods) == 4
         recorder.record(other("late"))
         await until(lambda: len(sink.methods) == 5)
-    said = capsys.readouterr().err
+    logged = capsys.readouterr().err
     assert recorder.dropped == 8
-    assert said.count("Too many events wait") == 1
-    assert said.count('"Events have room again" dropped=8') == 1
+    assert logged.count("Too many events wait") == 1
+    assert logged.count('"Events have room again" dropped=8') == 1
 
 
 async def test_the_end_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +160,10 @@ async def test_without_a_sink_events_are_logged_only(capsys: pytest.CaptureFixtu
     async with recording(None) as recorder, asyncio.timeout(5):
         await recorder.record_last(EVENT)
         await recorder.run()
-    said = capsys.readouterr().err
-    assert '"Event occurred" object="kestrel" kind="Node" type="Normal" reason="Starting"' in said
+    logged = capsys.readouterr().err
+    assert (
+        '"Event occurred" object="kestrel" kind="Node" type="Normal" reason="Starting"' in logged
+    )
 
 
 async def test_a_server_takes_events_and_their_series() -> None:

@@ -15,11 +15,11 @@ def refused(service: str, error: str = "taken") -> Event:
     return service_health_port_failed("kestrel", Subject("Service", service, "shop"), 30080, error)
 
 
-def test_the_first_and_the_second_are_told_and_others_counted() -> None:
+def test_the_first_and_the_second_are_sent_and_others_counted() -> None:
     series = Series()
-    told = [series.observe(EVENT, moment) for moment in (1, 2, 3, 4)]
+    sent = [series.observe(EVENT, moment) for moment in (1, 2, 3, 4)]
     expected = [Occurrence(EVENT, 1, 1), Occurrence(EVENT, 1, 2, count=2), None, None]
-    assert expected == told
+    assert expected == sent
 
 
 def test_events_of_others_or_for_other_reasons_are_no_series() -> None:
@@ -63,7 +63,7 @@ def test_an_old_event_is_a_new_one_even_before_it_is_forgotten() -> None:
     assert series.observe(EVENT, later) == Occurrence(EVENT, later, later)
 
 
-def test_a_series_that_ends_is_told_to_its_end_and_forgotten() -> None:
+def test_a_series_that_ends_is_sent_to_its_end_and_forgotten() -> None:
     series = Series()
     for moment in range(5):
         series.observe(EVENT, moment)
@@ -72,7 +72,7 @@ def test_a_series_that_ends_is_told_to_its_end_and_forgotten() -> None:
     assert series.next_due() is None
 
 
-def test_a_series_that_goes_on_is_told_now_and_then() -> None:
+def test_a_series_that_goes_on_is_sent_now_and_then() -> None:
     series = Series()
     for second in range(1801):
         series.observe(EVENT, second * SECOND)

@@ -81,7 +81,7 @@ async def rig() -> AsyncIterator[Rig]:
 
 
 async def ask(port: int, family: Family = Family.IPV4) -> tuple[int, int]:
-    """Status and count; (0, 0) when nobody listens, or not until the end."""
+    """Status and count; (0, 0) when no process listens, or not until the end."""
     try:
         reader, writer = await asyncio.open_connection(ADDRESS[family], port)
     except ConnectionError:
@@ -148,7 +148,7 @@ async def test_a_failed_sync_changes_nothing_until_one_goes_well(rig: Rig) -> No
     assert await answers((0, 0), port)
 
 
-async def test_a_port_may_change_hands(rig: Rig) -> None:
+async def test_a_port_may_go_to_another_service(rig: Rig) -> None:
     (port,) = free_ports(1)
     rig.sync({SHOP: HealthCheck(port, 3)})
     assert await answers((200, 3), port)

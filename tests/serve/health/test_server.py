@@ -114,7 +114,7 @@ class Rig:
             await asyncio.gather(task, return_exceptions=True)
 
     async def ask(self, path: str) -> tuple[int, dict[str, object]]:
-        """Status and body; (0, {}) while nobody listens."""
+        """Status and body; (0, {}) while no process listens."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except ConnectionRefusedError:

@@ -44,9 +44,9 @@ def at(seconds: float) -> Instant:
     return Instant(seconds, int(seconds * 1e9))
 
 
-def after(happenings: Sequence[tuple[float, Observation]]) -> Families:
+def after(observations: Sequence[tuple[float, Observation]]) -> Families:
     families: Families = {}
-    for seconds, observation in happenings:
+    for seconds, observation in observations:
         families = observe(families, observation, at(seconds))
     return families
 
@@ -56,12 +56,12 @@ def healthy(families: Families, now: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("happenings", "unhealthy_at"),
+    ("observations", "unhealthy_at"),
     [
         pytest.param([], None, id="an-idle-family-is-healthy-for-ever"),
         pytest.param([(10, WANTED)], 70, id="a-sync-that-never-begins"),
         pytest.param([(10, WANTED), (11, BEGAN)], 70, id="a-sync-that-never-ends"),
-        pytest.param([(10, WANTED), (20, WANTED)], 70, id="the-oldest-wish-counts"),
+        pytest.param([(10, WANTED), (20, WANTED)], 70, id="the-oldest-request-counts"),
         pytest.param([(10, WANTED), (11, BEGAN), (12, OK)], None, id="a-sync-that-went-well"),
         pytest.param(
             [(10, WANTED), (11, BEGAN), (12, PARTLY)],
@@ -71,7 +71,7 @@ def healthy(families: Families, now: float) -> bool:
         pytest.param(
             [(10, WANTED), (11, BEGAN), (12, FAILED), (42, BEGAN), (43, FAILED)],
             70,
-            id="failures-count-from-the-wish-not-from-the-try",
+            id="failures-count-from-the-request-not-from-the-try",
         ),
         pytest.param(
             [(10, WANTED), (11, BEGAN), (12, FAILED), (72, BEGAN), (73, OK)],
@@ -86,15 +86,15 @@ def healthy(families: Families, now: float) -> bool:
         pytest.param(
             [(10, WANTED), (11, BEGAN), (12, WANTED), (13, FAILED), (14, BEGAN)],
             70,
-            id="after-a-failure-the-older-wish-counts",
+            id="after-a-failure-the-older-request-counts",
         ),
-        pytest.param([(10, BEGAN), (11, FAILED)], None, id="a-full-sync-that-nobody-asked-for"),
+        pytest.param([(10, BEGAN), (11, FAILED)], None, id="a-full-sync-that-was-not-requested"),
     ],
 )
 def test_when_a_family_is_unhealthy(
-    happenings: list[tuple[float, Observation]], unhealthy_at: float | None
+    observations: list[tuple[float, Observation]], unhealthy_at: float | None
 ) -> None:
-    families = after([(1, STARTED), *happenings])
+    families = after([(1, STARTED), *observations])
     if unhealthy_at is None:
         assert healthy(families, 1e9)
     else:
@@ -103,7 +103,7 @@ def test_when_a_family_is_unhealthy(
 
 
 @pytest.mark.parametrize(
-    ("happenings", "updated"),
+    ("observations", "updated"),
     [
         pytest.param([], 1, id="the-start-of-the-loop"),
         pytest.param([(10, WANTED), (11, BEGAN), (12, OK)], 12, id="a-good-sync"),
@@ -112,14 +112,14 @@ def test_when_a_family_is_unhealthy(
     ],
 )
 def test_when_a_family_was_last_updated(
-    happenings: list[tuple[float, Observation]], updated: float
+    observations: list[tuple[float, Observation]], updated: float
 ) -> None:
-    assert after([(1, STARTED), *happenings])[V4].updated == at(updated)
+    assert after([(1, STARTED), *observations])[V4].updated == at(updated)
 
 
 def test_a_family_is_known_from_the_start_of_its_loop_and_apart_from_the_other() -> None:
-    told = ObjectReceived(Kind.SERVICE, ObjectKey("shop", "cart"), ())
-    assert after([(1, told)]) == {}
+    received = ObjectReceived(Kind.SERVICE, ObjectKey("shop", "cart"), ())
+    assert after([(1, received)]) == {}
     families = after([(1, STARTED), (2, LoopStarted(Family.IPV6)), (3, WANTED)])
     assert {
         V4: FamilyHealth(at(1), wanted=3),

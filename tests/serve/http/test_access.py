@@ -1,4 +1,4 @@
-"""Who may read what is not meant for everybody."""
+"""Which clients may read pages that are not public."""
 
 import pytest
 
@@ -25,7 +25,7 @@ ELSEWHERE = "192.0.2.50"
         (SOCKET_PEER, False),
     ],
 )
-def test_who_is_on_this_host(peer: str, expected: bool) -> None:
+def test_which_clients_are_on_this_host(peer: str, expected: bool) -> None:
     assert expected == is_loopback(peer)
 
 
@@ -58,7 +58,7 @@ def refused(
         pytest.param(PageAccess.ALL, ELSEWHERE, "kestrel:10249", id="all-from-elsewhere"),
     ],
 )
-def test_who_may_look(access: PageAccess, peer: str, host: str) -> None:
+def test_which_clients_may_read(access: PageAccess, peer: str, host: str) -> None:
     assert refused(access, peer, host) == ""
 
 
@@ -71,7 +71,7 @@ def test_who_may_look(access: PageAccess, peer: str, host: str) -> None:
         pytest.param("", "not known", id="from-nowhere"),
     ],
 )
-def test_clients_of_elsewhere_are_told_where_to_ask(peer: str, yours: str) -> None:
+def test_remote_clients_learn_where_to_ask(peer: str, yours: str) -> None:
     expected = (
         "403 the status is shown to clients with a loopback address only, and yours is"
         f" {yours}: on the node, ask for http://localhost:10249/status as root, or set"
@@ -95,12 +95,12 @@ def test_other_users_of_this_host_may_not() -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        pytest.param("evil.example:10249", id="that-somebody-points-here"),
+        pytest.param("evil.example:10249", id="that-resolves-to-this-host"),
         pytest.param("localhost.evil.example:10249", id="that-begins-like-ours"),
         pytest.param("localhost@evil.example:10249", id="with-a-user"),
     ],
 )
-def test_nobody_has_our_answers_under_a_name(host: str) -> None:
+def test_no_client_is_answered_under_another_name(host: str) -> None:
     expected = (
         "403 the status is shown under the name of this host only (localhost or an address): on"
         " the node, ask for http://localhost:10249/status as root, or set statusPage: all"
@@ -118,7 +118,7 @@ def test_nobody_has_our_answers_under_a_name(host: str) -> None:
         pytest.param("[::1]evil.example", id="an-address-and-more"),
     ],
 )
-def test_nobody_has_our_answers_under_what_is_no_name(host: str) -> None:
+def test_no_client_is_answered_under_an_invalid_name(host: str) -> None:
     assert refused(PageAccess.LOCAL, HERE, host).startswith("403 ")
 
 
@@ -130,7 +130,7 @@ def test_nobody_has_our_answers_under_what_is_no_name(host: str) -> None:
         pytest.param("cross-site", "document", id="by-a-link-of-another-site"),
     ],
 )
-def test_browsers_may_look(site: str, dest: str) -> None:
+def test_browsers_may_read(site: str, dest: str) -> None:
     assert refused(PageAccess.LOCAL, HERE, site=site, dest=dest) == ""
 
 
@@ -152,7 +152,7 @@ def test_pages_of_other_sites_may_not(site: str, dest: str) -> None:
     assert refused(PageAccess.ALL, HERE, site=site, dest=dest) == ""
 
 
-def test_the_setting_none_shows_it_to_nobody() -> None:
+def test_the_setting_none_shows_it_to_no_client() -> None:
     expected = "404 the status is not shown here: the setting statusPage is none\n"
     assert expected == refused(PageAccess.NONE, HERE)
 

@@ -9,7 +9,7 @@ from kubeproxy.serve.http.pace import paced, run
 
 
 class Others:
-    """Somebody else on the event loop, who counts their turns."""
+    """Another task of the event loop, which counts its turns."""
 
     def __init__(self) -> None:
         self.turns = 0

@@ -30,15 +30,15 @@ def caller(text: str) -> Caller:
 @pytest.mark.parametrize(
     ("taken", "newcomer", "giver"),
     [
-        pytest.param("A:x A:x A:y", "A:z", "A:x0", id="who-has-most-gives-its-oldest"),
-        pytest.param("A:y A:x A:x", "A:z", "A:x1", id="and-not-who-has-waited-longest"),
+        pytest.param("A:x A:x A:y", "A:z", "A:x0", id="the-client-with-most-gives-its-oldest"),
+        pytest.param("A:y A:x A:x", "A:z", "A:x1", id="and-not-the-one-that-waited-longest"),
         pytest.param("A:x! A:x A:x", "A:z", "A:x1", id="one-that-waits-before-one-at-work"),
         pytest.param("A:x! A:x! A:x!", "A:z", "A:x!0", id="else-one-at-work"),
         pytest.param("A:x! A:x! A:x!", "A:x", None, id="but-not-for-the-same-client"),
         pytest.param("A:x A:x! A:x", "A:x", "A:x0", id="a-client-takes-from-itself"),
         pytest.param("A:x! A:x! A:y", "A:y", None, id="not-for-one-that-would-have-as-many"),
         pytest.param("A:x A:y A:z", "A:w", "A:x0", id="of-equals-the-one-that-waited-longest"),
-        pytest.param("A:x! A:y! A:z!", "A:w", None, id="of-equals-nobody-at-work"),
+        pytest.param("A:x! A:y! A:z!", "A:w", None, id="of-equals-none-at-work"),
         pytest.param("A:x! A:x+ A:x", "A:x", "A:x2", id="of-its-own-one-that-waits"),
         pytest.param("A:x! A:x! A:x+", "A:x", "A:x+2", id="else-one-that-has-had-an-answer"),
         pytest.param("A:x+ A:y! A:z!", "A:w", "A:x+0", id="of-equals-one-with-an-answer"),
@@ -50,7 +50,7 @@ def caller(text: str) -> Caller:
         pytest.param("A:x!", "B:x", None, id="more-ports-than-places-and-all-at-work"),
     ],
 )
-def test_who_makes_way(taken: str, newcomer: str, giver: str | None) -> None:
+def test_which_connection_ends(taken: str, newcomer: str, giver: str | None) -> None:
     places = filled(taken)
     assert places.full
     assert giver == places.giver(caller(newcomer))
@@ -66,7 +66,7 @@ def test_progress_moves_a_connection_to_the_end() -> None:
     assert places.giver(caller("A:w")) == "A:y1"
 
 
-def test_who_leaves_makes_room_and_may_leave_twice() -> None:
+def test_leaving_makes_room_and_may_happen_twice() -> None:
     places = filled("A:x A:x B:y")
     for _ in range(2):
         places.leave("A:x0")
@@ -82,23 +82,23 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
     places = Places[int](100)
     members = iter(range(10_000))
 
-    def come(who: str) -> bool:
+    def come(client: str) -> bool:
         if places.full:
-            giver = places.giver(caller(who))
+            giver = places.giver(caller(client))
             if giver is None:
                 return False
             places.leave(giver)
         member = next(members)
-        places.enter(member, caller(who))
+        places.enter(member, caller(client))
         places.note(member, ConnectionStage.FIRST)
         return True
 
     others = [f"A:other{n}" for n in range(10)]
-    for who in ["A:hog"] * 500 + others + ["A:hog"] * 500 + others + ["A:hog"] * 500:
-        come(who)
+    for client in ["A:greedy"] * 500 + others + ["A:greedy"] * 500 + others + ["A:greedy"] * 500:
+        come(client)
     held = [places.caller(member).client for member in range(10_000) if member in places._callers]
-    assert {held.count(who.removeprefix("A:")) for who in others} == {2}
-    assert held.count("hog") == 80
+    assert {held.count(client.removeprefix("A:")) for client in others} == {2}
+    assert held.count("greedy") == 80
 
 
 @pytest.mark.parametrize(
@@ -118,5 +118,5 @@ def test_one_client_costs_the_others_no_place_that_they_ask_for() -> None:
         pytest.param("unix", "unix", "unix", False, id="unix-socket"),
     ],
 )
-def test_who_calls(peer: str, local: str, client: str, own: bool) -> None:
+def test_the_client_of_a_connection(peer: str, local: str, client: str, own: bool) -> None:
     assert Caller(80, client, own) == caller_of(Ends((peer, 40000), (local, 80)))

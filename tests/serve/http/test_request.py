@@ -88,14 +88,16 @@ def test_a_name_that_is_repeated_has_several_values() -> None:
 @pytest.mark.parametrize(
     ("format_", "headers", "expected"),
     [
-        pytest.param("", {}, False, id="nobody-says"),
+        pytest.param("", {}, False, id="by-default"),
         pytest.param("", {"accept": "application/json"}, True, id="the-header"),
         pytest.param("", {"accept": "text/html, application/json;q=0.9"}, True, id="among-others"),
         pytest.param("json", {}, True, id="the-query"),
         pytest.param("text", {"accept": "application/json"}, False, id="the-query-comes-first"),
     ],
 )
-def test_who_wants_json(format_: str, headers: Mapping[str, str], expected: bool) -> None:
+def test_which_requests_want_json(
+    format_: str, headers: Mapping[str, str], expected: bool
+) -> None:
     assert expected == wants_json(Request("GET", "/", {"format": format_}, headers))
 
 
@@ -146,7 +148,7 @@ def test_the_end_of_a_head_is_found_however_it_is_cut(text: str) -> None:
         assert end_of_head(data + b"rest", cut) == len(data)
 
 
-def test_a_client_that_waits_for_a_word_is_known() -> None:
+def test_a_client_that_waits_before_its_body_is_known() -> None:
     waits = head("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\n")
     assert waits.expects_continue
     assert not head("PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n").expects_continue

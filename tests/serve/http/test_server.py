@@ -41,7 +41,7 @@ class Rig:
         self._writers.append(writer)
         return reader, writer
 
-    async def say(self, data: bytes) -> bytes:
+    async def exchange(self, data: bytes) -> bytes:
         """Send, and read until the server ends it."""
         reader, writer = await self.connect()
         writer.write(data)
@@ -106,7 +106,7 @@ async def test_a_request_may_come_byte_by_byte() -> None:
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"PUT /slow hi")
 
 
-async def test_who_asks_before_sending_a_body_is_told_to_go_on() -> None:
+async def test_a_client_that_asks_before_its_body_gets_continue() -> None:
     async with rig() as made:
         reader, writer = await made.connect()
         writer.write(get("/", "Content-Length: 2", "Expect: 100-continue", method="PUT"))
@@ -117,7 +117,7 @@ async def test_who_asks_before_sending_a_body_is_told_to_go_on() -> None:
 
 async def test_head_has_the_headers_of_get_and_no_body() -> None:
     async with rig(lambda _: text("five!")) as made:
-        out = await made.say(get("/", "Connection: close", method="HEAD"))
+        out = await made.exchange(get("/", "Connection: close", method="HEAD"))
         assert out.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain")
         assert b"Content-Length: 5\r\n" in out
         assert out.endswith(b"\r\n\r\n")
@@ -143,7 +143,7 @@ async def test_a_body_may_come_in_pieces(version: str, body: bytes) -> None:
         return Answer(body=pieces())
 
     async with rig(page) as made:
-        out = await made.say(get("/", "Connection: close", version=version))
+        out = await made.exchange(get("/", "Connection: close", version=version))
         assert body == out.partition(b"\r\n\r\n")[2]
 
 
@@ -165,7 +165,7 @@ async def test_many_long_answers_are_made_a_few_pieces_in_each_round_of_the_loop
     counting = asyncio.ensure_future(count_rounds())
     async with rig(lambda _: Answer(body=long())) as made:
         asked = get("/", "Connection: close")
-        outs = await asyncio.gather(*(made.say(asked) for _ in range(20)))
+        outs = await asyncio.gather(*(made.exchange(asked) for _ in range(20)))
     counting.cancel()
     assert {30} == {out.count(b"piece") for out in outs}
     assert max(made_in.values()) <= 8
@@ -175,7 +175,7 @@ async def test_many_long_answers_are_made_a_few_pieces_in_each_round_of_the_loop
 async def test_a_large_body_arrives_whole(size: int) -> None:
     body = os.urandom(size)
     async with rig(lambda _: Answer(body=body)) as made:
-        out = await made.say(get("/", "Connection: close"))
+        out = await made.exchange(get("/", "Connection: close"))
         assert body == out.partition(b"\r\n\r\n")[2]
 
 
@@ -208,7 +208,7 @@ async def test_a_body_that_fails_ends_its_connection_and_no_other(
 
     async with rig(page) as made:
         reader, writer = await made.connect()
-        assert (await made.say(get("/bad"))).endswith(b"4\r\nhalf\r\n")
+        assert (await made.exchange(get("/bad"))).endswith(b"4\r\nhalf\r\n")
         writer.write(get("/good"))
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"fine")
     assert "HTTP connection failed" in capsys.readouterr().err
@@ -230,7 +230,7 @@ async def test_what_we_do_not_take_is_refused_and_the_refusal_arrives(
     data: bytes, status: int
 ) -> None:
     async with rig() as made:
-        out = await made.say(data)
+        out = await made.exchange(data)
         assert out.startswith(f"HTTP/1.1 {status} ".encode())
         assert b"Connection: close\r\n" in out
         await until(lambda: made.room.connections == 0)
@@ -248,22 +248,22 @@ SHORT = Limits(request_seconds=0.05, idle_seconds=0.1, piece_seconds=0.05)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         pytest.param(b"", id="nothing"),
         pytest.param(b"GET / HT", id="half-a-head"),
         pytest.param(get("/", "Content-Length: 9", method="PUT") + b"x", id="half-a-body"),
     ],
 )
-async def test_who_does_not_finish_a_request_is_cut_off(said: bytes) -> None:
+async def test_a_client_that_does_not_finish_a_request_is_cut_off(sent: bytes) -> None:
     async with rig(limits=SHORT) as made:
-        assert await made.say(said) == b""
+        assert await made.exchange(sent) == b""
         await until(lambda: made.room.connections == 0)
 
 
-async def test_who_asks_nothing_more_is_cut_off() -> None:
+async def test_an_idle_client_is_cut_off() -> None:
     async with rig(limits=SHORT) as made:
-        out = await made.say(get("/a"))
+        out = await made.exchange(get("/a"))
         assert out.endswith(b"GET /a ")
 
 
@@ -278,7 +278,7 @@ async def test_a_page_may_take_longer_than_a_request() -> None:
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"done")
 
 
-async def test_who_does_not_read_is_cut_off_and_holds_one_piece() -> None:
+async def test_a_client_that_does_not_read_is_cut_off_and_holds_one_piece() -> None:
     body = bytes(64 << 20)
     made_pieces = 0
 
@@ -296,20 +296,20 @@ async def test_who_does_not_read_is_cut_off_and_holds_one_piece() -> None:
     assert made_pieces < 64
 
 
-async def test_a_newcomer_takes_the_place_of_who_waited_longest() -> None:
+async def test_a_newcomer_takes_the_place_that_was_idle_longest() -> None:
     async with rig(limits=Limits(connections=2)) as made:
         oldest, _ = await made.connect()
         await until(lambda: made.room.connections == 1)
         younger, writer = await made.connect()
         await until(lambda: made.room.connections == 2)
-        out = await made.say(get("/new", "Connection: close"))
+        out = await made.exchange(get("/new", "Connection: close"))
         assert out.endswith(b"GET /new ")
         assert await oldest.read() == b""
         writer.write(get("/younger"))
         assert await answer_of(younger) == ("HTTP/1.1 200 OK", b"GET /younger ")
 
 
-async def test_who_is_being_answered_is_not_sent_away() -> None:
+async def test_a_client_that_is_being_answered_keeps_its_place() -> None:
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def page(_: Request) -> Answer:
@@ -321,12 +321,12 @@ async def test_who_is_being_answered_is_not_sent_away() -> None:
         reader, writer = await made.connect()
         writer.write(get("/"))
         await until(asked.is_set)
-        assert await made.say(b"") == b""
+        assert await made.exchange(b"") == b""
         go.set()
         assert await answer_of(reader) == ("HTTP/1.1 200 OK", b"worth the wait")
 
 
-async def test_who_asks_without_reading_makes_way_too(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_client_that_does_not_read_makes_way(capsys: pytest.CaptureFixture[str]) -> None:
     body = bytes(16 << 20)
     async with rig(lambda _: Answer(body=body), Limits(connections=2)) as made:
         for _ in range(2):
@@ -335,7 +335,7 @@ async def test_who_asks_without_reading_makes_way_too(capsys: pytest.CaptureFixt
             writer.write(get("/"))
         await until(lambda: made.room.connections == 2)
         for _ in range(2):
-            out = await made.say(get("/new", "Connection: close", method="HEAD"))
+            out = await made.exchange(get("/new", "Connection: close", method="HEAD"))
             assert out.startswith(b"HTTP/1.1 200 OK")
     assert capsys.readouterr().err.count("Too many connections") == 1
 
@@ -390,7 +390,7 @@ async def test_the_last_descriptors_are_not_for_clients(
             with room_for(KEPT):
                 await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", made.number))
                 assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
-        out = await made.say(get("/later", "Connection: close"))
+        out = await made.exchange(get("/later", "Connection: close"))
         assert out.endswith(b"GET /later ")
     assert capsys.readouterr().err.count("Cannot accept a connection") == 1
 
@@ -443,7 +443,7 @@ async def _connect_soon(number: int) -> Client:
                 await asyncio.sleep(0.01)
 
 
-async def test_whoever_minds_a_port_in_use_ends_it() -> None:
+async def test_an_error_of_the_callback_ends_it() -> None:
     def refused(error: ListenError) -> None:
         raise error
 
@@ -459,6 +459,6 @@ async def test_500_at_once_are_all_answered_among_idlers_and_garbage() -> None:
             _, writer = await made.connect()
             writer.write(os.urandom(500))
         outs = await asyncio.gather(
-            *(made.say(get(f"/{n}", "Connection: close")) for n in range(500))
+            *(made.exchange(get(f"/{n}", "Connection: close")) for n in range(500))
         )
         assert all(out.endswith(f"GET /{n} ".encode()) for n, out in enumerate(outs))

@@ -1,4 +1,4 @@
-"""A Unix socket: who is let in, and whose file it is."""
+"""A Unix socket: which users are admitted, and which process owns the file."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def is_open(path: Path) -> bool:
-    """Whether somebody listens there."""
+    """Whether a process listens there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         return caller.connect_ex(str(path)) == 0
 
@@ -78,12 +78,14 @@ async def test_we_ourselves_are_answered(path: Path) -> None:
     [
         pytest.param(0, True, id="root"),
         pytest.param(1000, True, id="our-own-user"),
-        pytest.param(1001, False, id="somebody-else"),
+        pytest.param(1001, False, id="another-user"),
     ],
 )
-def test_who_is_admitted(caller: int, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_users_are_admitted(
+    caller: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Client(socket.socket):
-        """Whom the kernel says it is."""
+        """A client with the credentials that the kernel reports."""
 
         def getsockopt(self, *_: int) -> bytes:  # type: ignore[override]
             return server._CREDENTIALS.pack(4711, caller, 0)
@@ -93,7 +95,7 @@ def test_who_is_admitted(caller: int, expected: bool, monkeypatch: pytest.Monkey
         assert expected == server.is_admitted(client)
 
 
-async def test_whoever_is_not_admitted_hears_nothing(
+async def test_a_user_that_is_not_admitted_gets_no_answer(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "is_admitted", lambda _: False)
@@ -128,7 +130,7 @@ async def test_another_process_keeps_its_socket(
         assert b"200 OK" in await ask(path)
 
 
-async def test_what_somebody_else_has_put_there_stays(path: Path) -> None:
+async def test_the_socket_of_another_process_stays(path: Path) -> None:
     async with serving(path):
         remove(path)
         other = listen_unix(str(path))
@@ -136,7 +138,7 @@ async def test_what_somebody_else_has_put_there_stays(path: Path) -> None:
     other.close()
 
 
-async def test_somebody_else_may_remove_it(path: Path) -> None:
+async def test_another_process_may_remove_it(path: Path) -> None:
     async with serving(path):
         remove(path)
     assert not is_there(path)

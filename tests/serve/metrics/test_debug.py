@@ -153,7 +153,7 @@ def test_a_thread_is_sampled_with_what_it_does() -> None:
     assert "Event.wait (threading.py)" in stack.split(";")
 
 
-def test_memory_that_stays_is_told_by_line() -> None:
+def test_memory_that_stays_is_shown_by_line() -> None:
     kept: list[bytes] = []
     stop = threading.Event()
 
@@ -163,7 +163,7 @@ def test_memory_that_stays_is_told_by_line() -> None:
 
     thread = threading.Thread(target=allocate)
     thread.start()
-    told = watch_allocations(0.2)
+    shown = watch_allocations(0.2)
     stop.set()
     thread.join()
-    assert "test_debug.py" in told
+    assert "test_debug.py" in shown

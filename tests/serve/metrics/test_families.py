@@ -15,7 +15,7 @@ def test_what_has_no_labels_is_there_from_the_start() -> None:
     }
 
 
-def test_what_has_labels_is_there_when_it_has_something_to_say() -> None:
+def test_what_has_labels_is_there_once_it_has_a_value() -> None:
     assert shown(Counter("c_total", "", ("a",)), Histogram("h", "", (1,), ("a",))) == {}
 
 

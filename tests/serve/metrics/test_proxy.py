@@ -29,8 +29,8 @@ HERE = Backend("10.64.3.11", 80, local=True)
 AWAY = Backend("10.65.7.21", 80)
 
 
-class Told:
-    """Metrics that hear happenings at times that the test sets."""
+class Observing:
+    """Metrics that observe at times that the test sets."""
 
     def __init__(
         self, mode: Mode = NFTABLES, families: tuple[Family, ...] = tuple(Family)
@@ -38,9 +38,9 @@ class Told:
         self.now = START
         self.metrics = ProxyMetrics(mode, families, lambda: self.now)
 
-    def observe(self, *happenings: Observation, at: float = 0.0) -> None:
+    def observe(self, *observations: Observation, at: float = 0.0) -> None:
         self.now = START + at
-        for observation in happenings:
+        for observation in observations:
             self.metrics.observe(observation)
 
     def value(self, series: str) -> str | None:
@@ -51,7 +51,7 @@ class Told:
         return {series.removeprefix(PREFIX): value for series, value in found if part in series}
 
 
-def told(
+def received(
     kind: Kind = Kind.ENDPOINT_SLICE,
     *families: Family,
     name: str = "cart",
@@ -103,7 +103,7 @@ def test_the_bounds_of_network_programming_are_upstreams() -> None:
 )
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_sync_is_timed_good_or_bad(full: bool, kind: str, outcome: Outcome) -> None:
-    it = Told()
+    it = Observing()
     it.observe(ended(outcome=outcome, full=full))
     counts = {
         series: value
@@ -129,7 +129,7 @@ def test_every_sync_is_timed_good_or_bad(full: bool, kind: str, outcome: Outcome
 def test_the_time_of_the_last_success_is_0_before_the_first(
     outcome: Outcome, expected: str
 ) -> None:
-    it = Told()
+    it = Observing()
     series = 'last_timestamp_seconds{ip_family="%s"}'
     assert {series % "IPv4": "0", series % "IPv6": "0"} == it.values("last_timestamp")
     it.observe(ended(outcome=outcome), at=7)
@@ -139,7 +139,7 @@ def test_the_time_of_the_last_success_is_0_before_the_first(
 
 
 def test_the_time_of_the_last_request() -> None:
-    it = Told()
+    it = Observing()
     it.observe(LoopStarted(IPV6), at=1)
     assert it.values("queued") == {
         'last_queued_timestamp_seconds{ip_family="IPv6"}': "1.000000001e+09"
@@ -151,8 +151,10 @@ def test_the_time_of_the_last_request() -> None:
 
 
 def test_slices_are_counted_and_wait_for_either_family() -> None:
-    it = Told()
-    it.observe(told(Kind.ENDPOINT_SLICE, IPV4), told(Kind.ENDPOINT_SLICE, IPV4), told())
+    it = Observing()
+    it.observe(
+        received(Kind.ENDPOINT_SLICE, IPV4), received(Kind.ENDPOINT_SLICE, IPV4), received()
+    )
     assert it.values("endpoint_changes") == {
         "endpoint_changes_pending": "2",
         "endpoint_changes_total": "3",
@@ -165,13 +167,13 @@ def test_slices_are_counted_and_wait_for_either_family() -> None:
 
 
 def test_services_are_counted_once_for_each_family() -> None:
-    it = Told()
+    it = Observing()
     it.observe(
-        told(Kind.SERVICE, IPV4, name="a"),
-        told(Kind.SERVICE, IPV4, name="b"),
-        told(Kind.SERVICE, IPV4, name="b"),
-        told(Kind.SERVICE, name="nobody-proxies-it"),
-        told(Kind.NODE, name="kestrel"),
+        received(Kind.SERVICE, IPV4, name="a"),
+        received(Kind.SERVICE, IPV4, name="b"),
+        received(Kind.SERVICE, IPV4, name="b"),
+        received(Kind.SERVICE, name="headless"),
+        received(Kind.NODE, name="kestrel"),
     )
     assert it.values("service_changes") == {
         "service_changes_pending": "2",
@@ -185,42 +187,44 @@ SOON = "2001-09-09T01:46:41.500000000Z"
 
 
 @pytest.mark.parametrize(
-    ("happenings", "expected"),
+    ("observations", "expected"),
     [
-        pytest.param([told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON)], "8.5", id="measured"),
+        pytest.param([received(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON)], "8.5", id="measured"),
         pytest.param(
-            [told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON)] * 2, "17", id="each-change-counts"
+            [received(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON)] * 2, "17", id="each-change-counts"
         ),
         pytest.param(
-            [told(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T03:46:41.5+02:00")],
+            [received(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T03:46:41.5+02:00")],
             "8.5",
             id="in-another-zone",
         ),
-        pytest.param([told(Kind.ENDPOINT_SLICE, IPV4)], None, id="without-annotation"),
-        pytest.param([told(Kind.ENDPOINT_SLICE, IPV4, trigger="later")], None, id="unreadable"),
+        pytest.param([received(Kind.ENDPOINT_SLICE, IPV4)], None, id="without-annotation"),
         pytest.param(
-            [told(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T01:46:41")],
+            [received(Kind.ENDPOINT_SLICE, IPV4, trigger="later")], None, id="unreadable"
+        ),
+        pytest.param(
+            [received(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T01:46:41")],
             None,
             id="without-zone",
         ),
         pytest.param(
-            [told(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T01:46:39Z")],
+            [received(Kind.ENDPOINT_SLICE, IPV4, trigger="2001-09-09T01:46:39Z")],
             None,
             id="before-the-process-started",
         ),
-        pytest.param([told(Kind.ENDPOINT_SLICE, trigger=SOON)], None, id="nothing-changed"),
-        pytest.param([told(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON)], None, id="other-family"),
+        pytest.param([received(Kind.ENDPOINT_SLICE, trigger=SOON)], None, id="nothing-changed"),
+        pytest.param([received(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON)], None, id="other-family"),
         pytest.param(
             [
-                told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON),
-                told(Kind.ENDPOINT_SLICE, IPV4, gone=True),
+                received(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON),
+                received(Kind.ENDPOINT_SLICE, IPV4, gone=True),
             ],
             None,
             id="deleted-since",
         ),
         pytest.param(
             [
-                told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON),
+                received(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON),
                 SyncStarted(IPV4),
                 ended(outcome=Outcome.FAILED),
             ],
@@ -229,9 +233,11 @@ SOON = "2001-09-09T01:46:41.500000000Z"
         ),
     ],
 )
-def test_network_programming_latency(happenings: list[Observation], expected: str | None) -> None:
-    it = Told()
-    it.observe(*happenings, at=2)
+def test_network_programming_latency(
+    observations: list[Observation], expected: str | None
+) -> None:
+    it = Observing()
+    it.observe(*observations, at=2)
     it.observe(SyncStarted(IPV4))
     it.observe(ended(), ended(), at=10)
     series = 'kubeproxy_network_programming_duration_seconds_sum{ip_family="IPv4"}'
@@ -239,8 +245,8 @@ def test_network_programming_latency(happenings: list[Observation], expected: st
 
 
 def test_a_change_during_a_sync_waits_for_the_next() -> None:
-    it = Told()
-    it.observe(SyncStarted(IPV4), told(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON), ended())
+    it = Observing()
+    it.observe(SyncStarted(IPV4), received(Kind.ENDPOINT_SLICE, IPV4, trigger=SOON), ended())
     assert it.values("programming") == {}
     it.observe(SyncStarted(IPV4))
     it.observe(ended(), at=2)
@@ -256,7 +262,7 @@ def test_a_moment_with_nanoseconds() -> None:
 @pytest.mark.parametrize(
     ("mode", "entries", "internal", "external"),
     [
-        pytest.param(NFTABLES, [entry(local_policies="ie")], "1", "1", id="nobody-here"),
+        pytest.param(NFTABLES, [entry(local_policies="ie")], "1", "1", id="no-endpoint-here"),
         pytest.param(NFTABLES, [entry(local_policies="i")], "1", "0", id="one-policy"),
         pytest.param(NFTABLES, [entry()], "0", "0", id="policy-cluster"),
         pytest.param(NFTABLES, [entry(local=True, local_policies="ie")], "0", "0", id="served"),
@@ -283,7 +289,7 @@ def test_a_moment_with_nanoseconds() -> None:
 def test_services_without_endpoints_here(
     mode: Mode, entries: list[Entry], internal: str, external: str
 ) -> None:
-    it = Told(mode)
+    it = Observing(mode)
     it.observe(ended(changes=Changes(added=tuple(entries))))
     assert it.values("no_local") == {
         'no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}': external,
@@ -292,7 +298,7 @@ def test_services_without_endpoints_here(
 
 
 def test_services_without_endpoints_here_follow_the_changes() -> None:
-    it = Told()
+    it = Observing()
     a, b = entry("a", local_policies="e"), entry("b", local_policies="e")
     series = PREFIX + 'no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}'
     it.observe(ended(changes=Changes(added=(a, b))))
@@ -306,7 +312,7 @@ def test_services_without_endpoints_here_follow_the_changes() -> None:
 
 
 def test_rules_and_refused_service_ports() -> None:
-    it = Told(IPTABLES)
+    it = Observing(IPTABLES)
     failed = {entry().name: "no"}
     report = SyncReport(failed, 9, {"nat": Rules(33, 16), "filter": Rules(6, 6)})
     it.observe(ended(outcome=Outcome.PARTLY, report=report))
@@ -321,7 +327,7 @@ def test_rules_and_refused_service_ports() -> None:
 
 
 def test_stale_flows() -> None:
-    it = Told()
+    it = Observing()
     it.observe(FlowsCleaned(IPV4, 0.5, 3), FlowsCleaned(IPV4, 0.25, 0))
     assert {k: v for k, v in it.values("conntrack").items() if "bucket" not in k} == {
         'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"}': "3",
@@ -330,9 +336,11 @@ def test_stale_flows() -> None:
     }
 
 
-def test_a_node_of_one_family_hears_of_the_other() -> None:
-    it = Told(families=(IPV4,))
-    it.observe(told(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON), told(Kind.SERVICE, IPV6, IPV4))
+def test_a_node_of_one_family_receives_objects_of_the_other() -> None:
+    it = Observing(families=(IPV4,))
+    it.observe(
+        received(Kind.ENDPOINT_SLICE, IPV6, trigger=SOON), received(Kind.SERVICE, IPV6, IPV4)
+    )
     assert {**it.values("endpoint_changes"), **it.values("service_changes")} == {
         "endpoint_changes_pending": "0",
         "endpoint_changes_total": "1",

@@ -122,7 +122,7 @@ def test_hostile_names_stay_inside_their_label() -> None:
     assert sample.labels.endswith('service="x\\"} 1\\nevil{y=\\""}')
 
 
-def test_there_are_as_many_samples_as_shares_say() -> None:
+def test_there_are_as_many_samples_as_in_the_shares() -> None:
     for series in range(8):
         limits = SeriesLimits(series=series)
         assert service_series(TOTALS, limits)[0].shown == len(lines(limits))

@@ -26,7 +26,7 @@ R1 = Backend("10.65.7.21", 8080)
 
 
 @pytest.mark.parametrize(
-    ("before", "value", "anew", "expected"),
+    ("before", "value", "reset", "expected"),
     [
         pytest.param(NOTHING, 7, True, (7, 7), id="a-process-that-starts-goes-on-from-the-kernel"),
         pytest.param(NOTHING, 7, False, (7, 7), id="a-frontend-that-is-new"),
@@ -56,10 +56,10 @@ R1 = Backend("10.65.7.21", 8080)
     ],
 )
 def test_one_frontend(
-    before: Tally, value: int | None, anew: bool, expected: tuple[int, int]
+    before: Tally, value: int | None, reset: bool, expected: tuple[int, int]
 ) -> None:
     total, seen = expected
-    after = accumulate(before, [Count(CLUSTER, "c", value)], reset=anew)
+    after = accumulate(before, [Count(CLUSTER, "c", value)], reset=reset)
     assert Tally({CLUSTER: total}, {}, {"c": seen}) == after
 
 
@@ -73,11 +73,11 @@ def test_counters_of_one_frontend_are_added_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "anew", "same"),
+    ("counts", "reset", "same"),
     [
         pytest.param([Count(CLUSTER, "c", 7)], False, True, id="idle"),
         pytest.param([Count(CLUSTER, "c", 8)], False, False, id="busy"),
-        pytest.param([Count(CLUSTER, "c", 7)], True, False, id="made-anew"),
+        pytest.param([Count(CLUSTER, "c", 7)], True, False, id="made-again"),
         pytest.param([Count(NODE_PORT, "c", 7)], False, False, id="of-another-kind-now"),
         pytest.param([Count(CLUSTER, "d", 7)], False, False, id="another-counter"),
         pytest.param(
@@ -86,10 +86,10 @@ def test_counters_of_one_frontend_are_added_up() -> None:
     ],
 )
 def test_the_tally_of_an_idle_service_is_the_same_object(
-    counts: list[Count], anew: bool, same: bool
+    counts: list[Count], reset: bool, same: bool
 ) -> None:
     before = Tally({CLUSTER: 7}, {}, {"c": 7})
-    assert same == (accumulate(before, counts, reset=anew) is before)
+    assert same == (accumulate(before, counts, reset=reset) is before)
 
 
 def test_what_is_not_in_the_reading_is_no_more() -> None:
@@ -116,7 +116,7 @@ class Kernel:
 READINGS = st.lists(
     st.tuples(
         st.integers(0, 1000),  # connections since the reading before
-        st.sampled_from(["nothing", "table made anew", "counter replaced", "not read"]),
+        st.sampled_from(["nothing", "table made again", "counter replaced", "not read"]),
         st.integers(0, 1000),  # connections after that
     ),
     max_size=20,
@@ -133,13 +133,13 @@ def test_a_total_never_goes_back_and_never_counts_twice(
     happened = lost = unread = 0
     for before, event, after in readings:
         kernel.value += before
-        if event == "table made anew":
+        if event == "table made again":
             kernel.epoch += 1
             lost += before + unread
             unread = 0
             kernel.value = 0
         elif event == "counter replaced":
-            # Told only by a smaller value: what is hidden below the old one is missed.
+            # Seen only by a smaller value: what is hidden below the old one is missed.
             lost += before + unread + min(kernel.value, after)
             unread = 0
             kernel.value = 0

@@ -69,12 +69,12 @@ def test_the_fake_counts(kernel: Kernel) -> None:
     assert isinstance(kernel, Counts)
 
 
-def test_nothing_is_read_before_somebody_asks(traffic: Traffic, kernel: Kernel) -> None:
+def test_nothing_is_read_before_the_first_request(traffic: Traffic, kernel: Kernel) -> None:
     assert traffic is not None
     assert kernel.readings == 0
 
 
-def test_a_reading_serves_all_who_ask_within_a_second(
+def test_a_reading_serves_all_requests_within_a_second(
     traffic: Traffic, kernel: Kernel, clock: Clock
 ) -> None:
     kernel.value = 5
@@ -87,7 +87,7 @@ def test_a_reading_serves_all_who_ask_within_a_second(
     assert kernel.readings == 2
 
 
-def test_a_table_that_is_made_anew_takes_nothing_away(
+def test_a_table_that_is_made_again_takes_nothing_away(
     traffic: Traffic, kernel: Kernel, clock: Clock
 ) -> None:
     kernel.value = 5
@@ -118,9 +118,7 @@ def test_before_the_first_sync_there_is_nothing(traffic: Traffic, kernel: Kernel
     assert traffic.totals() == {}
 
 
-def test_rates_need_somebody_who_keeps_asking(
-    traffic: Traffic, kernel: Kernel, clock: Clock
-) -> None:
+def test_rates_need_repeated_requests(traffic: Traffic, kernel: Kernel, clock: Clock) -> None:
     def rates() -> tuple[float, PortRates | None]:
         window = traffic.windows()[Family.IPV4]
         return window.seconds, window.rates(CART)

@@ -96,7 +96,7 @@ class FamilyPorts:
             due |= self._wanted.keys()
         for service in sorted(due):
             self._close_unless_right(service)
-        closed = sorted(due & (self._wanted.keys() - self._open.keys()))
+        closed = [name for name in sorted(due) if name in self._wanted and name not in self._open]
         for done, service in enumerate(closed, start=1):
             self._try(service, self._wanted[service].port)
             if done % _OPENED_AT_ONCE == 0:

@@ -1,4 +1,4 @@
-"""Who may read pages that are not public. Functions on values only."""
+"""Which clients may read pages that are not public. Functions on values only."""
 
 import re
 from enum import Enum
@@ -18,7 +18,7 @@ _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
 
 
 class PageAccess(Enum):
-    """Who may read; the values are those of the settings. Local are root and our own user."""
+    """Which clients may read, as in the settings. Local are root and our own user."""
 
     LOCAL = "local"
     ALL = "all"
@@ -34,8 +34,8 @@ def refusal(request: Request, access: PageAccess, what: str, setting: str) -> An
     this host must not send our answers there.
     """
     if request.method not in {"GET", "HEAD"}:
-        said = f"{request.method} is not possible here: {what} can only be read\n"
-        return Answer(405, (*PLAIN_TEXT, ("Allow", "GET, HEAD")), said.encode())
+        body = f"{request.method} is not possible here: {what} can only be read\n"
+        return Answer(405, (*PLAIN_TEXT, ("Allow", "GET, HEAD")), body.encode())
     if request.peer == SOCKET_PEER or access is PageAccess.ALL:
         return None
     if access is PageAccess.NONE:

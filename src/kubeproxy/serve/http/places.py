@@ -1,4 +1,4 @@
-"""Places for connections: who has one, and who gives one up when there are too many. No I/O.
+"""Places for connections: which clients have one, and which gives one up when all are taken.
 
 A client may take what others leave. When all places are taken, a newcomer gets the place of a
 client that has more: first the port with most connections gives, and on that port the client with

@@ -14,7 +14,7 @@ import msgspec
 from kubeproxy.base.errors import KubeProxyError
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VERSION = re.compile(r"HTTP/(\d)\.(\d)")
+_REQUEST_LINE = re.compile(rf"({_TOKEN.pattern}) ([^ ]*) HTTP/(\d)\.(\d)")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
@@ -94,22 +94,21 @@ def end_of_head(data: bytes | bytearray, searched: int) -> int | None:
 def parse_head(data: bytes) -> Head:
     """The head of a request, the blank line included."""
     first, *lines = data.decode("latin-1").replace("\r\n", "\n").rstrip("\n").split("\n")
-    words = first.split(" ")
-    if len(words) != 3 or not _TOKEN.fullmatch(words[0]):
+    asked = _REQUEST_LINE.fullmatch(first)
+    if asked is None:
         raise BadRequest(400)
-    method, target, protocol = words
-    version = _VERSION.fullmatch(protocol)
-    if version is None:
-        raise BadRequest(400)
-    if version[1] != "1":
+    method, target, major, minor = asked.groups()
+    if major != "1":
         raise BadRequest(505, "unsupported protocol version")
     headers = _parse_headers(lines)
-    http11 = version[2] != "0"
+    http11 = minor != "0"
     if http11 and "host" not in headers:
         raise BadRequest(400, "missing required Host header")
     path, pairs = _split_target(target)
     request = Request(method, path, dict(reversed(pairs)), headers, pairs=pairs)
-    return Head(request, _length(headers), http11, _keeps_alive(headers, http11=http11))
+    options = {option.strip().lower() for option in headers.get("connection", "").split(",")}
+    keep_alive = "close" not in options if http11 else "keep-alive" in options
+    return Head(request, _length(headers), http11, keep_alive)
 
 
 def _parse_headers(lines: list[str]) -> dict[str, str]:
@@ -142,8 +141,3 @@ def _length(headers: Mapping[str, str]) -> int:
     if not _LENGTH.fullmatch(text):
         raise BadRequest(400)
     return int(text)
-
-
-def _keeps_alive(headers: Mapping[str, str], *, http11: bool) -> bool:
-    wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
-    return "close" not in wishes if http11 else "keep-alive" in wishes

@@ -38,11 +38,7 @@ class Port:
     """
 
     def __init__(
-        self,
-        sockets: Iterable[socket.socket],
-        page: Page,
-        room: Room,
-        tasks: asyncio.TaskGroup,
+        self, sockets: Iterable[socket.socket], page: Page, room: Room, tasks: asyncio.TaskGroup
     ) -> None:
         self._sockets = tuple(sockets)
         self._page = page

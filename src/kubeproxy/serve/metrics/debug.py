@@ -83,10 +83,7 @@ _PAGES: dict[str, tuple[str, Page]] = {
         "Which lines allocate memory that stays, watched for `seconds` (10).",
         lambda request: _watched(request, 10.0, watch_allocations),
     ),
-    "cmdline": (
-        "The command line of this process.",
-        lambda _: text("\0".join(sys.orig_argv)),
-    ),
+    "cmdline": ("The command line of this process.", lambda _: text("\0".join(sys.orig_argv))),
     "goroutine": (
         "Where every task and every thread stands.",
         lambda _: text("\n".join((*_tasks(), *_threads()))),

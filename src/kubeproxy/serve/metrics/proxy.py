@@ -33,15 +33,11 @@ _PREFIX = "kubeproxy_sync_proxy_rules_"
 
 
 def _histogram(name: str, help_: str, bounds: tuple[float, ...] = EXPONENTIAL) -> Histogram:
-    return Histogram(f"kubeproxy_{name}", _alpha(help_), bounds, ("ip_family",))
+    return Histogram(f"kubeproxy_{name}", f"[ALPHA] {help_}", bounds, ("ip_family",))
 
 
 def _gauge(name: str, help_: str, *labels: str) -> Gauge:
-    return Gauge(_PREFIX + name, _alpha(help_), labels)
-
-
-def _alpha(help_: str) -> str:
-    return f"[ALPHA] {help_}"
+    return Gauge(_PREFIX + name, f"[ALPHA] {help_}", labels)
 
 
 class ProxyMetrics:
@@ -92,7 +88,7 @@ class ProxyMetrics:
         )
         self._flows_deleted = Counter(
             "kubeproxy_conntrack_reconciler_deleted_entries_total",
-            _alpha("Stale UDP flows that were deleted"),
+            "[ALPHA] Stale UDP flows that were deleted",
             ("ip_family",),
         )
 
@@ -152,14 +148,14 @@ class _ChangeMetrics:
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._slices = Counter(
-            f"{_PREFIX}endpoint_changes_total", _alpha("EndpointSlice events received")
+            f"{_PREFIX}endpoint_changes_total", "[ALPHA] EndpointSlice events received"
         )
         self._slices_pending = _gauge(
             "endpoint_changes_pending", "EndpointSlices that changed since the last sync began"
         )
         self._services = Counter(
             f"{_PREFIX}service_changes_total",
-            _alpha("Service events received, once for each IP family"),
+            "[ALPHA] Service events received, once for each IP family",
         )
         self._services_pending = _gauge(
             "service_changes_pending", "Services that changed since the last sync began"

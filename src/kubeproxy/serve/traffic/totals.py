@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """The totals of one service port, and what its counters said when they were last read.
+    """The totals of one service port, and the values of its counters when they were last read.
 
     There are totals of endpoints only where endpoints count too.
     """
@@ -68,7 +68,7 @@ class TrafficWindow(msgspec.Struct, frozen=True):
 
 
 def _per_second(now: Mapping[T, int], before: Mapping[T, int], seconds: float) -> dict[T, float]:
-    """How fast totals grew; one that was not there before says nothing yet."""
+    """How fast totals grew; one that was not there before has no rate yet."""
     return {key: (total - before.get(key, total)) / seconds for key, total in now.items()}
 
 
@@ -78,12 +78,12 @@ NOTHING = Tally()
 def accumulate(before: Tally, counts: Sequence[Count], *, reset: bool) -> Tally:
     """The totals after one more reading; `reset` when every counter has begun at zero since.
 
-    A counter that says less than before has begun again. The first reading of all is taken as it
+    A counter with less than before has begun again. The first reading of all is taken as it
     is: a process that starts continues with what the kernel has. Frontends and endpoints that are
     not in the reading are removed. Where nothing has changed, the tally is the same object: most
     services are idle most of the time, and new objects by the thousand call the garbage collector.
     """
-    if not reset and _says(before, counts):
+    if not reset and _has(before, counts):
         return before
     frontends: dict[Frontend, int] = {}
     endpoints: dict[Backend, int] = {}
@@ -103,8 +103,8 @@ def accumulate(before: Tally, counts: Sequence[Count], *, reset: bool) -> Tally:
     return Tally(frontends, endpoints, seen)
 
 
-def _says(tally: Tally, counts: Sequence[Count]) -> bool:
-    """Whether a reading would say what the tally says already."""
+def _has(tally: Tally, counts: Sequence[Count]) -> bool:
+    """Whether a reading has what the tally has already."""
     seen, frontends, endpoints = tally.seen, tally.frontends, tally.endpoints
     if len(seen) != len(counts):
         return False
