@@ -22,6 +22,7 @@ import msgspec
 from bench.clusters import Size, objects, service
 from bench.compiled import THIS_NODE, Compiled
 from kubeproxy.base.inet import Family
+from kubeproxy.base.pace import paced
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.dataplane.nftables.apply import Nftables
@@ -30,7 +31,6 @@ from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.serve.http.answer import Answer, Page
 from kubeproxy.serve.http.listening import listen
-from kubeproxy.serve.http.pace import paced
 from kubeproxy.serve.http.room import Room
 from kubeproxy.serve.http.server import Port
 from kubeproxy.serve.metrics.registry import Registry

@@ -8,12 +8,11 @@ The two families have a loop each and share nothing but the cluster.
 import asyncio
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from kubeproxy.base import klog
+from kubeproxy.base import klog, pace
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
@@ -41,8 +40,6 @@ from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Entry, ServicePortName
 from kubeproxy.table.node import Node
-
-T = TypeVar("T")
 
 _MOST_WARNINGS = 10
 _MOST_SECONDS = 0.002
@@ -227,7 +224,9 @@ class FamilySync:
         """Compile the services, and log what is newly wrong with them."""
         builder = self.builder
         unfit, excess = dict(builder.unfit), set(builder.excess)
-        changes = await paced(builder.update_in_steps(self._cluster, touched, node))
+        changes = await pace.run(
+            builder.update_in_steps(self._cluster, touched, node), _MOST_SECONDS
+        )
         for service, reason in builder.unfit.items():
             if unfit.get(service) != reason:
                 message = "Service cannot be compiled, what was programmed of it stays"
@@ -291,18 +290,3 @@ class FamilySync:
                 "Further addresses are claimed by two services; `kube-proxy services` shows them",
                 count=len(conflicts) - _MOST_WARNINGS,
             )
-
-
-async def paced(steps: Steps[T]) -> T:
-    """The result of the steps; other tasks of the event loop run in between."""
-    clock = asyncio.get_running_loop().time
-    since = clock()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        if clock() - since >= _MOST_SECONDS:
-            await asyncio.sleep(0)
-            since = clock()

@@ -2,10 +2,8 @@
 
 import asyncio
 
-import pytest
-
+from kubeproxy.base import pace
 from kubeproxy.base.steps import finish
-from kubeproxy.serve.http import pace
 from kubeproxy.serve.status.packets import MOST, explanations
 from serve.status.living import Rig, programmed
 from world import service
@@ -28,9 +26,8 @@ async def test_some_packets_at_once() -> None:
     )
 
 
-async def test_others_get_their_turn_between_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_others_get_their_turn_between_packets() -> None:
     rig = await with_ports(100)
-    monkeypatch.setattr(pace, "_MOMENT", 0.0)
     turns = 0
 
     async def count() -> None:
@@ -40,6 +37,6 @@ async def test_others_get_their_turn_between_packets(monkeypatch: pytest.MonkeyP
             turns += 1
 
     others = asyncio.create_task(count())
-    await pace.run(explanations(rig.live.state(), "outside", ["cart"]))
+    await pace.run(explanations(rig.live.state(), "outside", ["cart"]), moment=0.0)
     others.cancel()
     assert turns >= 100

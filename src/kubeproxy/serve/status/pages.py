@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from kubeproxy.base.pace import paced, run
 from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
-from kubeproxy.serve.http.pace import paced, run
 from kubeproxy.serve.http.request import Request, wants_json
 from kubeproxy.serve.metrics.process import usage
 from kubeproxy.serve.status.live import Live

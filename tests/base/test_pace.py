@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 
+from kubeproxy.base.pace import paced, run
 from kubeproxy.base.steps import Steps
-from kubeproxy.serve.http.pace import paced, run
 
 
 class Others:

@@ -12,8 +12,8 @@ _PIECE = 1 << 16
 T = TypeVar("T")
 
 
-async def run(steps: Steps[T]) -> T:
-    """What the steps come to; other tasks run after each millisecond of them."""
+async def run(steps: Steps[T], moment: float = _MOMENT) -> T:
+    """What the steps come to; other tasks run after each moment of them, in seconds."""
     clock = asyncio.get_running_loop().time
     since = clock()
     while True:
@@ -22,7 +22,7 @@ async def run(steps: Steps[T]) -> T:
         except StopIteration as done:
             result: T = done.value
             return result
-        if clock() - since >= _MOMENT:
+        if clock() - since >= moment:
             await asyncio.sleep(0)
             since = clock()
 
