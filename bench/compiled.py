@@ -12,9 +12,9 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import NO_CHANGES, Changes
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 
-THIS_NODE = Node(
+THIS_NODE = NodeView(
     Family.IPV4,
     (NODE_ADDRESS,),
     PodCIDR(Prefix("10.128.0.0", 9)),

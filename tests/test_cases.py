@@ -16,7 +16,7 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.decide import Action, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.rows import aligned, rows
 from world import NODE_NAME, Mode, node, packet, prefix, seen_by
 
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
     node_port_addresses: tuple[str, ...] | None = None
 
 
-def here(settings: Settings) -> Node:
+def here(settings: Settings) -> NodeView:
     default = node(Mode(settings.mode), Family(settings.family))
     ranges = settings.node_port_addresses
     return msgspec.structs.replace(

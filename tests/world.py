@@ -17,7 +17,7 @@ from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.table.build import Builder
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 from kubeproxy.table.quirks import Quirks
 
 
@@ -172,17 +172,17 @@ def table_of(*documents: Mapping[str, object], family: Family = Family.IPV4) -> 
     return builder.table
 
 
-def seen_by(cluster: Cluster, family: Family = Family.IPV4) -> Node:
+def seen_by(cluster: Cluster, family: Family = Family.IPV4) -> NodeView:
     """Kestrel, as Services of the cluster are compiled for it."""
-    return Node(family, name=cluster.node_name, zone=cluster.zone, ip=NODE_IP[family])
+    return NodeView(family, name=cluster.node_name, zone=cluster.zone, ip=NODE_IP[family])
 
 
-def node(mode: Mode, family: Family = Family.IPV4) -> Node:
+def node(mode: Mode, family: Family = Family.IPV4) -> NodeView:
     """Kestrel with the default settings of the mode."""
     everything = Prefix("0.0.0.0" if family is Family.IPV4 else "::", 0)
     primary = Prefix(NODE_IP[family], family.bits)
     pods = prefix("10.64.0.0/14" if family is Family.IPV4 else "fd40::/48")
-    return Node(
+    return NodeView(
         family=family,
         addresses=NODE_ADDRESSES[family],
         detector=PodCIDR(pods),

@@ -17,7 +17,7 @@ from kubeproxy.cluster.watch.apiserver import ApiServer
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.status.wire import DaemonStatus
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.tools.client import Client
 from waiting import until
 from world import NODE_NAME, endpoint_slice, kestrel, service
@@ -149,9 +149,9 @@ async def test_the_machine_is_prepared_once_before_the_first_sync(
     server: FakeApiServer, init_only: bool
 ) -> None:
     rig = Rig(server)
-    calls: list[Mapping[Family, Node]] = []
+    calls: list[Mapping[Family, NodeView]] = []
 
-    def prepare(nodes: Mapping[Family, Node]) -> None:
+    def prepare(nodes: Mapping[Family, NodeView]) -> None:
         assert rig.kernels[Family.IPV4].updates == []
         calls.append(nodes)
 
@@ -165,7 +165,7 @@ async def test_the_machine_is_prepared_once_before_the_first_sync(
 
 
 async def test_a_machine_that_cannot_be_prepared_is_the_end(server: FakeApiServer) -> None:
-    def refuse(_: Mapping[Family, Node]) -> None:
+    def refuse(_: Mapping[Family, NodeView]) -> None:
         raise KernelError("cannot set sysctl")
 
     rig = Rig(server)

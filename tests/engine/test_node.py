@@ -15,7 +15,7 @@ from kubeproxy.engine.node import (
     primary_family,
     with_bind_address,
 )
-from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import Detector, NodeView, PodCIDR, PodInterface
 from world import prefix
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -186,7 +186,7 @@ def test_node_view() -> None:
         "--nodeport-addresses=192.0.2.0/24",
         gate,
     )
-    assert Node(
+    assert NodeView(
         family=V4,
         detector=PodCIDR(prefix("10.64.0.0/14")),
         masquerade_all=True,
@@ -201,4 +201,4 @@ def test_node_view() -> None:
 def test_node_view_by_default() -> None:
     found = loaded()
     view = node_view(found.config, found.gates, V4, NodeState(""))
-    assert Node(V4) == view
+    assert NodeView(V4) == view

@@ -7,7 +7,7 @@ from kubeproxy.dataplane.iptables.setup import ROUTE_LOCALNET
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.dataplane.sysctls import Sysctl
 from kubeproxy.engine.settings import wanted_sysctls
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import prefix
 
 ZERO = of_seconds(0)
@@ -139,26 +139,26 @@ def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() ->
     [
         pytest.param(
             "iptables",
-            Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
+            NodeView(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
             [ROUTE_LOCALNET],
             id="node-ports-on-localhost",
         ),
         pytest.param(
             "iptables",
-            Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=False),
+            NodeView(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=False),
             [],
             id="not-on-localhost",
         ),
         pytest.param(
             "nftables",
-            Node(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
+            NodeView(V4, node_port_ranges=(EVERYWHERE,), localhost_node_ports=True),
             [],
             id="nftables-needs-nothing",
         ),
-        pytest.param("iptables", Node(V6, localhost_node_ports=True), [], id="no-ipv4"),
+        pytest.param("iptables", NodeView(V6, localhost_node_ports=True), [], id="no-ipv4"),
         pytest.param(
             "ipvs",
-            Node(V4),
+            NodeView(V4),
             [
                 "net.ipv4.vs.conntrack",
                 "net.ipv4.vs.expire_nodest_conn",
@@ -169,6 +169,6 @@ def test_every_setting_that_may_be_lowered_names_the_fields_that_ask_for_it() ->
         ),
     ],
 )
-def test_what_the_mode_sets(mode: str, node: Node, expected: list[str]) -> None:
+def test_what_the_mode_sets(mode: str, node: NodeView, expected: list[str]) -> None:
     found = load_mode(mode).sysctls(KubeProxyConfiguration(), {node.family: node}, "6.1")
     assert expected == [sysctl.name for sysctl in found.wanted]

@@ -23,7 +23,7 @@ from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table import build, limits
 from kubeproxy.table.compile import compile_service
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from waiting import until
 from world import CART, Document, Mode, cluster_of, endpoint_slice, node, service
 
@@ -376,7 +376,7 @@ class Mistaken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self) -> Node:
+    def __call__(self) -> NodeView:
         raise self._error
 
 

@@ -6,7 +6,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.explain.words import Context, Explanation, NotChosen, duration, explain, render
 from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Node, PodCIDR, PodInterface
+from kubeproxy.table.node import NodeView, PodCIDR, PodInterface
 from world import (
     EXTERNAL_IP,
     NODE_NAME,
@@ -31,7 +31,7 @@ BRIDGE = PodInterface("cni0")
 VETHS = PodInterface("veth", prefix=True)
 
 
-def changed(mode: Mode = NFT, **fields: object) -> Node:
+def changed(mode: Mode = NFT, **fields: object) -> NodeView:
     return msgspec.structs.replace(node(mode), **fields)
 
 
@@ -39,7 +39,7 @@ def explained(
     sent: str,
     svc: Document,
     endpoints: str = "L1 R1",
-    here: Node | None = None,
+    here: NodeView | None = None,
     mode: Mode = NFT,
 ) -> Explanation:
     """What is said of a packet to the service with these endpoints."""
@@ -94,7 +94,7 @@ def explained(
         ),
     ],
 )
-def test_client(sent: str, here: Node, expected: str) -> None:
+def test_client(sent: str, here: NodeView, expected: str) -> None:
     assert expected == explained(sent, service(), here=here).client
 
 
@@ -282,7 +282,7 @@ def test_source_address(sent: str, svc: Document, endpoints: str, expected: str)
     ],
 )
 def test_source_address_where_ipvs_decides_otherwise(
-    sent: str, svc: Document, here: Node, expected: str
+    sent: str, svc: Document, here: NodeView, expected: str
 ) -> None:
     assert expected == explained(sent, svc, here=here, mode=IPVS).source_address
 
@@ -361,7 +361,7 @@ FAIL = "replies of endpoints on other nodes do not pass this node: connections t
     ],
 )
 def test_notes_on_replies_that_get_lost(
-    sent: str, svc: Document, here: Node, expected: tuple[str, ...]
+    sent: str, svc: Document, here: NodeView, expected: tuple[str, ...]
 ) -> None:
     assert expected == explained(sent, svc, here=here).notes
 

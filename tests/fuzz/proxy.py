@@ -22,7 +22,7 @@ from kubeproxy.engine.handler import EventHandler
 from kubeproxy.engine.schedule import Outcome, Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.table.decide import decide
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import (
     NODE_NAME,
     Document,
@@ -96,7 +96,7 @@ def steps(draw: st.DrawFn) -> Step:
 class Proxy:
     """One family, fed by watches."""
 
-    def __init__(self, dataplane: Dataplane, node: Node) -> None:
+    def __init__(self, dataplane: Dataplane, node: NodeView) -> None:
         self.node = node
         self._dataplane = dataplane
         cluster = Cluster(NODE_NAME)

@@ -21,7 +21,7 @@ from kubeproxy.engine.node import node_view, with_bind_address
 from kubeproxy.table.build import Builder
 from kubeproxy.table.decide import Packet, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.documents import complete
 from world import NODE_NAME, Mode
 
@@ -33,10 +33,10 @@ class Expectation(msgspec.Struct, frozen=True):
 
     mode: Mode
     tables: Mapping[Family, Table]
-    nodes: Mapping[Family, Node]
+    nodes: Mapping[Family, NodeView]
     held: Addresses
 
-    def node(self, family: Family) -> Node:
+    def node(self, family: Family) -> NodeView:
         """This node as the kernel has it: in ipvs mode, with the addresses of services."""
         return msgspec.structs.replace(self.nodes[family], addresses=self.held[family])
 

@@ -11,7 +11,7 @@ import msgspec
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import FrontendKey
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.expectation import Expectation
 from lab.outcome import Probe
 from lab.plan import HOSTS, PROTOCOLS, UNALLOCATED, UNDEFINED_PORT
@@ -71,7 +71,7 @@ def _targets(expectation: Expectation, family: Family) -> Iterator[Target]:
     yield UNALLOCATED[family], None, 0
 
 
-def _around(key: FrontendKey, node: Node) -> Iterator[Target]:
+def _around(key: FrontendKey, node: NodeView) -> Iterator[Target]:
     """A frontend and its neighbours."""
     if not key.address:
         for address in node.addresses:

@@ -13,7 +13,7 @@ from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Entry, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.namespaces import Namespace
 
 
@@ -42,7 +42,7 @@ class Plane:
     """
 
     def __init__(
-        self, namespace: Namespace, node: Node, settings: NftablesSettings | None = None
+        self, namespace: Namespace, node: NodeView, settings: NftablesSettings | None = None
     ) -> None:
         self.node = node
         self.table = Table(node.family)
@@ -116,7 +116,7 @@ class Plane:
 
 @contextlib.contextmanager
 def plane(
-    namespace: Namespace, node: Node, settings: NftablesSettings | None = None
+    namespace: Namespace, node: NodeView, settings: NftablesSettings | None = None
 ) -> Iterator[Plane]:
     """A plane for as long as the context lasts."""
     opened = Plane(namespace, node, settings)

@@ -28,7 +28,7 @@ from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import compile_service
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 from lab.namespaces import Namespace
 
 FEW, MANY = Size(20, 4), Size(2000, 4)
@@ -85,7 +85,7 @@ class Daemon:
         self.kernel = CountedKernel()
         self._dataplane = Nftables(Family.IPV4, NftablesSettings(), self.kernel, TableGuard())
         cluster = Cluster(NODE)
-        node = Node(
+        node = NodeView(
             Family.IPV4,
             (NODE_ADDRESS,),
             PodCIDR(Prefix("10.128.0.0", 9)),

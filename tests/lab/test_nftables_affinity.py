@@ -122,8 +122,8 @@ def test_thousands_of_pins_go_with_their_endpoint(
     kestrel.put([sticky((0, 1), family)])
     for start in range(0, 10_000, 1000):
         pin(lab, family, range(start, start + 1000), endpoint=start // 1000 % 2)
-    with monkeypatch.context() as nobody_looks_at_pins:
-        nobody_looks_at_pins.delattr("kubeproxy.dataplane.nftables.pins.read_pins")
+    with monkeypatch.context() as without_reading_pins:
+        without_reading_pins.delattr("kubeproxy.dataplane.nftables.pins.read_pins")
         kestrel.put([sticky((0, 1, 2), family)])
     before = time.monotonic()
     kestrel.put([sticky((1, 2), family)])

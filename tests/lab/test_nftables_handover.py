@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family, Prefix
 from kubeproxy.config.nodeports import expand
 from kubeproxy.table.entries import Entry
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.policy import Policy
 from lab.calls import Answers, Calls
 from lab.entries import exposed, served
@@ -105,7 +105,7 @@ class Going(msgspec.Struct, frozen=True):
     release: Release = SINCE_1_33
     gate: bool = False
 
-    def node(self, family: Family) -> Node:
+    def node(self, family: Family) -> NodeView:
         """The node as we know it."""
         return msgspec.structs.replace(
             node(Mode.NFTABLES, family),

@@ -19,7 +19,7 @@ from kubeproxy.dataplane.sysctls import Sysctl
 from kubeproxy.engine.apply_settings import apply_settings
 from kubeproxy.linux.machine import ensure_oom_score_adj
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.namespaces import Namespace
 from world import NODE_NAME, kestrel, prefix
 
@@ -131,7 +131,9 @@ def test_a_value_that_the_kernel_refuses_is_the_end(node: Namespace) -> None:
 
 
 def test_init_only_opens_the_way_to_localhost(node: Namespace) -> None:
-    serving = Node(Family.IPV4, node_port_ranges=(prefix("0.0.0.0/0"),), localhost_node_ports=True)
+    serving = NodeView(
+        Family.IPV4, node_port_ranges=(prefix("0.0.0.0/0"),), localhost_node_ports=True
+    )
     wanted = (
         load_mode("iptables").sysctls(KubeProxyConfiguration(), {Family.IPV4: serving}, "").wanted
     )

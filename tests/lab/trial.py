@@ -2,7 +2,7 @@
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.table.decide import Action, Choice, Verdict
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.outcome import Fate, Outcome, Peer, Probe
 from lab.pairs import Pair
 from lab.plan import HOST_PORTS, HOSTS, WORLD_PORTS
@@ -14,7 +14,7 @@ _NAMES = {address: h.name for h in HOSTS.values() for address in (h.ipv4, h.ipv6
 class Trial:
     """Feed it outcomes until it is `settled` or has a `complaint`."""
 
-    def __init__(self, pair: Pair, verdict: Verdict, node: Node, mode: Mode) -> None:
+    def __init__(self, pair: Pair, verdict: Verdict, node: NodeView, mode: Mode) -> None:
         self.pair = pair
         self.verdict = verdict
         self.complaint = ""

@@ -8,7 +8,7 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.decide import Action, Override, Reason, Verdict, classify, decide
 from kubeproxy.table.entries import FrontendKind, ServicePortName
-from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import Detector, NodeView, PodCIDR, PodInterface
 from kubeproxy.table.policy import Source, Why
 from world import (
     EXTERNAL_IP,
@@ -34,7 +34,7 @@ NARROW: Document = {"loadBalancerSourceRanges": ["192.0.2.0/25"]}
 OTHER_FAMILY: Document = {"loadBalancerSourceRanges": ["2001:db8::/32"]}
 
 
-def changed(mode: Mode = NFT, **fields: object) -> Node:
+def changed(mode: Mode = NFT, **fields: object) -> NodeView:
     return msgspec.structs.replace(node(mode), **fields)
 
 
@@ -43,7 +43,7 @@ def decided(
     svc: Document,
     endpoints: str = "L1 R1",
     mode: Mode = NFT,
-    here: Node | None = None,
+    here: NodeView | None = None,
 ) -> Verdict:
     table = table_of(svc, endpoint_slice(endpoints))
     return decide(packet(sent), table, here or node(mode), mode.quirks)

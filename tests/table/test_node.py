@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.table.node import Node, PodCIDR, PodInterface
+from kubeproxy.table.node import NodeView, PodCIDR, PodInterface
 from world import Mode, node, prefix
 
 NFT, IPT, IPVS = Mode.NFTABLES, Mode.IPTABLES, Mode.IPVS
@@ -10,7 +10,7 @@ V4, V6 = Family.IPV4, Family.IPV6
 LINK_LOCAL = "fe80::1"
 
 
-def with_ranges(mode: Mode, family: Family, *ranges: str, **fields: object) -> Node:
+def with_ranges(mode: Mode, family: Family, *ranges: str, **fields: object) -> NodeView:
     return msgspec.structs.replace(
         node(mode, family), node_port_ranges=tuple(map(prefix, ranges)), **fields
     )
@@ -147,6 +147,6 @@ TCP, UDP = Protocol.TCP, Protocol.UDP
     ],
 )
 def test_whether_node_ports_can_be_served_at_all(
-    here: Node, mode: Mode, protocol: Protocol, expected: bool
+    here: NodeView, mode: Mode, protocol: Protocol, expected: bool
 ) -> None:
     assert expected is here.opens_node_ports(mode.quirks, protocol)

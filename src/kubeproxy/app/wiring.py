@@ -51,7 +51,7 @@ from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.table.entries import ServiceName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 if TYPE_CHECKING:
     from kubeproxy.serve.traffic.traffic import Traffic
@@ -83,7 +83,7 @@ class Setup(msgspec.Struct, frozen=True):
     flags: Mapping[str, str] = {}
     metrics: tuple[MetricFamily, ...] = ()
     source_name: str = ""
-    prepare: Callable[[Mapping[Family, Node]], None] | None = None
+    prepare: Callable[[Mapping[Family, NodeView]], None] | None = None
     remove_other_modes: Callable[[], tuple[str, ...]] | None = None
     recorder: Recorder = msgspec.field(default_factory=lambda: Recorder(""))
 

@@ -10,7 +10,7 @@ import msgspec
 
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Update(msgspec.Struct, frozen=True):
     """
 
     table: Table
-    node: Node
+    node: NodeView
     changes: Changes
     full: bool
     again: tuple[Entry, ...] = ()

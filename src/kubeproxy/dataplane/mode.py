@@ -18,7 +18,7 @@ from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctls
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 
 FULL_SYNC_PERIOD = 3600.0
@@ -46,10 +46,10 @@ class Mode(KnownMode, frozen=True, kw_only=True):
     open: Callable[[Config], Callable[[Family], Dataplane]]
     """Makes the dataplane of a family; raises `KernelError` where the kernel lacks something."""
 
-    render: Callable[[Config, Table, Node], str]
+    render: Callable[[Config, Table, NodeView], str]
     """What a full sync writes into an empty kernel, as text."""
 
-    drift: Callable[[Config, Table, Node, Collection[ServicePortName]], list[Difference]]
+    drift: Callable[[Config, Table, NodeView, Collection[ServicePortName]], list[Difference]]
     """What a full sync would change now; the last argument are service ports known to fail."""
 
     clean_up: Callable[[Cleanup], None]
@@ -72,7 +72,7 @@ class Mode(KnownMode, frozen=True, kw_only=True):
     leftovers: Callable[[Scan], Iterator[Leftover]] = lambda _scan: iter(())
     """What there is of the mode in the kernel, for `check`."""
 
-    sysctls: Callable[[Config, Mapping[Family, Node], str], Sysctls] = lambda *_: Sysctls()
+    sysctls: Callable[[Config, Mapping[Family, NodeView], str], Sysctls] = lambda *_: Sysctls()
     """The kernel settings that the mode makes; the text is the kernel's release."""
 
     metrics: Callable[[Gates], tuple[Metric, ...]] = lambda _gates: ()

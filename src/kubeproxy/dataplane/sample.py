@@ -12,7 +12,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 from kubeproxy.table.policy import Policy
 
 # Of the ranges for documentation: no node has them.
@@ -21,9 +21,9 @@ _PODS = {Family.IPV4: Prefix("203.0.113.0", 24), Family.IPV6: Prefix("2001:db8:1
 _ANY = {Family.IPV4: Prefix("0.0.0.0", 0), Family.IPV6: Prefix("::", 0)}  # noqa: S104  # a range
 
 
-def sample_node(family: Family) -> Node:
+def sample_node(family: Family) -> NodeView:
     """A node that serves node ports on all of its addresses, and knows its pods by their range."""
-    return Node(
+    return NodeView(
         family,
         addresses=(_address(family, 1),),
         detector=PodCIDR(_PODS[family]),

@@ -4,7 +4,7 @@ import msgspec
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 
 PROGRAM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
@@ -39,7 +39,7 @@ class BuiltInJump(msgspec.Struct, frozen=True):
         return " ".join(f'"{word}"' if " " in word else word for word in self.words)
 
 
-def pod_match(node: Node) -> tuple[str, str]:
+def pod_match(node: NodeView) -> tuple[str, str]:
     """The option that matches packets of pods, and its value; empty when there is none."""
     detector = node.detector
     if detector is None:

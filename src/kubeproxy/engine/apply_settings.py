@@ -12,11 +12,15 @@ from kubeproxy.dataplane.sysctls import Sysctl
 from kubeproxy.engine.settings import wanted_sysctls
 from kubeproxy.linux.machine import ensure_oom_score_adj, online_cores
 from kubeproxy.linux.sysctl import is_fixed, read_sysctl, write_sysctl
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 def prepare_machine(
-    config: KubeProxyConfiguration, mode: Mode, nodes: Mapping[Family, Node], *, init_only: bool
+    config: KubeProxyConfiguration,
+    mode: Mode,
+    nodes: Mapping[Family, NodeView],
+    *,
+    init_only: bool,
 ) -> None:
     """Set what is set once, before the first sync.
 

@@ -8,7 +8,7 @@ from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.nodeports import expand
 from kubeproxy.config.types import KubeProxyConfiguration, LocalMode
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Detector, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import Detector, NodeView, PodCIDR, PodInterface
 
 LOOPBACK_IP = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 EVERYTHING = {
@@ -74,9 +74,9 @@ def node_port_ranges(
 
 def node_view(
     config: KubeProxyConfiguration, gates: Gates, family: Family, node: NodeState
-) -> Node:
+) -> NodeView:
     """One family of this node; its own addresses and the service ranges are not known here."""
-    return Node(
+    return NodeView(
         family=family,
         detector=detector(config, node, family),
         masquerade_all=config.masquerade_all,

@@ -21,7 +21,7 @@ from kubeproxy.engine.node import (
     with_bind_address,
 )
 from kubeproxy.engine.node_warnings import family_warnings, node_port_warnings
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 def by_node_cidr(config: KubeProxyConfiguration) -> bool:
@@ -65,7 +65,7 @@ def start_notices(
     yield from _missing_detector(config, node, primary)
 
 
-def _unserved_loopback(node: Node, mode: Mode) -> Iterator[Notice]:
+def _unserved_loopback(node: NodeView, mode: Mode) -> Iterator[Notice]:
     """Whether node ports are wanted on loopback addresses, and not served there."""
     asked = node.loopback_ranges
     if not asked or node.serves_loopback(mode.quirks):

@@ -20,7 +20,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.engine.node import node_view, with_bind_address
 from kubeproxy.engine.node_checks import by_node_cidr, restart_reason
 from kubeproxy.linux.links import interface_addresses
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 NODE_IP_WAIT = 30.0
 POD_CIDR_WAIT = 300.0
@@ -76,7 +76,7 @@ class OwnNode:
         """Addresses of interfaces changed: read them again when they are needed."""
         self._addresses.clear()
 
-    def view(self, family: Family) -> Node:
+    def view(self, family: Family) -> NodeView:
         """One family of it."""
         return replace(
             node_view(self._config, self._gates, family, self.state),

@@ -39,7 +39,7 @@ from kubeproxy.engine.schedule import (
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import NO_CHANGES, Changes
 from kubeproxy.table.entries import Entry, ServicePortName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _MOST_WARNINGS = 10
 _MOST_SECONDS = 0.002
@@ -65,7 +65,7 @@ class FamilySync:
         family: Family,
         target: SyncTarget,
         schedule: Schedule,
-        view: Callable[[], Node],
+        view: Callable[[], NodeView],
     ) -> None:
         self.builder = Builder(family)
         self.progress = Progress()
@@ -78,7 +78,7 @@ class FamilySync:
         self._touched: set[ObjectKey] = set()
         self._failed: dict[ServicePortName, str] = {}
         self._busy_until = 0.0
-        self._node: Node | None = None
+        self._node: NodeView | None = None
         self._changes = NO_CHANGES
         self._is_open = False
         self._wake = asyncio.Event()
@@ -89,7 +89,7 @@ class FamilySync:
         return self.builder.table.family
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> NodeView | None:
         """This node at the last successful sync; None before the first."""
         return self._node
 
@@ -220,7 +220,7 @@ class FamilySync:
             self._flows.changed(self.builder.table)
         return report
 
-    async def _compile(self, touched: Collection[ObjectKey], node: Node) -> Changes:
+    async def _compile(self, touched: Collection[ObjectKey], node: NodeView) -> Changes:
         """Compile the services, and log what is newly wrong with them."""
         builder = self.builder
         unfit, excess = dict(builder.unfit), set(builder.excess)

@@ -22,7 +22,7 @@ from kubeproxy.explain.words import Context, Explanation, NotChosen, explain
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 
 
@@ -38,7 +38,7 @@ class View(msgspec.Struct, frozen=True):
     quirks: Quirks
     ips: Mapping[Family, str]
     tables: Mapping[Family, Table]
-    nodes: Mapping[Family, Node]
+    nodes: Mapping[Family, NodeView]
     conflicts: Mapping[Family, Sequence[Conflict]]
     pods: Sequence[Pod] | None = ()
 

@@ -12,7 +12,7 @@ import msgspec
 from kubeproxy.base.inet import join
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.entries import FrontendKey
-from kubeproxy.table.node import Node, PodInterface
+from kubeproxy.table.node import NodeView, PodInterface
 from kubeproxy.table.policy import Source
 from kubeproxy.table.quirks import Quirks
 
@@ -96,7 +96,7 @@ class Context(msgspec.Struct, frozen=True):
     """
 
     node_name: str
-    node: Node
+    node: NodeView
     mode: str
     quirks: Quirks
     places: Mapping[str, str] = {}
@@ -154,7 +154,7 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
     )
 
 
-def _client(source: Source, packet: Packet, node: Node) -> str:
+def _client(source: Source, packet: Packet, node: NodeView) -> str:
     """What the client is taken for, and why."""
     detector = node.detector
     if source is Source.HOST:
@@ -263,7 +263,7 @@ def _warnings(verdict: Verdict, packet: Packet, context: Context) -> Iterator[st
         )
 
 
-def _replies_may_bypass(verdict: Verdict, packet: Packet, node: Node) -> bool:
+def _replies_may_bypass(verdict: Verdict, packet: Packet, node: NodeView) -> bool:
     """Whether a remote endpoint would answer a client that may not be on this node directly."""
     if verdict.source is Source.HOST:
         return False

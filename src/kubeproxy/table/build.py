@@ -17,7 +17,7 @@ from kubeproxy.table.claims import Claims, Conflict, claims_of
 from kubeproxy.table.compile import compile_service
 from kubeproxy.table.diff import Changes, patch_in_steps
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 class _Wanted(NamedTuple):
@@ -51,7 +51,7 @@ class Builder:
         self._wanted: dict[ServicePortName, Entry] = {}
         self._claims = Claims()
 
-    def update(self, cluster: Cluster, touched: Iterable[ObjectKey], node: Node) -> Changes:
+    def update(self, cluster: Cluster, touched: Iterable[ObjectKey], node: NodeView) -> Changes:
         """Compile the touched services, and change the table.
 
         All services are compiled when what they depend on of this node is new.
@@ -59,7 +59,7 @@ class Builder:
         return finish(self.update_in_steps(cluster, touched, node))
 
     def update_in_steps(
-        self, cluster: Cluster, touched: Iterable[ObjectKey], node: Node
+        self, cluster: Cluster, touched: Iterable[ObjectKey], node: NodeView
     ) -> Steps[Changes]:
         """The same, with a pause after each step."""
         family = self.table.family

@@ -26,7 +26,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 from kubeproxy.table.limits import Fit, surely_fit, within_limits
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.policy import policies
 
 
@@ -45,7 +45,7 @@ def compile_service(
     service: ObjectKey,
     ports: tuple[ServicePort, ...],
     slices: Mapping[str, Slice],
-    node: Node,
+    node: NodeView,
 ) -> Steps[Compiled]:
     """The entries of a Service's ports, and its health check.
 
@@ -72,7 +72,7 @@ def compile_service(
     return Compiled(tuple(entries), check, fit.excess)
 
 
-def _own_vips(ports: Sequence[ServicePort], node: Node) -> bool:
+def _own_vips(ports: Sequence[ServicePort], node: NodeView) -> bool:
     """Whether this node is in a source range; all ports of a Service have the same ones."""
     ranges = ports[0].source_ranges if ports else None
     return node.ip is not None and any(contains(range_, node.ip) for range_ in ranges or ())
@@ -82,7 +82,7 @@ def _compile_port(
     service: ObjectKey,
     port: ServicePort,
     endpoints: list[PortEndpoint],
-    node: Node,
+    node: NodeView,
     *,
     own_vips: bool,
 ) -> Steps[Entry]:

@@ -19,7 +19,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 from kubeproxy.table.policy import Refusal, Scope, Source, Why
 from kubeproxy.table.quirks import Loopback, Quirks
 from kubeproxy.table.route import Route, route
@@ -114,7 +114,7 @@ class _Question(msgspec.Struct, frozen=True):
 
     packet: Packet
     table: Table
-    node: Node
+    node: NodeView
     quirks: Quirks
     source: Source
 
@@ -138,7 +138,7 @@ class _Match(msgspec.Struct, frozen=True):
     frontend: Frontend
 
 
-def decide(packet: Packet, table: Table, node: Node, quirks: Quirks) -> Verdict:
+def decide(packet: Packet, table: Table, node: NodeView, quirks: Quirks) -> Verdict:
     """What happens to the packet on this node."""
     question = _Question(packet, table, node, quirks, classify(packet, node))
     for step in _STEPS:
@@ -150,7 +150,7 @@ def decide(packet: Packet, table: Table, node: Node, quirks: Quirks) -> Verdict:
     return question.answer(Action.PASS, reason)
 
 
-def classify(packet: Packet, node: Node) -> Source:
+def classify(packet: Packet, node: NodeView) -> Source:
     """Where the packet comes from. A host address inside the pod range counts as a pod's."""
     detector = node.detector
     if isinstance(detector, PodCIDR):

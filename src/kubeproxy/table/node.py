@@ -36,7 +36,7 @@ LOOPBACK = {
 _LINK_LOCAL = Prefix("fe80::", 10)
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeView(msgspec.Struct, frozen=True):
     """One family of this node.
 
     `addresses` are those of all interfaces. `node_port_ranges` are the accepted ranges: empty

@@ -58,7 +58,7 @@ class Why(Enum):
 class Treatment(msgspec.Struct, frozen=True):
     """What one class of source gets: which endpoints, and whether its address is rewritten.
 
-    `why` is None where the node's settings decide about the address (`Node.masquerading`).
+    `why` is None where the node's settings decide about the address (`NodeView.masquerading`).
     """
 
     scope: Scope

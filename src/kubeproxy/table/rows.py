@@ -6,7 +6,7 @@ The same rows are in the golden cases, in the log of a dry run, and wherever a t
 from collections.abc import Iterable, Iterator
 
 from kubeproxy.table.entries import Entry, FrontendKind, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.policy import Source
 from kubeproxy.table.quirks import Quirks
 from kubeproxy.table.route import Route, route
@@ -16,7 +16,7 @@ HEADER = ("FRONTEND", "SOURCE", "BACKENDS", "MASQUERADE", "REFUSAL")
 _NOT_SERVED = ("-", "-", "not served")
 
 
-def rows(table: Table, node: Node, quirks: Quirks) -> list[tuple[str, ...]]:
+def rows(table: Table, node: NodeView, quirks: Quirks) -> list[tuple[str, ...]]:
     """All rows, in the order of the service ports' names."""
     return [
         row
@@ -25,7 +25,7 @@ def rows(table: Table, node: Node, quirks: Quirks) -> list[tuple[str, ...]]:
     ]
 
 
-def entry_rows(entry: Entry, node: Node, quirks: Quirks) -> Iterator[tuple[str, ...]]:
+def entry_rows(entry: Entry, node: NodeView, quirks: Quirks) -> Iterator[tuple[str, ...]]:
     """The rows of one service port. Sources that get the same share a row."""
     is_open = node.opens_node_ports(quirks, entry.protocol)
     for frontend in entry.frontends:

@@ -32,7 +32,7 @@ from kubeproxy.explain.question import Pod, find_pods
 from kubeproxy.table.build import Builder
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.tools.command import note
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
     own = with_bind_address(cluster.node, config.bind_address)
     tables: dict[Family, Table] = {}
-    nodes: dict[Family, Node] = {}
+    nodes: dict[Family, NodeView] = {}
     conflicts: dict[Family, list[Conflict]] = {}
     for family in Family:
         nodes[family] = replace(

@@ -2,7 +2,7 @@
 
 from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from lab.deploy import (
     ETP_LOCAL,
     ITP_LOCAL,
@@ -55,6 +55,6 @@ def table(name: str, family: Family) -> Table:
     return table_of(*CLUSTERS[name], family=family)
 
 
-def kestrel(family: Family = Family.IPV4) -> Node:
+def kestrel(family: Family = Family.IPV4) -> NodeView:
     """The node in iptables mode, with default settings."""
     return node(Mode.IPTABLES, family)

@@ -18,7 +18,7 @@ from kubeproxy.dataplane.iptables.render import JUMPS
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from waiting import until
 from world import prefix
 
@@ -58,7 +58,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 class Plane:
     """A dataplane that gets what changes."""
 
-    def __init__(self, node: Node | None = None) -> None:
+    def __init__(self, node: NodeView | None = None) -> None:
         self.programs = FakeXtables()
         self.node = node or kestrel()
         self.table = Table(self.node.family)

@@ -9,7 +9,7 @@ from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.table.build import Builder
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node, PodCIDR
+from kubeproxy.table.node import NodeView, PodCIDR
 from world import Document, prefix
 
 NAME: Final = "node-a"
@@ -114,13 +114,13 @@ def table(family: Family) -> Table:
         kind = Kind.ENDPOINT_SLICE if "addressType" in document else Kind.SERVICE
         cluster.upsert(kind, convert(kind, document))
     builder = Builder(family)
-    builder.update(cluster, (), Node(family, name=cluster.node_name, ip=ADDRESS[family]))
+    builder.update(cluster, (), NodeView(family, name=cluster.node_name, ip=ADDRESS[family]))
     return builder.table
 
 
-def node(family: Family) -> Node:
+def node(family: Family) -> NodeView:
     """The node, as it is set up by default."""
-    return Node(
+    return NodeView(
         family,
         addresses=(ADDRESS[family],),
         detector=PodCIDR(prefix(_PODS[family])),

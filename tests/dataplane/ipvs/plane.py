@@ -9,7 +9,7 @@ from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.settings import IpvsSettings
 from kubeproxy.table.diff import NO_CHANGES, Changes, diff, patch
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import Mode, node
 
 QUICK = IpvsSettings(drain_period=0.001)
@@ -21,7 +21,7 @@ class Plane:
     def __init__(
         self,
         kernel: FakeKernel,
-        here: Node | None = None,
+        here: NodeView | None = None,
         settings: IpvsSettings = QUICK,
     ) -> None:
         self.kernel = kernel
@@ -45,7 +45,7 @@ class Plane:
         return self.apply()
 
 
-def fresh(table: Table, here: Node | None = None) -> FakeKernel:
+def fresh(table: Table, here: NodeView | None = None) -> FakeKernel:
     """A kernel that was programmed at once, from nothing."""
     kernel = FakeKernel(table.family)
     report = Plane(kernel, here or node(Mode.IPVS, table.family)).put(table, full=True)

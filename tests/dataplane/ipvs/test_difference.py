@@ -13,7 +13,7 @@ from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
 from kubeproxy.dataplane.ipvs.difference import differences
 from kubeproxy.linux.netlink.ipvs import AddReal, AddServer, RealKey, ServerKey, VirtualServer
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import CLUSTER_IP, Mode, endpoint_slice, everywhere, node, table_of
 
 OWNER = "shop/cart:http"
@@ -25,7 +25,7 @@ HERE = node(Mode.IPVS)
 
 
 def shown(
-    kernel: FakeKernel, wanted: Table, here: Node = HERE, *, has_device: bool = True
+    kernel: FakeKernel, wanted: Table, here: NodeView = HERE, *, has_device: bool = True
 ) -> list[str]:
     """The differences as `sign object | service port | reason`; nothing is written."""
     written = kernel.sets.restored, kernel.tables.restored, kernel.servers.asked

@@ -13,14 +13,14 @@ from kubeproxy.dataplane.ipvs.rules import (
 )
 from kubeproxy.dataplane.xtables_text import RuleTables, tables_in
 from kubeproxy.linux.netlink.ipvs import ServerKey
-from kubeproxy.table.node import Detector, Node, PodInterface
+from kubeproxy.table.node import Detector, NodeView, PodInterface
 from world import Mode, node
 
 HERE = node(Mode.IPVS)
 
 
 def tables_with(
-    *filled: IpSet, here: Node = HERE, denials: tuple[ServerKey, ...] = ()
+    *filled: IpSet, here: NodeView = HERE, denials: tuple[ServerKey, ...] = ()
 ) -> RuleTables:
     """The rules without the chain in front."""
     return {

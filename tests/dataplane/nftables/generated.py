@@ -15,7 +15,7 @@ from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.entries import Balance, Table
-from kubeproxy.table.node import LOOPBACK, Node, PodCIDR, PodInterface
+from kubeproxy.table.node import LOOPBACK, NodeView, PodCIDR, PodInterface
 from property.clusters import ADDRESSES, CLUSTER_IPS, Change, changes, services
 from world import NODE_ADDRESSES, NODE_IP, Mode, node, prefix, seen_by
 
@@ -101,7 +101,7 @@ def events(family: Family) -> st.SearchStrategy[list[Change]]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, family: Family) -> Node:
+def nodes(draw: st.DrawFn, family: Family) -> NodeView:
     """Kestrel with any settings."""
     primary = node(Mode.NFTABLES, family).node_port_ranges
     ranges = ((), primary, (EVERYWHERE[family],), (*primary, LOOPBACK[family]))
@@ -111,7 +111,7 @@ def nodes(draw: st.DrawFn, family: Family) -> Node:
         PodInterface("cni0"),
         PodInterface("cni", prefix=True),
     )
-    return Node(
+    return NodeView(
         family=family,
         addresses=NODE_ADDRESSES[family],
         detector=draw(st.sampled_from(detectors)),
@@ -146,7 +146,7 @@ def last_table(
 Destination = tuple[str, Protocol | None, int]
 
 
-def packets(table: Table, here: Node) -> Iterator[Packet]:
+def packets(table: Table, here: NodeView) -> Iterator[Packet]:
     """First packets from everywhere to all that the table knows, and to some that it does not."""
     family = here.family
     cluster_ip = CLUSTER_IPS[family.value][0]

@@ -11,7 +11,7 @@ from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
@@ -39,7 +39,7 @@ class Plane:
         self.kernel = kernel
         self.guard = TableGuard()
         self.nftables = Nftables(Family.IPV4, NftablesSettings(), kernel, self.guard)
-        self.node: Node = HERE
+        self.node: NodeView = HERE
         self._before = Table(Family.IPV4)
         self._failed: tuple[Entry, ...] = ()
 
@@ -72,5 +72,5 @@ class Plane:
         return len(self.kernel.commits)
 
 
-def expected_elements(*entries: Entry, here: Node = HERE) -> dict[str, dict[bytes, bytes]]:
+def expected_elements(*entries: Entry, here: NodeView = HERE) -> dict[str, dict[bytes, bytes]]:
     return filled(table_with(*entries), here).table.elements()

@@ -23,13 +23,13 @@ from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings, progra
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 SETTINGS = NftablesSettings()
 
 
 @cache
-def _empty(node: Node) -> tuple[Program, Ruleset]:
+def _empty(node: NodeView) -> tuple[Program, Ruleset]:
     """The program of a node, and a kernel that has it and nothing else."""
     made = program(node, SETTINGS)
     kernel = FakeNftables()
@@ -40,7 +40,7 @@ def _empty(node: Node) -> tuple[Program, Ruleset]:
 class Rig:
     """The state that the dataplane remembers, beside the kernel that it should describe."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeView) -> None:
         self.node = node
         self.program, ruleset = _empty(node)
         self.kernel = FakeNftables(ruleset.copy())
@@ -62,14 +62,14 @@ class Rig:
         self.state = state
         return done.batch
 
-    def change(self, changes: Changes, node: Node | None = None) -> Batch:
+    def change(self, changes: Changes, node: NodeView | None = None) -> Batch:
         """A partial sync."""
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed)]
         return self.step(gone, wanted, node)
 
     def step(
-        self, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node | None = None
+        self, gone: Iterable[Entry], wanted: Iterable[Entry], node: NodeView | None = None
     ) -> Batch:
         node = node or self.node
         done = step(self.state, gone, wanted, node)
@@ -101,14 +101,14 @@ class Rig:
         return Programmed(self.program, self.node, chains=set(self.table.chains))
 
 
-def filled(table: Table, node: Node) -> Rig:
+def filled(table: Table, node: NodeView) -> Rig:
     """A kernel that has just been filled for the first time."""
     rig = Rig(node)
     rig.fill(table)
     return rig
 
 
-def with_node(node: Node, **fields: object) -> Node:
+def with_node(node: NodeView, **fields: object) -> NodeView:
     """The node, but with other settings."""
     return msgspec.structs.replace(node, **fields)
 

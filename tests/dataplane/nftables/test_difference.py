@@ -24,7 +24,7 @@ from kubeproxy.dataplane.nftables.program import TABLE
 from kubeproxy.linux.netlink.attribute import nested, u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import prefix
 
 A = service("a", 1, node_port=30001)
@@ -46,7 +46,7 @@ def _no_nft(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drift_module, "rule_texts", lambda *_: {})
 
 
-def rig(*entries: Entry, node: Node = NODE) -> Rig:
+def rig(*entries: Entry, node: NodeView = NODE) -> Rig:
     return filled(table_with(*entries), node)
 
 

@@ -43,7 +43,7 @@ from kubeproxy.table.entries import (
     FrontendKind,
     ServicePortName,
 )
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.policy import Policy
 from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, Mode, node, prefix
 
@@ -66,7 +66,7 @@ def placed(*frontends: Frontend, **fields: object) -> Placed:
     return place(entry, None, 7, 3)
 
 
-def texts(found: Elements, here: Node = HERE) -> dict[str, list[str]]:
+def texts(found: Elements, here: NodeView = HERE) -> dict[str, list[str]]:
     """Elements by their set, as nft writes them."""
     sets = {set_.name: set_ for set_ in program(here, SETTINGS).sets}
     lines: dict[str, list[str]] = {}

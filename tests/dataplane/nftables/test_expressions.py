@@ -41,7 +41,7 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from world import Mode, node, prefix
 
 V4, V6 = HEADERS[Family.IPV4], HEADERS[Family.IPV6]
@@ -352,5 +352,5 @@ def test_every_rule_of_the_program_can_be_read_as_text(family: Family) -> None:
             assert lines(rule)
 
 
-def gated(family: Family) -> Node:
+def gated(family: Family) -> NodeView:
     return with_node(node(Mode.NFTABLES, family), localhost_gate=True)

@@ -23,7 +23,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.node import LOOPBACK, NodeView
 from kubeproxy.table.policy import Policy
 from world import CLUSTER_IP, NODE_PORT, Mode, endpoint_slice, everywhere, node, prefix, table_of
 
@@ -33,7 +33,7 @@ R2 = Backend("10.66.9.31", 8080)
 V4 = ("127.0.0.1", NODE_PORT)
 
 
-def asked(*ranges: str, gate: bool = True, family: Family = Family.IPV4) -> Node:
+def asked(*ranges: str, gate: bool = True, family: Family = Family.IPV4) -> NodeView:
     """Our node, whose operator lists these ranges; the loopback's when none are given."""
     listed = tuple(map(prefix, ranges)) or (LOOPBACK[family],)
     setting = node(Mode.NFTABLES, family)
@@ -63,7 +63,7 @@ def table_with(*entries: Entry, family: Family = Family.IPV4) -> Table:
     return table
 
 
-def all_listeners(table: Table, setting: Node) -> dict[Address, Listener]:
+def all_listeners(table: Table, setting: NodeView) -> dict[Address, Listener]:
     return listeners({}, table.entries.values(), table, setting)
 
 
@@ -111,7 +111,7 @@ def test_a_service_has_a_listener_while_it_has_endpoints(
         pytest.param(asked(family=Family.IPV6), {("::1", NODE_PORT)}, id="ipv6"),
     ],
 )
-def test_the_operator_asks_for_listeners(setting: Node, expected: set[Address]) -> None:
+def test_the_operator_asks_for_listeners(setting: NodeView, expected: set[Address]) -> None:
     table = table_with(entry(), family=setting.family)
     assert expected == all_listeners(table, setting).keys()
 
@@ -197,7 +197,7 @@ nodes = st.sampled_from((asked(), asked("0.0.0.0/0")))
 
 @given(tables(), tables(), nodes)
 def test_following_the_changes_equals_starting_from_scratch(
-    before: Table, after: Table, setting: Node
+    before: Table, after: Table, setting: NodeView
 ) -> None:
     known = all_listeners(before, setting)
     kept = dict(known)
@@ -208,14 +208,14 @@ def test_following_the_changes_equals_starting_from_scratch(
 
 
 @given(tables(), nodes)
-def test_without_changes_nothing_changes(table: Table, setting: Node) -> None:
+def test_without_changes_nothing_changes(table: Table, setting: NodeView) -> None:
     known = all_listeners(table, setting)
     assert known == listeners(known, (), table, setting)
 
 
 @given(tables(), nodes)
 def test_a_packet_is_decided_to_go_through_the_proxy_exactly_where_one_listens(
-    table: Table, setting: Node
+    table: Table, setting: NodeView
 ) -> None:
     wanted = all_listeners(table, setting)
     for port in (31080, 31081, 31082):

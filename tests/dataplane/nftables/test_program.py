@@ -18,7 +18,7 @@ from kubeproxy.dataplane.nftables.language import (
 )
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.render import rule_text
-from kubeproxy.table.node import Node, PodInterface
+from kubeproxy.table.node import NodeView, PodInterface
 from world import Mode, node
 
 HERE = node(Mode.NFTABLES)
@@ -31,13 +31,13 @@ NODES = [
 ]
 
 
-def rules(here: Node, chain: str, settings: NftablesSettings = SETTINGS) -> list[str]:
+def rules(here: NodeView, chain: str, settings: NftablesSettings = SETTINGS) -> list[str]:
     (found,) = (each for each in program(here, settings).chains if each.name == chain)
     return [rule_text(rule) for rule in found.rules]
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_a_kernel_takes_it(here: Node) -> None:
+def test_a_kernel_takes_it(here: NodeView) -> None:
     made = program(here, SETTINGS)
     kernel = FakeNftables()
     kernel.commit(program_messages(made))
@@ -63,14 +63,14 @@ def _targets(chain: Chain) -> list[str]:
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_every_chain_is_used(here: Node) -> None:
+def test_every_chain_is_used(here: NodeView) -> None:
     made = program(here, SETTINGS)
     from_elements = {names.REFUSE, names.MARK_TO_MASQUERADE}
     assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_elements
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: Node) -> None:
+def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: NodeView) -> None:
     by_packets = {set_.name for set_ in program(here, SETTINGS).sets if set_.dynamic}
     assert by_packets == {*names.PINS.values(), *names.SHARED_PINS.values()}
     by_us = {set_.name for set_ in program(here, SETTINGS).sets} - by_packets
@@ -80,7 +80,9 @@ def test_every_set_has_its_place_in_a_first_fill_or_is_filled_by_packets(here: N
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_keys_of_rules_have_the_types_of_the_sets_that_they_are_looked_up_in(here: Node) -> None:
+def test_keys_of_rules_have_the_types_of_the_sets_that_they_are_looked_up_in(
+    here: NodeView,
+) -> None:
     made = program(here, SETTINGS)
     sets = {set_.name: set_ for set_ in made.sets}
     for chain in made.chains:
@@ -167,7 +169,7 @@ UPSTREAM_COUNTERS = {f"localhost-nodeport-rejected-{p}" for p in ("tcp", "udp", 
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_nothing_has_a_name_of_upstreams(here: Node) -> None:
+def test_nothing_has_a_name_of_upstreams(here: NodeView) -> None:
     """So upstream, taking the table over, never finds what it deletes or changes in use by us."""
     made = program(here, SETTINGS)
     sets = {set_.name for set_ in made.sets}
@@ -178,7 +180,7 @@ def test_nothing_has_a_name_of_upstreams(here: Node) -> None:
 
 
 @pytest.mark.parametrize("here", NODES)
-def test_upstream_takes_the_hooks_for_its_own_and_no_other_chain(here: Node) -> None:
+def test_upstream_takes_the_hooks_for_its_own_and_no_other_chain(here: NodeView) -> None:
     """By the slash: it empties them when it starts, and deletes them later.
 
     A chain that something else leads to it could not delete.

@@ -38,7 +38,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
     Table,
 )
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from property.clusters import Change
 from world import CLUSTER_IP, VIP, Mode, endpoint_slice, everywhere, node, table_of
 
@@ -86,7 +86,7 @@ def meaning(table: KernelTable) -> tuple[object, object, object, object]:
     return dict(lists), shared, sources, rest
 
 
-def changes_of(node: Node) -> tuple[Node, ...]:
+def changes_of(node: NodeView) -> tuple[NodeView, ...]:
     """The node as it may become while the proxy runs: other addresses, other service ranges."""
     more = (*node.service_cidrs, Prefix("10.120.0.0", 16), Prefix("10.113.0.0", 16))
     if node.family is Family.IPV6:

@@ -28,7 +28,7 @@ from kubeproxy.dataplane.nftables.elements import head, tail
 from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
 from kubeproxy.table.decide import Action, Packet, Verdict, decide
 from kubeproxy.table.entries import Balance, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 from table.test_worked_cases import *  # noqa: F403  # its tests are run again, with both eyes
 from world import Mode, endpoint_slice, everywhere, node, packet, service, table_of
@@ -60,7 +60,7 @@ def walked(machine: Machine, packet: Packet) -> dict[Fate, Fraction]:
 
 @pytest.fixture(autouse=True)
 def _walk_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decide_and_walk(packet: Packet, table: Table, node: Node, quirks: Quirks) -> Verdict:
+    def decide_and_walk(packet: Packet, table: Table, node: NodeView, quirks: Quirks) -> Verdict:
         verdict = decide(packet, table, node, quirks)
         if quirks == Mode.NFTABLES.quirks:
             assert expected(verdict) == walked(filled(table, node).machine(), packet)

@@ -22,7 +22,7 @@ from kubeproxy.dataplane.nftables.program import SHARED_PLACES
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.decide import Packet
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 ICMP = 1
 
@@ -55,11 +55,11 @@ class Machine(msgspec.Struct, frozen=True):
     counters: tuple[str, ...]
     chains: Mapping[str, nft.Chain]
     elements: Elements
-    node: Node
+    node: NodeView
 
 
 def machine(
-    program: nft.Program, choices: Iterable[nft.Chain], elements: Elements, node: Node
+    program: nft.Program, choices: Iterable[nft.Chain], elements: Elements, node: NodeView
 ) -> Machine:
     """The kernel of a node with the program, the chains of choices, and the elements."""
     chains = {chain.name: chain for chain in (*program.chains, *choices)}

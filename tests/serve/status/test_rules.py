@@ -197,7 +197,7 @@ async def test_as_json() -> None:
         "source": "pod",
         "backends": "10.64.3.11:8080",
         "masquerade": "hairpin",
-        "nobody": "-",
+        "refusal": "-",
     }
     assert port == {
         "namespace": "shop",

@@ -35,7 +35,7 @@ from kubeproxy.linux.nfacct import ensure_counters
 from kubeproxy.linux.sysctl import ensure_sysctl, read_sysctl
 from kubeproxy.linux.xtables import Xtables, XtablesFailed
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 class IptablesSettings(msgspec.Struct, frozen=True):
@@ -160,7 +160,7 @@ class Iptables:
         found = tables_in("".join(map(self._programs.save, wanted)))
         return any(True for _ in changes(wanted, found, ()))
 
-    def _route_localnet(self, node: Node) -> None:
+    def _route_localnet(self, node: NodeView) -> None:
         """Let packets from 127.0.0.1 out, once the rule that keeps others from there is in."""
         if self._routes_localnet or not serves_localhost(node):
             return

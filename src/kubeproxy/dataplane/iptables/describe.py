@@ -9,10 +9,10 @@ from kubeproxy.dataplane.iptables.setup import Options, RuleSetup, setup_of
 from kubeproxy.dataplane.iptables.state import everything, is_large, top_rules_of
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.table.entries import Entry, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
-def describe(table: Table, node: Node, options: Options) -> str:
+def describe(table: Table, node: NodeView, options: Options) -> str:
     """The text for `iptables-restore`; the jumps, which it does not hold, as comments."""
     program = PROGRAM[table.family]
     jumps = (

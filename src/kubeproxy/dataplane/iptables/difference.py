@@ -15,7 +15,7 @@ from kubeproxy.dataplane.iptables.setup import Options, setup_of
 from kubeproxy.dataplane.iptables.state import everything
 from kubeproxy.dataplane.xtables_text import RuleTables, tables_in
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _ANOTHER_KIND: Final = (
     "none of the proxy's chains is there: it may use another kind of iptables than this command,"
@@ -59,7 +59,7 @@ def _jumps(wanted: RuleTables, found: RuleTables) -> Iterator[LineChange]:
 
 
 def drift(
-    saved: Mapping[str, str], table: Table, node: Node, options: Options
+    saved: Mapping[str, str], table: Table, node: NodeView, options: Options
 ) -> list[Difference]:
     """What a full sync would change; `saved` are the tables of the kernel, as text.
 

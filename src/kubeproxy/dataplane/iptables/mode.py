@@ -23,7 +23,7 @@ from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_chains import chain_leftover, own_by_mode
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 def _open(config: Config) -> Callable[[Family], Dataplane]:
@@ -34,7 +34,7 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
     return lambda family: Iptables(settings, Xtables(family))
 
 
-def _render(config: Config, table: Table, node: Node) -> str:
+def _render(config: Config, table: Table, node: NodeView) -> str:
     """As on a kernel that has nfnetlink_acct, which most have."""
     from kubeproxy.dataplane.iptables.describe import describe
 
@@ -47,7 +47,7 @@ def _render(config: Config, table: Table, node: Node) -> str:
 
 
 def _drift(
-    config: Config, table: Table, node: Node, _failed: Collection[ServicePortName]
+    config: Config, table: Table, node: NodeView, _failed: Collection[ServicePortName]
 ) -> list[Difference]:
     """Counters that exist are those that rules use: the daemon has created them if it could."""
     from kubeproxy.dataplane.iptables.difference import drift
@@ -62,7 +62,7 @@ def _drift(
     return drift(saved, table, node, options)
 
 
-def _sysctls(_config: Config, nodes: Mapping[Family, Node], _release: str) -> Sysctls:
+def _sysctls(_config: Config, nodes: Mapping[Family, NodeView], _release: str) -> Sysctls:
     node = nodes.get(Family.IPV4)
     wanted = (Sysctl(ROUTE_LOCALNET, 1, "iptables.localhostNodePorts: false"),)
     return Sysctls(

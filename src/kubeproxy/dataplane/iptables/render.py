@@ -16,7 +16,7 @@ from kubeproxy.dataplane.iptables.setup import (
     serves_localhost,
 )
 from kubeproxy.dataplane.xtables_text import BuiltInJump
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _FILTER_CHAINS = (
     "KUBE-SERVICES",
@@ -67,7 +67,7 @@ class Written(msgspec.Struct, frozen=True):
 NO_SERVICES = Written((), {})
 
 
-def restore_text(node: Node, options: Options, written: Written) -> str:
+def restore_text(node: NodeView, options: Options, written: Written) -> str:
     """What a sync writes: the filter table, then the nat table."""
     tops = tuple(written.tops)
     return "".join(
@@ -95,7 +95,7 @@ def _chain_lines(chains: Iterable[str]) -> Iterable[str]:
     return (f":{chain} - [0:0]\n" for chain in chains)
 
 
-def _martian_guard(node: Node) -> tuple[str, ...]:
+def _martian_guard(node: NodeView) -> tuple[str, ...]:
     """Keep others from 127.0.0.0/8, which route_localnet opens. The kubelet writes the same."""
     if not serves_localhost(node):
         return ()
@@ -140,7 +140,7 @@ def _masquerade_rules(mark: str) -> tuple[str, ...]:
     )
 
 
-def _node_port_rules(node: Node) -> Iterable[str]:
+def _node_port_rules(node: NodeView) -> Iterable[str]:
     return (
         f'-A KUBE-SERVICES -m comment --comment "kubernetes service nodeports; NOTE: this must'
         f' be the last rule in this chain" {destination} -j KUBE-NODEPORTS\n'

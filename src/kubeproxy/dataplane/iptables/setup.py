@@ -4,7 +4,7 @@ import msgspec
 
 from kubeproxy.base.inet import Family, contains
 from kubeproxy.dataplane.xtables_text import pod_match
-from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.node import LOOPBACK, NodeView
 from kubeproxy.table.policy import Masquerading
 from kubeproxy.table.quirks import Loopback, Quirks
 
@@ -56,7 +56,7 @@ class RuleSetup(msgspec.Struct, frozen=True):
     counts_localhost: bool = False
 
 
-def setup_of(node: Node, options: Options) -> RuleSetup:
+def setup_of(node: NodeView, options: Options) -> RuleSetup:
     """What the rules of services depend on, on this node."""
     option, value = pod_match(node)
     masqueraded = {
@@ -71,7 +71,7 @@ def setup_of(node: Node, options: Options) -> RuleSetup:
     )
 
 
-def serves_localhost(node: Node) -> bool:
+def serves_localhost(node: NodeView) -> bool:
     """Whether node ports are served on 127.0.0.0/8: never on ::1."""
     loopback = LOOPBACK[Family.IPV4]
     return node.serves_loopback(QUIRKS) and any(
@@ -80,7 +80,7 @@ def serves_localhost(node: Node) -> bool:
     )
 
 
-def node_port_destinations(node: Node) -> list[str]:
+def node_port_destinations(node: NodeView) -> list[str]:
     """The matches of packets to node ports: one, or one for each address."""
     if any(range_.length == 0 for range_ in node.node_port_ranges):
         besides = "" if serves_localhost(node) else f" ! -d {LOOPBACK[node.family]}"

@@ -54,7 +54,7 @@ from kubeproxy.linux.netlink.route import AddressChange
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.xtables import Xtables
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _REFUSALS = 5
 _NONE: frozenset[RealKey] = frozenset()
@@ -102,7 +102,7 @@ class IpvsDataplane:
         parts = {} if self._state is None else self._state.parts
         return describe_some([parts[name] for name in names if name in parts], self._family)
 
-    def survey(self, table: Table, node: Node) -> Repair:
+    def survey(self, table: Table, node: NodeView) -> Repair:
         """What a full sync would do, were it not the first; nothing is written."""
         state = state_of(table, setup_of(node, self._settings.scheduler))
         return self._repair(state, self._wanted_rules(state, node), resets=False)
@@ -190,7 +190,7 @@ class IpvsDataplane:
         self._unsure = frozenset(failed)
         return SyncReport(failed, work.size)
 
-    def _wanted_rules(self, state: DesiredState, node: Node) -> RuleTables:
+    def _wanted_rules(self, state: DesiredState, node: NodeView) -> RuleTables:
         return rules.tables(node, self._settings.masquerade_bit, state.filled(), state.denials())
 
     def _carry_on(self, state: DesiredState, change: StateChange, wanted: RuleTables) -> Work:

@@ -23,7 +23,7 @@ from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _DEPRECATION = Notice(
     Level.ERROR,
@@ -75,14 +75,14 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
     return open_family
 
 
-def _render(config: Config, table: Table, node: Node) -> str:
+def _render(config: Config, table: Table, node: NodeView) -> str:
     from kubeproxy.dataplane.ipvs.render import describe
 
     return describe(table, node, settings(config)).rstrip("\n")
 
 
 def _drift(
-    config: Config, table: Table, node: Node, _failed: Collection[ServicePortName]
+    config: Config, table: Table, node: NodeView, _failed: Collection[ServicePortName]
 ) -> list[Difference]:
     from kubeproxy.dataplane.ipvs.apply import IpvsDataplane
     from kubeproxy.dataplane.ipvs.difference import differences
@@ -96,7 +96,7 @@ def _drift(
     return list(differences(survey, table.family, has_device=bool(device_index(DEVICE))))
 
 
-def _sysctls(config: Config, _nodes: Mapping[Family, Node], release: str) -> Sysctls:
+def _sysctls(config: Config, _nodes: Mapping[Family, NodeView], release: str) -> Sysctls:
     from kubeproxy.dataplane.ipvs.prepare import wanted_sysctls
 
     values = wanted_sysctls(settings(config), release)

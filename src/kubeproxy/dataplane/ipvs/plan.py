@@ -19,7 +19,7 @@ from kubeproxy.linux.netlink.ipvs import (
     VirtualServer,
 )
 from kubeproxy.table.entries import Entry, Frontend, FrontendKind, ServicePortName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.route import scope_of
 
 _SOURCE_PORT_SCHEDULER = "mh"
@@ -44,7 +44,7 @@ class PlanSetup(msgspec.Struct, frozen=True):
     own: frozenset[str] = frozenset()
 
 
-def setup_of(node: Node, scheduler: str) -> PlanSetup:
+def setup_of(node: NodeView, scheduler: str) -> PlanSetup:
     """What plans depend on, on this node."""
     own = frozenset(address for address in node.addresses if not node.is_loopback(address))
     return PlanSetup(scheduler, node.node_port_addresses(QUIRKS), own)

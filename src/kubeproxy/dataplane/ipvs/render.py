@@ -23,7 +23,7 @@ from kubeproxy.linux.netlink.ipvs import (
     VirtualServer,
 )
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _OPTION = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
 _WORD = struct.Struct(">i")
@@ -33,7 +33,7 @@ _BUILT_IN = {
 }
 
 
-def describe(table: Table, node: Node, settings: IpvsSettings) -> str:
+def describe(table: Table, node: NodeView, settings: IpvsSettings) -> str:
     """All that a sync of an empty kernel would leave."""
     state = state_of(table, setup_of(node, settings.scheduler))
     family = table.family

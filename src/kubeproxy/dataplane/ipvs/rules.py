@@ -10,7 +10,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
 from kubeproxy.dataplane.xtables_text import BuiltInJump, RuleTables, pod_match
 from kubeproxy.linux.netlink.ipvs import ServerKey
-from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.node import LOOPBACK, NodeView
 from kubeproxy.table.policy import Masquerading
 
 _PORTALS = "kubernetes service portals"
@@ -131,7 +131,7 @@ _DIRECTION = {
 
 
 def tables(
-    node: Node, masquerade_bit: int, filled: Collection[IpSet], denials: Iterable[ServerKey]
+    node: NodeView, masquerade_bit: int, filled: Collection[IpSet], denials: Iterable[ServerKey]
 ) -> RuleTables:
     """The chains that are ours, with their rules.
 
@@ -168,7 +168,7 @@ def tables(
     return found
 
 
-def _masqueraded(node: Node) -> str:
+def _masqueraded(node: NodeView) -> str:
     """What is masqueraded on the way to a cluster IP; where nothing is, what comes from one."""
     source, direction = "", "dst,dst"
     if node.masquerading is Masquerading.NEVER:

@@ -55,7 +55,7 @@ from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
 from kubeproxy.table.entries import Entry, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _ATTEMPTS = 5
 _CULPRITS = 20
@@ -260,7 +260,7 @@ class Nftables:
         return report
 
     def _survey(
-        self, wanted: Program, entries: Sequence[Entry], node: Node, *, replace: bool
+        self, wanted: Program, entries: Sequence[Entry], node: NodeView, *, replace: bool
     ) -> tuple[Programmed, Step, list[list[bytes]]]:
         """Read the kernel: its state, the step to what it should be, and the transactions."""
         found, state = look(self._kernel, wanted, entries, node, replace=replace)
@@ -339,7 +339,7 @@ class Nftables:
 
 
 def write(
-    state: Programmed, gone: Sequence[Entry], wanted: Sequence[Entry], node: Node
+    state: Programmed, gone: Sequence[Entry], wanted: Sequence[Entry], node: NodeView
 ) -> tuple[Step, list[bytes], dict[ServicePortName, str]]:
     """The step, its messages, and the service ports that cannot be encoded, with why."""
     left_out: dict[ServicePortName, str] = {}
@@ -358,7 +358,7 @@ async def _in_time(work: Callable[[], T], *, many: bool) -> T:
     return await asyncio.to_thread(work) if many else work()
 
 
-def _only_moved(before: Node, after: Node) -> bool:
+def _only_moved(before: NodeView, after: NodeView) -> bool:
     """Whether a node has other addresses or service ranges, but is otherwise as it was.
 
     These are elements. On all else depend rules, and elements of entries that did not change.
@@ -368,7 +368,7 @@ def _only_moved(before: Node, after: Node) -> bool:
 
 
 def _culprits(
-    error: Refused, messages: Sequence[bytes], next_: Step, node: Node
+    error: Refused, messages: Sequence[bytes], next_: Step, node: NodeView
 ) -> frozenset[ServicePortName]:
     """The service ports whose element the kernel did not like, when it says so."""
     first = error.errors[0]

@@ -13,7 +13,7 @@ import msgspec
 from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.dataplane.nftables import program as names
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 LISTS = {
     (False, False): names.SERVICE_ENDPOINTS,
@@ -139,7 +139,7 @@ def _depth(choice: Choice) -> int:
     return 1 + max((_depth(part) for part in _parts(choice)), default=0)
 
 
-def chain_of(choice: Choice, node: Node) -> nft.Chain:
+def chain_of(choice: Choice, node: NodeView) -> nft.Chain:
     """The chain of a choice."""
     headers = nft.HEADERS[node.family]
     rules: tuple[nft.Rule, ...]
@@ -198,7 +198,7 @@ def _shared_place(headers: nft.Headers) -> nft.Key:
     return (nft.source_hash(headers, names.SHARED_PLACES), nft.PRIORITY)
 
 
-def _split(choice: Split, node: Node, headers: nft.Headers) -> tuple[nft.Rule, ...]:
+def _split(choice: Split, node: NodeView, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     rules: list[nft.Rule] = [(nft.OWN_SOURCE, nft.goto(choice.host.chain))]
     pod = names.is_pod(node, headers)
     if pod is not None:

@@ -30,7 +30,7 @@ from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 # Elements of others may have protocols and verdicts that are not used here, or are unknown.
 _PROTOCOL_WORD = {protocol.value: protocol.name.lower() for protocol in Protocol}
@@ -91,7 +91,7 @@ def range_text(first: bytes, last: bytes) -> str:
     return f"{unpack(first)}-{unpack(last)}"
 
 
-def describe(program: lang.Program, table: Table, node: Node) -> str:
+def describe(program: lang.Program, table: Table, node: NodeView) -> str:
     """The whole table as nft text, as it would be written to an empty kernel.
 
     Service ports that cannot be programmed are left out, with a comment that says why.
@@ -116,7 +116,7 @@ def describe(program: lang.Program, table: Table, node: Node) -> str:
     return "".join(comments) + render(program, chains, texts)
 
 
-def describe_some(program: lang.Program, placed: Iterable[Placed], node: Node) -> str:
+def describe_some(program: lang.Program, placed: Iterable[Placed], node: NodeView) -> str:
     """What the table has for some entries.
 
     Their elements, as commands that would add them; then the chains of their choices, which
@@ -133,7 +133,7 @@ def describe_some(program: lang.Program, placed: Iterable[Placed], node: Node) -
     return "".join(f"{line}\n" for line in lines)
 
 
-def _content(placed: Iterable[Placed], node: Node) -> tuple[Elements, list[lang.Chain]]:
+def _content(placed: Iterable[Placed], node: NodeView) -> tuple[Elements, list[lang.Chain]]:
     """The elements of entries, and the chains of their choices."""
     parts: list[Elements] = []
     wanted: set[Choice] = set()

@@ -11,14 +11,14 @@ from kubeproxy.dataplane.nftables.state import reconcile
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.tools import rule_texts
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 def drift(
     kernel: Nfnetlink,
     program: Program,
     desired: Table,
-    node: Node,
+    node: NodeView,
     refused: Collection[ServicePortName] = (),
 ) -> list[Difference]:
     """The differences, in nft's words; `refused` are service ports that the kernel would not take.

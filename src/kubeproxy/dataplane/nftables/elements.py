@@ -30,7 +30,7 @@ from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
@@ -118,7 +118,7 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
 # --- the elements of an entry -----------------------------------------------------------------
 
 
-def entry_elements(placed: Placed, node: Node, beside: Placed | None = None) -> Elements:
+def entry_elements(placed: Placed, node: NodeView, beside: Placed | None = None) -> Elements:
     """All elements that belong to one entry alone.
 
     Lists are long: with another state of the entry in `beside`, list elements that both have are
@@ -197,7 +197,7 @@ def joined(ranges: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _localhost(entry: Entry, node: Node) -> dict[bytes, bytes]:
+def _localhost(entry: Entry, node: NodeView) -> dict[bytes, bytes]:
     """Node ports that loopback addresses refuse: all but TCP where a proxy serves it."""
     if node.serves_loopback_by_proxy() and entry.protocol is Protocol.TCP:
         return {}
@@ -225,7 +225,7 @@ def shared_elements(entry: Entry) -> set[ElementKey]:
     return found
 
 
-def joined_cidrs(node: Node) -> list[tuple[bytes, bytes]]:
+def joined_cidrs(node: NodeView) -> list[tuple[bytes, bytes]]:
     """The service ranges, first and last address."""
     return joined(map(bounds, node.service_cidrs))
 
@@ -238,7 +238,7 @@ def is_end(bound: bytes) -> bool:
     return bound.endswith(_IS_END)
 
 
-def node_elements(node: Node) -> Elements:
+def node_elements(node: NodeView) -> Elements:
     """Elements that depend on this node only."""
     ports = {head(pack(address)): b"" for address in node.node_port_addresses(QUIRKS)}
     cidrs: dict[bytes, bytes] = {}

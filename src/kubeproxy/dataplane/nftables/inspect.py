@@ -22,7 +22,7 @@ from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend, Entry
-from kubeproxy.table.node import LOOPBACK, Node
+from kubeproxy.table.node import LOOPBACK, NodeView
 
 _KEY_AT = 8
 _DUMP_ATTEMPTS = 3
@@ -53,7 +53,7 @@ def look(
     kernel: Nfnetlink,
     wanted: Program,
     entries: Sequence[Entry],
-    node: Node,
+    node: NodeView,
     *,
     replace: bool = False,
 ) -> tuple[Found, Programmed]:
@@ -70,7 +70,7 @@ def look(
     return found, Programmed(wanted, node, chains=set(chains))
 
 
-def needed_chains(entries: Iterable[Entry], node: Node) -> list[Chain]:
+def needed_chains(entries: Iterable[Entry], node: NodeView) -> list[Chain]:
     """The chains of all choices that the entries need."""
     needed = {choice for entry in entries for choice in choices(Placed(entry, (), ()))}
     return [chain_of(choice, node) for choice in with_parts(needed)]

@@ -11,7 +11,7 @@ import msgspec
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.table.entries import Backend, Entry, FrontendKey, FrontendKind, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 SERVED_ADDRESS = {Family.IPV4: "127.0.0.1", Family.IPV6: "::1"}
 
@@ -41,7 +41,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def listeners(
-    known: Mapping[Address, Listener], touched: Iterable[Entry], table: Table, node: Node
+    known: Mapping[Address, Listener], touched: Iterable[Entry], table: Table, node: NodeView
 ) -> dict[Address, Listener]:
     """The listeners that should exist. A port without endpoints has none.
 

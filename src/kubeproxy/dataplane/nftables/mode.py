@@ -19,7 +19,7 @@ from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.quirks import QUIRKS
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 def _notices(config: Config) -> Iterator[Notice]:
@@ -65,20 +65,20 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
         if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
             check_release(os.uname().release)
         kernel = Nfnetlink()
-        probe(kernel, Node(family))
+        probe(kernel, NodeView(family))
         return Nftables(family, _settings(config), kernel, guard)
 
     return open_family
 
 
-def _render(config: Config, table: Table, node: Node) -> str:
+def _render(config: Config, table: Table, node: NodeView) -> str:
     from kubeproxy.dataplane.nftables.describe import describe
 
     return describe(program(node, _settings(config)), table, node)
 
 
 def _drift(
-    config: Config, table: Table, node: Node, failed: Collection[ServicePortName]
+    config: Config, table: Table, node: NodeView, failed: Collection[ServicePortName]
 ) -> list[Difference]:
     from kubeproxy.dataplane.nftables.drift import drift
     from kubeproxy.linux.nfnetlink import Nfnetlink

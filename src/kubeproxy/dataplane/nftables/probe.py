@@ -12,7 +12,7 @@ from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Balance
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 PROBE_TABLE = "kube-proxy-probe"
 OLDEST_KERNEL = (5, 13)
@@ -38,7 +38,7 @@ def check_release(release: str) -> None:
         )
 
 
-def probe(kernel: Nfnetlink, node: Node) -> None:
+def probe(kernel: Nfnetlink, node: NodeView) -> None:
     """Rehearse a program with every kind of statement; nothing is written.
 
     The error names the first statement that the kernel refuses. Without privileges, or without

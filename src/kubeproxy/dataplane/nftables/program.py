@@ -8,7 +8,7 @@ import msgspec
 
 from kubeproxy.base.inet import Protocol
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.table.node import LOOPBACK, Node, PodCIDR
+from kubeproxy.table.node import LOOPBACK, NodeView, PodCIDR
 from kubeproxy.table.policy import Masquerading
 
 TABLE = "kube-proxy"
@@ -82,7 +82,7 @@ class NftablesSettings(msgspec.Struct, frozen=True):
     affinity_size: int = 65535
 
 
-def is_pod(node: Node, headers: nft.Headers, *, negate: bool = False) -> nft.Match | None:
+def is_pod(node: NodeView, headers: nft.Headers, *, negate: bool = False) -> nft.Match | None:
     """The packet comes, or does not come, from a pod; None when that cannot be detected."""
     detector = node.detector
     if detector is None:
@@ -92,7 +92,7 @@ def is_pod(node: Node, headers: nft.Headers, *, negate: bool = False) -> nft.Mat
     return nft.from_interface(detector.name, prefix=detector.prefix, negate=negate)
 
 
-def program(node: Node, settings: NftablesSettings) -> nft.Program:
+def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
     """The program for one family of this node."""
     headers = nft.HEADERS[node.family]
     gate = node.localhost_gate
@@ -190,7 +190,7 @@ def _hooked(name: str, priority: tuple[int, str], *rules: nft.Rule) -> nft.Chain
     return nft.Chain(name, rules, nft.Hook(type_, hook, _HOOK_NUMBER[hook], *priority))
 
 
-def _hooked_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
+def _hooked_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     """The chains on the hooks but the last; priorities are upstream's, which others rely on.
 
     Their names contain a slash: by that upstream knows chains which it may empty and delete. Its
@@ -237,7 +237,7 @@ def _to_node_port(headers: nft.Headers) -> nft.InSet:
     return nft.InSet((headers.daddr,), NODEPORT_ADDRESSES)
 
 
-def _mark_cluster_ip_traffic(node: Node, headers: nft.Headers) -> tuple[nft.Rule, ...]:
+def _mark_cluster_ip_traffic(node: NodeView, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     """Traffic to cluster IPs that must come back through this node is masqueraded."""
     if node.masquerading is Masquerading.NEVER:
         return ()
@@ -248,7 +248,7 @@ def _mark_cluster_ip_traffic(node: Node, headers: nft.Headers) -> tuple[nft.Rule
     return ((to_cluster_ip, *sources, nft.jump(MARK_TO_MASQUERADE)),)
 
 
-def _check_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
+def _check_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     frontend = (headers.daddr, *_NODE_PORT)
     to_node_port = _to_node_port(headers)
     allowed = nft.InSet((nft.RANGED_PRIORITY, headers.saddr), FIREWALL_SOURCES)
@@ -282,7 +282,7 @@ def _check_chains(node: Node, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     )
 
 
-def _localhost_check(node: Node, headers: nft.Headers) -> nft.Chain:
+def _localhost_check(node: NodeView, headers: nft.Headers) -> nft.Chain:
     """Node ports that are refused on loopback addresses, counted by protocol."""
     loopback = nft.in_prefix(headers.daddr, LOOPBACK[node.family])
     refused = nft.InSet(_NODE_PORT, LOCALHOST_NODEPORTS)

@@ -31,7 +31,7 @@ from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
 from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 _NUMBER = Struct("=I")
 
@@ -43,7 +43,7 @@ class Programmed(msgspec.Struct):
     """The kernel's state, as far as it cannot be derived."""
 
     program: Program
-    node: Node
+    node: NodeView
     placed: dict[ServicePortName, Placed] = {}
     shared: Counter[ElementKey] = msgspec.field(default_factory=Counter)
     sources: SourceLists = msgspec.field(default_factory=SourceLists)
@@ -68,7 +68,7 @@ class Step(msgspec.Struct):
     idle: frozenset[str] = frozenset()
 
 
-def alone(program: Program, node: Node) -> Callable[[Entry], None]:
+def alone(program: Program, node: NodeView) -> Callable[[Entry], None]:
     """A function that encodes an entry alone, to find out whether that can be done.
 
     Too many source ranges are too many for all ports of a Service: they are checked once.
@@ -82,7 +82,9 @@ def alone(program: Program, node: Node) -> Callable[[Entry], None]:
     return write
 
 
-def step(state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: Node) -> Step:
+def step(
+    state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: NodeView
+) -> Step:
     """The transaction that removes some entries and adds others (an entry may be in both)."""
     shared: Counter[ElementKey] = Counter()
     placed: dict[ServicePortName, Placed | None] = {}
@@ -130,7 +132,7 @@ def _loses(known: Placed | None, fresh: Placed | None) -> bool:
 
 
 def _add_chains(
-    batch: Batch, placed: Iterable[Placed | None], known: set[str], node: Node
+    batch: Batch, placed: Iterable[Placed | None], known: set[str], node: NodeView
 ) -> set[str]:
     """Add the chains that are needed and not known; the names of all that are needed."""
     wanted = {choice for each in placed if each is not None for choice in choices(each)}
@@ -139,7 +141,7 @@ def _add_chains(
     return {choice.chain for choice in needed}
 
 
-def commit(state: Programmed, done: Step, node: Node) -> None:
+def commit(state: Programmed, done: Step, node: NodeView) -> None:
     """The transaction succeeded: this is the state now."""
     state.node = node
     done.sources.commit()
@@ -230,7 +232,9 @@ def largest_number(kernel: Elements, *maps: str) -> int:
     return max(numbers, default=0)
 
 
-def reconcile(state: Programmed, entries: Iterable[Entry], kernel: Elements, node: Node) -> Step:
+def reconcile(
+    state: Programmed, entries: Iterable[Entry], kernel: Elements, node: NodeView
+) -> Step:
     """The transaction that makes the kernel's elements those of the entries.
 
     `state` has the program and the chains that the kernel has, and the last number that was given,

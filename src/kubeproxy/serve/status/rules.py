@@ -21,7 +21,7 @@ from kubeproxy.serve.status.wire import (
 )
 from kubeproxy.serve.status.words import plural, ranges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 from kubeproxy.table.rows import aligned, entry_rows
 
 _INDENT = "    "
@@ -33,7 +33,7 @@ class Selected(msgspec.Struct, frozen=True):
     """Some service ports of a family that is programmed."""
 
     family: FamilyState
-    node: Node
+    node: NodeView
     mode: Mode
     names: Sequence[ServicePortName]
 

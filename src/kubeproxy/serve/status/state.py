@@ -14,7 +14,7 @@ from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.traffic.totals import TrafficWindow
 from kubeproxy.table.build import Builder
 from kubeproxy.table.entries import ServicePortName
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 class FamilyState(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class FamilyState(msgspec.Struct, frozen=True):
 
     family: Family
     builder: Builder
-    node: Node | None
+    node: NodeView | None
     failed: Mapping[ServicePortName, str]
     failure: str
     healthy: bool

@@ -14,7 +14,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.serve.status.state import State
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
-from kubeproxy.table.node import Node
+from kubeproxy.table.node import NodeView
 
 
 class UnreadableTable(KubeProxyError):
@@ -26,7 +26,7 @@ class TableHead(msgspec.Struct, frozen=True):
 
     family: Family
     mode: str
-    node: Node
+    node: NodeView
     config: KubeProxyConfiguration
     failed: tuple[tuple[ServicePortName, str], ...]
     health_checks: tuple[tuple[ServiceName, HealthCheck], ...]
@@ -44,7 +44,7 @@ class Desired(msgspec.Struct, frozen=True):
     """
 
     table: Table
-    node: Node
+    node: NodeView
     mode: str
     config: KubeProxyConfiguration
     failed: Mapping[ServicePortName, str]

@@ -261,7 +261,7 @@ class RuleRow(_Wire, frozen=True):
     source: str
     backends: str
     masquerade: str
-    refusal: str = msgspec.field(name="nobody")
+    refusal: str
 
 
 class RulePort(_Wire, frozen=True, omit_defaults=True):
