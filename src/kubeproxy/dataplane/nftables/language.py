@@ -302,19 +302,9 @@ def jump(chain: str) -> RuleVerdict:
     return RuleVerdict(Jump.JUMP, chain)
 
 
-Statement = (
-    Match
-    | InSet
-    | Mark
-    | SetPriority
-    | VerdictMap
-    | Dnat
-    | UpdateMap
-    | Masquerade
-    | Reject
-    | UseCounter
-    | RuleVerdict
-)
+Condition = Match | InSet
+Action = Mark | SetPriority | VerdictMap | Dnat | UpdateMap | Masquerade | Reject | UseCounter
+Statement = Condition | Action | RuleVerdict
 Rule = tuple[Statement, ...]
 
 
