@@ -1,0 +1,59 @@
+"""What an emulated machine is given to do: steps, each a process that fills columns."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+FILE = "job.json"
+"""In the directory /run/job of the guest."""
+NFTABLES = ("traffic", "repair", "restart", "take-over")
+"""The parts that need nftables mode."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A Python module with its arguments, the parts that it fills, and its seconds there."""
+
+    parts: tuple[str, ...]
+    arguments: tuple[str, ...]
+    seconds: float = 600.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """All steps, in order."""
+
+    steps: tuple[Step, ...]
+
+
+class Version(NamedTuple):
+    """The first two numbers of a kernel's release."""
+
+    major: int
+    minor: int
+
+
+NFTABLES_SINCE = Version(5, 13)
+
+
+def version_of(release: str) -> Version:
+    """Of `6.1.0-56-amd64`: 6.1."""
+    major, minor, *_ = release.split(".")
+    return Version(int(major), int(minor))
+
+
+FIELD = "kernels.field"
+STEPS = {
+    "check": Step(("check",), ("-m", "kernels.checkjob"), 300.0),
+    "field": Step(("traffic", "repair", "restart"), ("-m", FIELD, "nftables")),
+    "take-over": Step(("take-over",), ("-m", "kernels.takeover")),
+    "iptables legacy": Step(("iptables legacy",), ("-m", FIELD, "iptables-legacy")),
+    "iptables nft": Step(("iptables nft",), ("-m", FIELD, "iptables-nft")),
+    "ipvs legacy": Step(("ipvs legacy",), ("-m", FIELD, "ipvs-legacy")),
+    "ipvs nft": Step(("ipvs nft",), ("-m", FIELD, "ipvs-nft")),
+    "lab": Step(("lab",), ("-m", "kernels.labjob")),
+}
+
+
+def steps_for(parts: Sequence[str]) -> tuple[Step, ...]:
+    """The steps that fill one of these parts."""
+    return tuple(step for step in STEPS.values() if not set(parts).isdisjoint(step.parts))
