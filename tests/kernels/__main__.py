@@ -18,16 +18,18 @@ import msgspec
 from kernels.boot import Machine, arguments, boot, job_archive, last_words
 from kernels.debian import DEFAULT, NotAvailable
 from kernels.image import TREE, Disk, Kernel, build_disk, build_kernel
-from kernels.job import FILE, Job, steps_for
+from kernels.job import COMMAND, FILE, Job, step_of, steps_for
 from kernels.results import (
     PARTS,
     Line,
     Run,
     State,
+    cell,
     columns,
     exit_code,
     parse,
     reasons,
+    render,
     summary,
     table,
 )
@@ -69,7 +71,7 @@ class Session:
             line = parse(text)
             if line is not None:
                 lines.append(line)
-                self._progress(kernel.name, line)
+                self._progress(Run(kernel.name, lines=tuple(lines)), line)
 
         trouble = await boot([*self.tools.emulator(), *command], self.machine.seconds, take)
         seconds = time.monotonic() - started
@@ -77,17 +79,19 @@ class Session:
         logs = self.cache / "logs"
         logs.mkdir(exist_ok=True)
         (logs / f"{kernel.name}.log").write_text(said)
+        (logs / f"{kernel.name}.results").write_text("".join(f"{render(x)}\n" for x in lines))
         if not trouble and not any(line.done for line in lines):
             trouble = "it stopped on the way; the console ends with: " + last_words(said)
-        return Run(kernel.name, kernel.version, tuple(lines), "", trouble, seconds)
+        return Run(kernel.name, kernel.version, tuple(lines), "", trouble, seconds, said)
 
-    def _progress(self, name: str, line: Line) -> None:
+    def _progress(self, run: Run, line: Line) -> None:
+        name = run.name
         if line.release:
             self.say(name, f"Linux {line.release} is up")
         elif line.check and line.state is State.FAILED:
             self.say(name, f"{line.part}: FAILED {line.detail}")
         elif line.part and not line.check and line.state is not None:
-            self.say(name, f"{line.part}: {line.state.value}")
+            self.say(name, f"{line.part}: {cell(run, line.part)}")
 
 
 def _files(job: Job) -> dict[str, bytes]:
@@ -104,15 +108,15 @@ def _files(job: Job) -> dict[str, bytes]:
 
 
 async def run_all(session: Session, names: Sequence[str], at_once: int) -> list[Run]:
-    """Run every kernel, so many at once, in the order of their names."""
+    """Run every kernel, so many at once; they begin in the order of their names."""
     slots = asyncio.Semaphore(at_once)
     building = asyncio.Lock()
+    disk = await asyncio.to_thread(build_disk, session.cache, session.tools)
 
     async def one(name: str) -> Run:
         async with slots:
             try:
                 async with building:
-                    disk = await asyncio.to_thread(build_disk, session.cache, session.tools)
                     kernel = await asyncio.to_thread(
                         build_kernel, name, session.cache, session.tools, disk.busybox
                     )
@@ -157,6 +161,7 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=2, help="machines (%(default)s)")
     parser.add_argument("--seconds", type=float, default=900.0, help="for each (%(default)s)")
     parser.add_argument("--memory", type=int, default=1024, help="megabytes (%(default)s)")
+    parser.add_argument("command", nargs="*", help="to run in each instead, after --")
     arguments = parser.parse_args(given)
     unknown = set(arguments.parts.split(",")) - set(PARTS)
     if unknown:
@@ -167,12 +172,14 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
 def main(given: Sequence[str]) -> int:
     """Run, print the table, and end with 0 only if all that ran passed."""
     arguments = parsed(given)
-    job = Job(steps_for(arguments.parts.split(",")))
+    steps = steps_for(arguments.parts.split(","))
+    if arguments.command:
+        steps = (step_of(arguments.command, arguments.seconds),)
     machine = Machine(arguments.memory, arguments.seconds)
     with locked(arguments.cache):
         place = Path(tempfile.mkdtemp(prefix="run-", dir=arguments.cache))
         try:
-            session = Session(arguments.cache, place, job, machine)
+            session = Session(arguments.cache, place, Job(steps), machine)
             names = arguments.kernels.split(",")
             runs = asyncio.run(run_all(session, names, arguments.at_once))
         except NotAvailable as error:
@@ -182,6 +189,10 @@ def main(given: Sequence[str]) -> int:
             return 130
         finally:
             shutil.rmtree(place)
+    if arguments.command:
+        for run in runs:
+            show(f"\n--- {run.name} {run.release} {run.missing or run.trouble}\n{run.console}")
+        return 0 if all(cell(run, COMMAND).state is State.PASSED for run in runs) else 1
     show(f"\n{columns(table(runs))}\n")
     for line in reasons(runs):
         show(line)

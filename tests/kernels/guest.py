@@ -97,7 +97,7 @@ def _run(line: int, step: Step) -> None:
     for text in process.stdout:
         words = parse(text.strip())
         if words is None:
-            tail.append(text.rstrip())
+            tail.extend(filter(None, [text.rstrip()]))
             print(text, end="", flush=True)  # noqa: T201  # to the console
             continue
         _say(line, words)

@@ -54,6 +54,15 @@ STEPS = {
 }
 
 
+COMMAND = "command"
+"""The part of a command that people give."""
+
+
+def step_of(command: Sequence[str], seconds: float) -> Step:
+    """A command in place of the usual steps."""
+    return Step((COMMAND,), ("-m", "kernels.command", *command), seconds)
+
+
 def steps_for(parts: Sequence[str]) -> tuple[Step, ...]:
     """The steps that fill one of these parts."""
     return tuple(step for step in STEPS.values() if not set(parts).isdisjoint(step.parts))

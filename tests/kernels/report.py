@@ -65,8 +65,8 @@ def not_run(part: str, reason: str) -> None:
 
 
 def say(line: Line) -> None:
-    """Write it where the first process reads."""
-    os.write(1, f"{render(line)}\n".encode())
+    """Write it where the first process reads; others may have left a line unfinished there."""
+    os.write(1, f"\n{render(line)}\n".encode())
 
 
 def words_of(error: BaseException) -> str:

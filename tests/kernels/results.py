@@ -53,7 +53,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 class Run(msgspec.Struct, frozen=True):
     """One kernel: its package's version, what it said, and what went wrong besides.
 
-    `missing` says why it could not be tried, `trouble` why it did not come to its end.
+    `missing` says why it could not be tried, `trouble` why it did not come to its end. The
+    `console` has what the kernel and the programs printed.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Run(msgspec.Struct, frozen=True):
     missing: str = ""
     trouble: str = ""
     seconds: float = 0.0
+    console: str = ""
 
     @property
     def release(self) -> str:
