@@ -3,10 +3,14 @@
 import argparse
 import asyncio
 import contextlib
+import datetime as dt
 import fcntl
 import os
+import re
+import resource
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,13 +31,16 @@ from kernels.results import (
     cell,
     columns,
     exit_code,
+    page,
     parse,
+    placed,
     reasons,
     render,
     summary,
     table,
 )
 from kernels.tools import Toolbox
+from kubeproxy.base.version import VERSION
 
 
 def show(text: str) -> None:
@@ -161,6 +168,8 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=2, help="machines (%(default)s)")
     parser.add_argument("--seconds", type=float, default=900.0, help="for each (%(default)s)")
     parser.add_argument("--memory", type=int, default=1024, help="megabytes (%(default)s)")
+    parser.add_argument("--whole-lab", action="store_true", help="all tests of the lab: hours")
+    parser.add_argument("--page", type=Path, help="a document to write what was measured into")
     parser.add_argument("command", nargs="*", help="to run in each instead, after --")
     arguments = parser.parse_args(given)
     unknown = set(arguments.parts.split(",")) - set(PARTS)
@@ -169,10 +178,28 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+def versions(runs: Sequence[Run], tools: Toolbox) -> dict[str, str]:
+    """What the results depend on besides the kernels."""
+    printed = subprocess.run(
+        [*tools.emulator(), "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    number = re.search(r"version (\S+)", printed)
+    guest = next((run.versions for run in runs if run.versions), {})
+    python = ".".join(map(str, sys.version_info[:3]))
+    emulator = number[1] if number else "unknown"
+    return {"kubeproxy": VERSION, "Python": python, "QEMU": emulator, **guest}
+
+
+def processor_seconds() -> float:
+    """What all machines and builds have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(given: Sequence[str]) -> int:
     """Run, print the table, and end with 0 only if all that ran passed."""
     arguments = parsed(given)
-    steps = steps_for(arguments.parts.split(","))
+    steps = steps_for(arguments.parts.split(","), whole_lab=arguments.whole_lab)
     if arguments.command:
         steps = (step_of(arguments.command, arguments.seconds),)
     machine = Machine(arguments.memory, arguments.seconds)
@@ -196,7 +223,11 @@ def main(given: Sequence[str]) -> int:
     show(f"\n{columns(table(runs))}\n")
     for line in reasons(runs):
         show(line)
-    show(summary(runs))
+    show(f"{summary(runs)}; processor time: {processor_seconds():.0f} s")
+    if arguments.page:
+        date = dt.datetime.now(dt.UTC).date().isoformat()
+        measured = page(runs, date, versions(runs, session.tools))
+        arguments.page.write_text(placed(arguments.page.read_text(), measured))
     return exit_code(runs)
 
 

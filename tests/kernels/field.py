@@ -18,6 +18,7 @@ from kernels.aftermath import cleanup, repair, restart
 from kernels.job import NFTABLES_SINCE, version_of
 from kernels.packets import PACKETS, cluster, dialled, same_endpoint
 from kernels.report import Report, not_run, reporting
+from kernels.sctp import leave_queues_of_sctp_alone
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.tools import Backend
 from lab.deploy import Address, deploy
@@ -45,6 +46,7 @@ VARIANTS: Mapping[str, Variant] = {
 @contextlib.contextmanager
 def opened(variant: Variant) -> Iterator[Lab]:
     """A lab in namespaces of its own."""
+    leave_queues_of_sctp_alone()
     unshare(CLONE_NEWNET | CLONE_NEWNS)
     private_mounts()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -7,6 +7,7 @@ line, so that a part which hangs or dies takes no other with it.
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def main() -> None:
         tty.setraw(line)
         _prepare()
         job = msgspec.json.decode(Path("/run/job", FILE).read_bytes(), type=Job)
-        _say(line, Line(release=os.uname().release))
+        _say(line, Line(release=os.uname().release, versions=_versions()))
         for step in job.steps:
             _run(line, step)
         _say(line, Line(done=True))
@@ -69,6 +70,16 @@ def _prepare() -> None:
     Path("/proc/sys/kernel/printk").write_text("4")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     os.environ[VARIABLE] = network_name()
+
+
+def _versions() -> dict[str, str]:
+    """Those of the programs that the modes use."""
+    found = {}
+    for program in ("nft", "iptables", "ipset"):
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+        number = re.search(r"v(\d[\w.]*)", done.stdout)
+        found[program] = number[1] if number else "unknown"
+    return found
 
 
 def _say(line: int, words: Line) -> None:

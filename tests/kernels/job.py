@@ -53,6 +53,7 @@ STEPS = {
     "lab": Step(("lab",), ("-m", "kernels.labjob")),
 }
 
+WHOLE_LAB = Step(("lab",), ("-m", "kernels.labjob", "--all"), 8 * 3600.0)
 
 COMMAND = "command"
 """The part of a command that people give."""
@@ -63,6 +64,7 @@ def step_of(command: Sequence[str], seconds: float) -> Step:
     return Step((COMMAND,), ("-m", "kernels.command", *command), seconds)
 
 
-def steps_for(parts: Sequence[str]) -> tuple[Step, ...]:
+def steps_for(parts: Sequence[str], *, whole_lab: bool = False) -> tuple[Step, ...]:
     """The steps that fill one of these parts."""
-    return tuple(step for step in STEPS.values() if not set(parts).isdisjoint(step.parts))
+    steps = {**STEPS, "lab": WHOLE_LAB} if whole_lab else STEPS
+    return tuple(step for step in steps.values() if not set(parts).isdisjoint(step.parts))

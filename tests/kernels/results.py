@@ -22,6 +22,8 @@ PARTS = (
     "lab",
 )
 """The columns of the table."""
+BEGIN, END = "<!-- measured: make kernels writes this -->", "<!-- end of what was measured -->"
+"""Between these lines of a document is what was measured last."""
 MARK = "@kernels "
 """How a line of ours begins; the serial line may carry others."""
 
@@ -69,6 +71,11 @@ class Run(msgspec.Struct, frozen=True):
     def release(self) -> str:
         """The kernel's own word for itself."""
         return next((line.release for line in self.lines if line.release), "")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The programs in the guest."""
+        return next((line.versions for line in self.lines if line.versions), {})
 
     @property
     def state(self) -> State:
@@ -206,3 +213,12 @@ def page(runs: Sequence[Run], date: str, versions: Mapping[str, str]) -> str:
     if why:
         lines += ["", *(f"- {line}" for line in why)]
     return "\n".join(lines) + "\n"
+
+
+def placed(document: str, measured: str) -> str:
+    """The document with what was measured now."""
+    before, _, rest = document.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise ValueError(f"the document has no lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{measured}\n{END}{after}"

@@ -3,6 +3,8 @@
 import pytest
 
 from kernels.results import (
+    BEGIN,
+    END,
     PARTS,
     Cell,
     Line,
@@ -13,6 +15,7 @@ from kernels.results import (
     exit_code,
     page,
     parse,
+    placed,
     reasons,
     render,
     summary,
@@ -158,3 +161,14 @@ def test_the_page_has_the_date_and_the_versions() -> None:
     text = page([GOOD], "2026-01-02", {"kubeproxy": "0.1.0"})
     assert text.startswith("Measured on 2026-01-02, with kubeproxy 0.1.0.\n")
     assert "| check | 2 passed |" in text
+
+
+def test_what_was_measured_before_is_replaced() -> None:
+    once = placed(f"head\n{BEGIN}\nold\n{END}\ntail\n", "new\n")
+    assert once == f"head\n{BEGIN}\n\nnew\n\n{END}\ntail\n"
+    assert once == placed(once, "new\n")
+
+
+def test_a_document_without_a_place_is_left_alone() -> None:
+    with pytest.raises(ValueError, match="has no lines"):
+        placed("head\n", "new")
