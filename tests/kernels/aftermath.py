@@ -80,8 +80,9 @@ def restart(lab: Lab, report: Report) -> None:
         if is_nftables:
             assert generations.seen == [], f"it wrote {generations.seen}"
         assert _rules(before) == _rules(lab.rules())
-    with report.check("diff finds no difference after the restart"):
-        eventually(lambda: _is_equal(lab), "diff")
+    if is_nftables:
+        with report.check("diff finds no difference after the restart"):
+            eventually(lambda: _is_equal(lab), "diff")
 
 
 def _flags(lab: Lab) -> list[str]:
@@ -116,8 +117,9 @@ def cleanup(lab: Lab, report: Report) -> None:
         ):
             left = [line for line in _output(lab, command) if _OURS.search(line)]
             assert left == [], f"{command[0]}: {left[:5]}"
-    with report.check("a second --cleanup finds nothing"):
-        assert "There is nothing to remove" in cleaned(node)[1]
+    if lab.variant.mode is Mode.NFTABLES:  # a process costs much here
+        with report.check("a second --cleanup finds nothing"):
+            assert "There is nothing to remove" in cleaned(node)[1]
 
 
 def _output(lab: Lab, command: list[str]) -> list[str]:

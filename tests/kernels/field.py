@@ -1,7 +1,7 @@
 """In the guest: the daemon with real packets, in one mode and with one kind of the programs.
 
 Kestrel, its pods and the world around it are the lab's network; what becomes of each packet is
-written down here by hand. `python -m kernels.field VARIANT`.
+written down here by hand. `python -m kernels.field VARIANT...`.
 """
 
 import contextlib
@@ -9,16 +9,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from kernels.aftermath import cleanup, repair, restart
-from kernels.job import NFTABLES_SINCE, version_of
+from kernels.job import NFTABLES_SINCE, TOOLS, version_of
 from kernels.packets import PACKETS, cluster, dialled, same_endpoint
 from kernels.report import Report, not_run, reporting
 from kernels.sctp import leave_queues_of_sctp_alone
+from kernels.takeover import there_and_back
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.tools import Backend
 from lab.deploy import Address, deploy
@@ -44,21 +45,28 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 @contextlib.contextmanager
-def opened(variant: Variant) -> Iterator[Lab]:
-    """A lab in namespaces of its own."""
+def opened() -> Iterator[Network]:
+    """The lab's network, in namespaces of its own, with those who answer in it."""
     leave_queues_of_sctp_alone()
     unshare(CLONE_NEWNET | CLONE_NEWNS)
     private_mounts()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    network = Network()
+    responders = Responders(network)
+    yield network
+    responders.close()
+
+
+@contextlib.contextmanager
+def staged(network: Network, variant: Variant) -> Iterator[Lab]:
+    """A lab for one variant; afterwards no rule of it is left."""
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if variant.programs is not None:
             stack.enter_context(programs(variant.programs, place / "bin"))
-        network = Network()
-        responders = Responders(network)
         lab = Lab(network, DaemonProcess(network.node, place), variant)
+        stack.callback(lab.stop)
         yield lab
-        responders.close()
 
 
 def traffic(lab: Lab, report: Report) -> None:
@@ -92,32 +100,35 @@ def _change(lab: Lab) -> None:
     lab.put(*cluster())
 
 
-Part = Callable[[Lab, Report], None]
+Work = Callable[[Lab, Report], None]
+WORK: Mapping[str, Mapping[str, tuple[Work, ...]]] = {
+    "nftables": {
+        "traffic": (traffic,),
+        "repair": (repair,),
+        "restart": (restart, cleanup),
+        "take-over": (there_and_back,),
+    },
+    **{name: {name.replace("-", " "): (traffic, restart, cleanup)} for name in TOOLS},
+}
+"""The parts that each variant fills."""
 
 
-def main(name: str) -> None:
-    """Fill the parts of a variant."""
-    variant = VARIANTS[name]
-    if variant is NFTABLES_VARIANT:
-        parts: dict[str, tuple[Part, ...]] = {
-            "traffic": (traffic,),
-            "repair": (repair,),
-            "restart": (restart, cleanup),
-        }
-        release = os.uname().release
-        if version_of(release) < NFTABLES_SINCE:
-            for part in parts:
+def main(names: Sequence[str]) -> None:
+    """Fill the parts of these variants."""
+    has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
+    with opened() as network:
+        for name in names:
+            if name == "nftables" and not has_nftables:
                 needed = ".".join(map(str, NFTABLES_SINCE))
-                not_run(part, f"nftables mode needs Linux {needed}, and refuses this one")
-            return
-    else:
-        parts = {name.replace("-", " "): (traffic, restart, cleanup)}
-    with opened(variant) as lab:
-        for part, steps in parts.items():
-            with reporting(part) as report:
-                for step in steps:
-                    step(lab, report)
+                for part in WORK[name]:
+                    not_run(part, f"nftables mode needs Linux {needed}, and refuses this one")
+                continue
+            with staged(network, VARIANTS[name]) as lab:
+                for part, steps in WORK[name].items():
+                    with reporting(part) as report:
+                        for step in steps:
+                            step(lab, report)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

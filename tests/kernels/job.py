@@ -7,8 +7,6 @@ import msgspec
 
 FILE = "job.json"
 """In the directory /run/job of the guest."""
-NFTABLES = ("traffic", "repair", "restart", "take-over")
-"""The parts that need nftables mode."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -41,18 +39,15 @@ def version_of(release: str) -> Version:
     return Version(int(major), int(minor))
 
 
-FIELD = "kernels.field"
+TOOLS = ("iptables-legacy", "iptables-nft", "ipvs-legacy", "ipvs-nft")
+"""The variants of the modes that use programs."""
+_FIELD = ("-m", "kernels.field")
 STEPS = {
     "check": Step(("check",), ("-m", "kernels.checkjob"), 300.0),
-    "field": Step(("traffic", "repair", "restart"), ("-m", FIELD, "nftables")),
-    "take-over": Step(("take-over",), ("-m", "kernels.takeover")),
-    "iptables legacy": Step(("iptables legacy",), ("-m", FIELD, "iptables-legacy")),
-    "iptables nft": Step(("iptables nft",), ("-m", FIELD, "iptables-nft")),
-    "ipvs legacy": Step(("ipvs legacy",), ("-m", FIELD, "ipvs-legacy")),
-    "ipvs nft": Step(("ipvs nft",), ("-m", FIELD, "ipvs-nft")),
+    "nftables": Step(("traffic", "repair", "restart", "take-over"), (*_FIELD, "nftables")),
+    "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), (*_FIELD, *TOOLS), 900.0),
     "lab": Step(("lab",), ("-m", "kernels.labjob")),
 }
-
 WHOLE_LAB = Step(("lab",), ("-m", "kernels.labjob", "--all"), 8 * 3600.0)
 
 COMMAND = "command"

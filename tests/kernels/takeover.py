@@ -1,10 +1,6 @@
 """In the guest: the table of another program is taken over, given back, and taken over again."""
 
-import os
-
-from kernels.field import VARIANTS, opened
-from kernels.job import NFTABLES_SINCE, version_of
-from kernels.report import Report, not_run, reporting
+from kernels.report import Report
 from kubeproxy.base.inet import Family
 from kubeproxy.table.entries import Backend
 from lab.connection import Connection
@@ -17,7 +13,6 @@ from lab.stage import CLUSTER_CIDR_FLAG, Lab
 from lab.upstream import SINCE_1_33, Service, Upstream, start
 from world import NODE_IP
 
-PART = "take-over"
 NODE_PORT = 31080
 
 
@@ -56,25 +51,17 @@ def take_over(lab: Lab, report: Report) -> None:
         assert found == EQUAL, found
 
 
-def main() -> None:
-    """There, back, and there again."""
-    release = os.uname().release
-    if version_of(release) < NFTABLES_SINCE:
-        not_run(PART, "nftables mode needs a newer Linux")
-        return
-    with opened(VARIANTS["nftables"]) as lab, reporting(PART) as report:
+def there_and_back(lab: Lab, report: Report) -> None:
+    """Their table, ours, and theirs again."""
+    lab.stop()
+    load_theirs(lab)
+    connections = check_served(lab, report, "their table")
+    take_over(lab, report)
+    connections += check_served(lab, report, "our table")
+    lab.daemon.stop()
+    with report.check("their first transaction is accepted over ours"):
         load_theirs(lab)
-        connections = check_served(lab, report, "their table")
-        take_over(lab, report)
-        connections += check_served(lab, report, "our table")
-        lab.daemon.stop()
-        with report.check("their first transaction is accepted over ours"):
-            load_theirs(lab)
-        connections += check_served(lab, report, "their table again")
-        with report.check("connections that were open all the time go on"):
-            for connection in connections:
-                connection.talk()
-
-
-if __name__ == "__main__":
-    main()
+    connections += check_served(lab, report, "their table again")
+    with report.check("connections that were open all the time go on"):
+        for connection in connections:
+            connection.talk()

@@ -141,7 +141,9 @@ def test_versions_are_numbers(release: str, expected: tuple[int, int]) -> None:
 
 def test_every_part_has_a_step() -> None:
     assert {part for step in STEPS.values() for part in step.parts} == set(PARTS)
-    assert [step.parts for step in steps_for(["repair"])] == [("traffic", "repair", "restart")]
+    (step,) = steps_for(["repair"])
+    assert step.parts == ("traffic", "repair", "restart", "take-over")
+    assert "--all" in steps_for(["lab"], whole_lab=True)[0].arguments
 
 
 def test_an_unknown_part_is_rejected() -> None:
