@@ -19,6 +19,7 @@ _SECURITY = "-security"
 _WITH_SECURITY = ("bullseye", "bookworm", "trixie")
 """Releases whose newest kernels come as security updates."""
 _PART = re.compile(r"linux-(image|binary|modules)-\d")
+_ADDRESS = re.compile(r"\w+://[^\s']+")
 _SUITE = re.compile(r"[a-z][a-z-]*")
 
 Stanza = Mapping[str, str]
@@ -33,6 +34,11 @@ class Package(msgspec.Struct, frozen=True):
 
     name: str
     version: str
+
+
+def without_addresses(text: str) -> str:
+    """What apt says, without the address of the mirror: what is measured is published."""
+    return _ADDRESS.sub("the mirror", text)
 
 
 def suites_of(name: str) -> tuple[str, ...]:

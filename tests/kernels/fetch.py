@@ -19,6 +19,7 @@ from kernels.debian import (
     sources,
     stanza,
     suites_of,
+    without_addresses,
 )
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -143,7 +144,7 @@ def _run(command: Sequence[str], directory: Path | None = None) -> str:
         raise NotAvailable(f"there is no {command[0]}: this needs a Debian") from error
     if done.returncode:
         words = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        raise NotAvailable(f"{command[0]}: {words[-1]}")
+        raise NotAvailable(without_addresses(f"{command[0]}: {words[-1]}"))
     return done.stdout
 
 

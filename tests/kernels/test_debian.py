@@ -12,6 +12,7 @@ from kernels.debian import (
     sources,
     stanza,
     suites_of,
+    without_addresses,
 )
 
 TARGETS = """\
@@ -119,3 +120,9 @@ def test_without_a_security_mirror_the_ordinary_one_remains() -> None:
 def test_a_machine_without_a_mirror_says_so() -> None:
     with pytest.raises(NotAvailable, match="no Debian mirror"):
         sources("", ("trixie",))
+
+
+def test_the_mirrors_address_is_not_published() -> None:
+    said = "E: The repository 'http://mirror.test/debian sad Release' has no Release file."
+    expected = "E: The repository 'the mirror sad Release' has no Release file."
+    assert expected == without_addresses(said)
