@@ -10,6 +10,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -203,7 +204,10 @@ def main(given: Sequence[str]) -> int:
     if arguments.command:
         steps = (step_of(arguments.command, arguments.seconds),)
     machine = Machine(arguments.memory, arguments.seconds)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     with locked(arguments.cache):
+        for left in arguments.cache.glob("run-*"):  # of one that was killed
+            shutil.rmtree(left)
         place = Path(tempfile.mkdtemp(prefix="run-", dir=arguments.cache))
         try:
             session = Session(arguments.cache, place, Job(steps), machine)

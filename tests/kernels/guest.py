@@ -1,7 +1,7 @@
-"""The first process of an emulated machine: runs the parts of the job, and switches off.
+"""The first process of an emulated machine: runs the steps of the job, and switches off.
 
-Each part is a process of its own, with a time limit. What it writes is passed on to the serial
-line, so that a part which hangs or dies takes no other with it.
+Each step is a process of its own, with a time limit: one that hangs or dies takes no other with
+it. Its results are passed on to the serial line as they come, and all else to the console.
 """
 
 import contextlib
