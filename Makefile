@@ -65,6 +65,17 @@ $(UML_LEGS): venv
 	@echo "in the test kernel: $@"
 	@$(UML) -q -rs -o cache_dir=.pytest_cache/$@ $(SELECTED)
 
+# Debian's kernels in an emulator; packages go into KERNELS_CACHE, or ~/.cache/kubeproxy-kernels.
+KERNELS := PYTHONPATH=tests $(BIN)/python -m kernels $(if $(KERNELS_CACHE),--cache $(KERNELS_CACHE))
+
+.PHONY: kernels
+kernels: venv  ## the proxy in stock kernels of Debian, 5.10 to the newest, emulated: no root, no KVM
+	$(KERNELS) --page docs/kernels.md
+
+.PHONY: kernels-full
+kernels-full: venv  ## the same with the whole lab in each of them, over night
+	$(KERNELS) --whole-lab --seconds 43200
+
 .PHONY: lint
 lint: venv  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check

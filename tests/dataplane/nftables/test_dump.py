@@ -34,6 +34,8 @@ from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_GETSET,
     NFT_MSG_GETSETELEM,
     NFT_MSG_NEWSETELEM,
+    NFTA_BYTEORDER_LEN,
+    NFTA_BYTEORDER_SIZE,
 )
 from world import Mode, endpoint_slice, everywhere, node, table_of
 
@@ -100,6 +102,19 @@ def test_rules_are_read_as_they_were_written(kernel: FakeNftables) -> None:
     assert expected == {name: [rule.expressions for rule in found[name]] for name in found}
     handles = [rule.handle for rules in found.values() for rule in rules]
     assert min(handles) > 0
+
+
+def test_the_order_of_attributes_is_the_kernels_affair(kernel: FakeNftables) -> None:
+    """Linux 7.2 lists the size of a byteorder expression (5) before its length (4)."""
+    before = u32(NFTA_BYTEORDER_LEN, 4) + u32(NFTA_BYTEORDER_SIZE, 4)
+    after = u32(NFTA_BYTEORDER_SIZE, 4) + u32(NFTA_BYTEORDER_LEN, 4)
+    dumped = list(kernel.dump(NFT_MSG_GETRULE, NFPROTO_IPV4, NAME))
+    newer = [
+        Message(each.type, each.flags, each.sequence, each.payload.replace(before, after))
+        for each in dumped
+    ]
+    assert newer != dumped
+    assert read_rules(dumped) == read_rules(newer)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from kubeproxy.dataplane.nftables.encode import new_chain, new_set
-from kubeproxy.dataplane.nftables.expressions import encode_rule
+from kubeproxy.dataplane.nftables.expressions import encode_rule, expression
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, text
@@ -28,6 +28,7 @@ _DECLARATION = (
 )
 _HEAD = (nft.NFTA_SET_ELEM_KEY, nft.NFTA_SET_ELEM_KEY_END, nft.NFTA_SET_ELEM_FLAGS)
 _ATTACHED = (nft.NFTA_CHAIN_HOOK, nft.NFTA_CHAIN_POLICY, nft.NFTA_CHAIN_TYPE)
+_BYTEORDER = b"byteorder\0"
 
 
 KernelChain = dict[int, bytes]
@@ -124,9 +125,27 @@ def read_rules(messages: Iterable[Message]) -> dict[str, list[KernelRule]]:
     for message in messages:
         rule = attributes_in(message)
         handle = int.from_bytes(rule[nft.NFTA_RULE_HANDLE])
-        kept = KernelRule(rule.get(nft.NFTA_RULE_EXPRESSIONS, b""), handle)
+        kept = KernelRule(_as_encoded(rule.get(nft.NFTA_RULE_EXPRESSIONS, b"")), handle)
         found.setdefault(name_in(rule[nft.NFTA_RULE_CHAIN]), []).append(kept)
     return found
+
+
+def _as_encoded(expressions: bytes) -> bytes:
+    """Expressions of a rule with their attributes in the order in which we write them.
+
+    Linux 7.2 lists those of `byteorder` in another order than the kernels before it.
+    """
+    if _BYTEORDER not in expressions:
+        return expressions
+    return b"".join(_ordered(part) for _, part in listed(expressions))
+
+
+def _ordered(part: bytes) -> bytes:
+    parts = attributes(part)
+    if parts[nft.NFTA_EXPR_NAME] != _BYTEORDER:
+        return attribute(nft.NFTA_LIST_ELEM, part)
+    data = attributes(parts[nft.NFTA_EXPR_DATA])
+    return expression("byteorder", *(attribute(kind, data[kind]) for kind in sorted(data)))
 
 
 def read_elements(messages: Iterable[Message]) -> dict[bytes, bytes]:

@@ -1,0 +1,65 @@
+"""What an emulated machine is given to do: steps, each a process that fills columns."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+FILE = "job.json"
+"""In the directory /run/job of the guest."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A Python module with its arguments, the parts that it fills, and its seconds there."""
+
+    parts: tuple[str, ...]
+    arguments: tuple[str, ...]
+    seconds: float = 600.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """All steps, in order."""
+
+    steps: tuple[Step, ...]
+
+
+class Version(NamedTuple):
+    """The first two numbers of a kernel's release."""
+
+    major: int
+    minor: int
+
+
+NFTABLES_SINCE = Version(5, 13)
+
+
+def version_of(release: str) -> Version:
+    """Of `6.1.0-56-amd64`: 6.1."""
+    major, minor, *_ = release.split(".")
+    return Version(int(major), int(minor))
+
+
+TOOLS = ("iptables-legacy", "iptables-nft", "ipvs-legacy", "ipvs-nft")
+"""The variants of the modes that use programs."""
+_FIELD = ("-m", "kernels.field")
+STEPS = {
+    "check": Step(("check",), ("-m", "kernels.checkjob"), 300.0),
+    "nftables": Step(("traffic", "repair", "restart", "take-over"), (*_FIELD, "nftables")),
+    "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), (*_FIELD, *TOOLS), 900.0),
+    "lab": Step(("lab",), ("-m", "kernels.labjob")),
+}
+WHOLE_LAB = Step(("lab",), ("-m", "kernels.labjob", "--all"), 8 * 3600.0)
+
+COMMAND = "command"
+"""The part of a command that people give."""
+
+
+def step_of(command: Sequence[str], seconds: float) -> Step:
+    """A command in place of the usual steps."""
+    return Step((COMMAND,), ("-m", "kernels.command", *command), seconds)
+
+
+def steps_for(parts: Sequence[str], *, whole_lab: bool = False) -> tuple[Step, ...]:
+    """The steps that fill one of these parts."""
+    steps = {**STEPS, "lab": WHOLE_LAB} if whole_lab else STEPS
+    return tuple(step for step in steps.values() if not set(parts).isdisjoint(step.parts))

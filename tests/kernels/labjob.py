@@ -1,0 +1,97 @@
+"""In the guest: tests of the lab, a line for each. `python -m kernels.labjob [--all]`."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from kernels.job import NFTABLES_SINCE, version_of
+from kernels.report import Report, reporting
+from kernels.results import State
+from kernels.sctp import leave_queues_of_sctp_alone
+
+_STATES = {"passed": State.PASSED, "failed": State.FAILED, "skipped": State.NOT_RUN}
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Tests of one mode: files, and an expression that chooses among them."""
+
+    mode: str
+    files: tuple[str, ...]
+    only: str = ""
+
+
+TELLING = (
+    Selection(
+        "nftables",
+        (
+            "test_scenarios.py",
+            "test_nftables_intervals.py",
+            "test_nftables_listing.py",
+            "test_conntrack.py",
+        ),
+        "moves or takes_no_change or after_a_change or (lists_what and plain)",
+    ),
+    Selection("ipvs", ("test_scenarios.py", "test_ipvs_draining.py"), "moves or returns"),
+)
+"""What depends most on the kernel: intervals, listings, conntrack, draining. The field job has
+compared every frontend with decide() already."""
+_BROWSER = "test_page.py"
+"""There is none in the guest."""
+ALL = tuple(Selection(mode, ("",)) for mode in ("nftables", "iptables", "ipvs"))
+
+
+class Plugin:
+    """Passes results on as they come."""
+
+    def __init__(self, report: Report, mode: str) -> None:
+        self._report = report
+        self._mode = mode
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test is over when it was called, or could not be."""
+        if report.when != "call" and report.outcome == "passed":
+            return
+        name = f"{self._mode}: {report.nodeid.removeprefix('tests/lab/')}"
+        state = _STATES[report.outcome]
+        words = str(report.longrepr).strip().splitlines()[-1:] if report.longrepr else []
+        detail = " ".join([f"{name}:", *words])[:600] if state is not State.PASSED else ""
+        self._report.found(name, state, detail, report.duration)
+
+
+def options(selection: Selection) -> list[str]:
+    """What pytest is started with."""
+    files = [f"tests/lab/{file}" for file in selection.files]
+    chosen = ["-k", selection.only] if selection.only else []
+    # Rewriting asserts would compile every file again in each machine.
+    quiet = ["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    without = f"--ignore=tests/lab/{_BROWSER}"
+    return [*quiet, without, f"--mode={selection.mode}", *chosen, *files]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the telling ones, or all."""
+    leave_queues_of_sctp_alone()
+    has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
+    with reporting("lab") as report:
+        for selection in ALL if "--all" in arguments else TELLING:
+            if has_nftables or selection.mode != "nftables":
+                _run(selection, report)
+
+
+def _run(selection: Selection, report: Report) -> None:
+    """In a process of its own: each takes namespaces for itself."""
+    child = os.fork()
+    if not child:
+        code = pytest.main(options(selection), [Plugin(report, selection.mode)])
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        files = " ".join(selection.files)
+        report.found(files, State.FAILED, f"{selection.mode}: {files}: pytest ended with {code}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
