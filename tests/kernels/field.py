@@ -18,7 +18,6 @@ from kernels.aftermath import cleanup, repair, restart
 from kernels.job import NFTABLES_SINCE, TOOLS, version_of
 from kernels.packets import PACKETS, cluster, dialled, same_endpoint
 from kernels.report import Report, not_run, reporting
-from kernels.sctp import leave_queues_of_sctp_alone
 from kernels.takeover import there_and_back
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.tools import RuleKind
@@ -47,7 +46,6 @@ VARIANTS: Mapping[str, Variant] = {
 @contextlib.contextmanager
 def opened() -> Iterator[Network]:
     """The lab's network, in namespaces of its own, with those who answer in it."""
-    leave_queues_of_sctp_alone()
     unshare(CLONE_NEWNET | CLONE_NEWNS)
     private_mounts()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -10,7 +10,6 @@ import pytest
 from kernels.job import NFTABLES_SINCE, version_of
 from kernels.report import Report, reporting
 from kernels.results import State
-from kernels.sctp import leave_queues_of_sctp_alone
 
 _STATES = {"passed": State.PASSED, "failed": State.FAILED, "skipped": State.NOT_RUN}
 
@@ -73,7 +72,6 @@ def options(selection: Selection) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the telling ones, or all."""
-    leave_queues_of_sctp_alone()
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
     with reporting("lab") as report:
         for selection in ALL if "--all" in arguments else TELLING:

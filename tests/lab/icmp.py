@@ -18,7 +18,12 @@ _PORTS = struct.Struct("!HH")
 
 
 def queued_error(opened: socket.socket, sent_from: Peer) -> Outcome | None:
-    """The ICMP error in the error queue of a socket, if there is one."""
+    """The ICMP error in the error queue of a socket, if there is one.
+
+    SCTP has no such queue, and Linux 5.10 would read data of the connection instead.
+    """
+    if opened.proto == Protocol.SCTP:
+        return None
     try:
         _, ancillary, _, _ = opened.recvmsg(1, 512, socket.MSG_ERRQUEUE)
     except OSError:
