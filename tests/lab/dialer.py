@@ -160,7 +160,11 @@ class _Flight:
             at = Peer(self.probe.destination, 0)
             echoed = Outcome(Fate.ANSWERED, self.sent_from, "echo", at, self.sent_from)
             return queued_error(self.socket, self.sent_from) or echoed
-        return outcome_of(self.socket, self.sent_from)
+        outcome = outcome_of(self.socket, self.sent_from)
+        if self._raw is not None and outcome.fate is Fate.REFUSED:
+            # SCTP takes an ICMP error for a refusal, unless the socket is in a call just then.
+            return raw_error(self._raw, Protocol.SCTP, self.sent_from) or outcome
+        return outcome
 
     def silent(self) -> Outcome | None:
         """The outcome if no answer came; None if a connection is established."""
