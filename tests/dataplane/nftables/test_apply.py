@@ -266,6 +266,15 @@ async def test_other_addresses_of_the_node_are_two_elements(plane: Plane) -> Non
     assert expected_elements(A, here=plane.node) == plane.table.elements()
 
 
+async def test_another_zone_of_the_node_is_no_full_sync(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.sync(A, full=True)
+    monkeypatch.delattr("kubeproxy.dataplane.nftables.apply.Nftables._full")
+    plane.node = with_node(plane.node, zone="z-east")
+    assert (await plane.sync(A)).written == 0
+
+
 # --- large fills ------------------------------------------------------------------------------
 
 

@@ -359,11 +359,12 @@ async def _in_time(work: Callable[[], T], *, many: bool) -> T:
 
 
 def _only_moved(before: NodeView, after: NodeView) -> bool:
-    """Whether a node has other addresses or service ranges, but is otherwise as it was.
+    """Whether a node has other addresses, service ranges or another zone, and is else as it was.
 
-    These are elements. On all else depend rules, and elements of entries that did not change.
+    The first two are elements, and the zone is in the entries that changed with it. On all else
+    depend rules, and elements of entries that did not change.
     """
-    moved = {"addresses": after.addresses, "service_cidrs": after.service_cidrs}
+    moved = {name: getattr(after, name) for name in ("addresses", "service_cidrs", "zone")}
     return msgspec.structs.replace(before, **moved) == after
 
 
