@@ -15,8 +15,9 @@ from kubeproxy.dataplane.nftables.dump import read_chains
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.language import HEADERS
+from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, check_release, probe
-from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan, lacking, ok
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.linux.netlink.attribute import text
