@@ -100,6 +100,7 @@ COMMAND: Final = Command(
     _run,
     _AFTERWARDS,
     listed=(OUTPUT, *(replace(flag, group="Proxy") for flag in FLAGS if flag.name in _SHARED)),
+    kernel=True,
 )
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
