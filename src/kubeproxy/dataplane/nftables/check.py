@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import sys
 from collections.abc import Iterator, Mapping
 
 from kubeproxy.base.errors import KernelError
@@ -31,11 +30,8 @@ _ANOTHER_MODE = "use a newer kernel, or another mode"
 
 
 def kernel_finding(release: str) -> Finding:
-    """Whether the daemon will start on this kernel and machine at all."""
+    """Whether the daemon will start on this kernel at all."""
     what = "kernel"
-    if sys.byteorder != "little":
-        detail = "rules are written for little-endian machines, and this one is not"
-        return lacking(_TOPIC, what, detail, "use another mode")
     if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
         try:
             check_release(release)
