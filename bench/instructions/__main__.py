@@ -30,7 +30,7 @@ from kernels.boot import Machine
 from kernels.debian import DEFAULT, NotAvailable
 from kernels.job import Job, Step
 from kernels.results import Run, cell
-from kernels.session import default_cache, processor_seconds, session, show
+from kernels.session import INTERRUPTED, default_cache, processor_seconds, session, show
 
 KERNELS = ",".join(DEFAULT[:3])
 SECONDS = 4 * 3600.0
@@ -38,7 +38,7 @@ MEMORY = 2048
 
 
 def main(given: Sequence[str]) -> int:
-    """Measure, print, write; 0 if there are figures of every kernel."""
+    """Measure, print, write; 0 if there are all figures of every kernel."""
     arguments = parsed(given)
     asked = Asked(_numbers(arguments.sizes), _numbers(arguments.path_sizes), tuple(arguments.ways))
     step = Step(
@@ -56,6 +56,10 @@ def main(given: Sequence[str]) -> int:
     except NotAvailable as error:
         show(f"No kernel could be run: {error}")
         return 1
+    except KeyboardInterrupt:  # before there was a machine
+        return INTERRUPTED
+    if any(run.interrupted for run in runs):
+        return INTERRUPTED
     results = Results(
         date=time.strftime("%Y-%m-%d", time.gmtime()),
         command=_command(arguments),

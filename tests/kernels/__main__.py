@@ -24,12 +24,9 @@ from kernels.results import (
     summary,
     table,
 )
-from kernels.session import default_cache, processor_seconds, session, show
+from kernels.session import INTERRUPTED, default_cache, processor_seconds, session, show
 from kernels.tools import Toolbox
 from kubeproxy.base.version import VERSION
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 
 
 def parsed(given: Sequence[str]) -> argparse.Namespace:

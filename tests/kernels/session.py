@@ -23,6 +23,9 @@ from kernels.job import FILE, Job
 from kernels.results import NOT_REACHED, Line, Run, State, cell, parse, render
 from kernels.tools import Toolbox
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 def show(text: str) -> None:
     """Say it to whoever runs this."""
@@ -158,8 +161,8 @@ def session(
     cache: Path, job: Job, machine: Machine, files: Mapping[str, bytes] | None = None
 ) -> Iterator[Session]:
     """A session with that cache to itself; afterwards only the cache is left."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     with _locked(cache):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         for left in cache.glob("run-*"):  # of one that was killed
             shutil.rmtree(left)
         place = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
@@ -172,8 +175,15 @@ def session(
 @contextlib.contextmanager
 def _locked(cache: Path) -> Iterator[None]:
     """Inside, no other process builds in that cache."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as file:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = (cache / "lock").open("w")
+    except OSError as error:
+        raise NotAvailable(
+            f"{error.filename}: {error.strerror}. Name a directory of yours that can be written"
+            " to, with --cache or KERNELS_CACHE"
+        ) from error
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
