@@ -68,7 +68,7 @@ def _meant(head: str, lines: frozenset[str], all_: Blocks) -> frozenset[str]:
     if head in _CHAINS:
         chains = dict(m.groups() for m in map(_CHAIN_OF.match, all_[_CHAINS[head]]) if m)
         return frozenset(
-            _NUMBER.sub(lambda number: chains[number[0].removeprefix(" : ")], line)
+            _NUMBER.sub(lambda found: chains.get(found[0].removeprefix(" : "), found[0]), line)
             for line in lines
         )
     if any(" expires " in line for line in lines):

@@ -26,7 +26,7 @@ from world import NODE_IP
 
 CHANGES = 300
 RESTARTS = 8
-FIRST_FILL, LATER = (4, 8, 9, 10), (12, 1, 30, 2, 3)
+FIRST_FILL, LATER = (4, 20, 28, 29), (24, 1, 40, 2, 3)
 """After how many transactions a process dies; the longer ones begin with a first fill."""
 TESTS = Path(__file__).parents[1]
 
