@@ -66,7 +66,8 @@ def _meant(head: str, lines: frozenset[str], all_: Blocks) -> frozenset[str]:
     if head in _CHAINS.values():
         return frozenset(line for line in lines if not _CHAIN_OF.match(line)) - {"elements = {"}
     if head in _CHAINS:
-        chains = dict(m.groups() for m in map(_CHAIN_OF.match, all_[_CHAINS[head]]) if m)
+        leading = map(_CHAIN_OF.match, all_[_CHAINS[head]])
+        chains = {found[1]: found[2] for found in leading if found}
         return frozenset(
             _NUMBER.sub(lambda found: chains.get(found[0].removeprefix(" : "), found[0]), line)
             for line in lines
