@@ -8,6 +8,7 @@ it began, and prints one JSON object.
 
 import asyncio
 import contextlib
+import resource
 import socket
 import struct
 import sys
@@ -72,15 +73,15 @@ class Client:
 
     async def _once(self) -> None:
         began = self._clock()
-        try:
-            async with asyncio.timeout(self._effort.timeout):
-                with _socket() as client:
+        with _socket() as client:
+            try:
+                async with asyncio.timeout(self._effort.timeout):
                     await self._connect(client)
                     await _exchange(client)
-        except OSError as error:
-            self._failed[failure(error)] += 1
-        else:
-            self._slow += self._clock() - began > SLOW
+            except OSError as error:
+                self._failed[failure(error)] += 1
+                return
+        self._slow += self._clock() - began > SLOW
 
     async def _keep(self, answered: asyncio.Event) -> None:
         """A connection that is made again when it breaks. It is waited for without a limit."""
@@ -136,6 +137,8 @@ async def _exchange(client: socket.socket) -> None:
 
 
 async def main(target: Target, effort: Effort) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # many may wait at once
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin, ended.set)

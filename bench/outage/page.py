@@ -15,7 +15,10 @@ def page(results: Results) -> str:
 
 def _lines(results: Results) -> Iterator[str]:
     versions = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
-    yield f"Measured on {results.date}, commit `{results.code.commit}`. {versions}.\n"
+    yield (
+        f"Measured on {results.date} with `{results.command}`, commit `{results.code.commit}`. "
+        f"{versions}.\n"
+    )
     yield markdown(rows(results.outages)) + "\n"
     for size in sizes(results.outages):
         for problem in problems(results.outages, size):

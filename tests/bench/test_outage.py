@@ -104,7 +104,7 @@ def results() -> Results:
 
 def test_the_page_has_the_table_and_names_runs_without_figures(results: Results) -> None:
     shown = page(results)
-    assert "commit `abc`. ours is v1; peer is v2." in shown
+    assert "with `make bench-outage`, commit `abc`. ours is v1; peer is v2." in shown
     assert "| &nbsp;&nbsp;&nbsp;&nbsp;refused | 3 | - |" in shown
     assert "a pod is lost: peer, run 1: no figures, the proxy ended.\n" in shown
 
