@@ -1,7 +1,7 @@
 """What clients notice of outages: `make bench-outage`, or `python -m bench.outage --help`.
 
-Variants of the proxy take turns, scenario by scenario. The figures go into a file, and with the
-same name as Markdown.
+Variants of the proxy take turns, scenario by scenario. The figures go into a file; beside it are
+the same as Markdown, and a directory with the proxies' logs.
 """
 
 import argparse
@@ -11,13 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from bench.figures import Run
 from bench.machine import ROOT, this_code, this_machine, version_of
 from bench.namespaces import enter, is_privileged
-from bench.outage.figures import QUICK, Effort, Results, figures, size, write
+from bench.outage.figures import QUICK, Effort, Results, Seen, figures, size, write
 from bench.outage.page import page, rows
 from bench.outage.scenarios import SCENARIOS, measure
 from bench.proxies import Proxy
@@ -55,27 +59,31 @@ def main() -> None:
 
 
 def _runs(asked: argparse.Namespace, proxies: Sequence[Proxy], effort: Effort) -> Iterator[Run]:
+    logs: Path = asked.output.with_suffix(".logs")
+    logs.mkdir(parents=True, exist_ok=True)
     for number in range(1, asked.runs + 1):
         for scenario in asked.scenarios:
             for proxy in proxies:
-                yield from _tried(scenario, proxy, effort, number)
+                run = Run(proxy.title, scenario, number, load=os.getloadavg()[0])
+                log = logs / f"{scenario}, {proxy.title}, {number}.log".replace(" ", "-")
+                yield from _tried(run, partial(measure, SCENARIOS[scenario], proxy, effort, log))
 
 
-def _tried(scenario: str, proxy: Proxy, effort: Effort, number: int) -> list[Run]:
-    """A run for each client, or one with what went wrong."""
-    load, began = os.getloadavg()[0], time.monotonic()
-    title = f"run {number}: {scenario}, {proxy.title} (load {load:.1f})"
+def _tried(run: Run, measured: Callable[[], Coroutine[Any, Any, dict[str, Seen]]]) -> list[Run]:
+    """The run for each client, or once with what went wrong."""
+    began = time.monotonic()
+    title = f"run {run.number}: {run.size}, {run.proxy} (load {run.load:.1f})"
     try:
-        seen = asyncio.run(measure(SCENARIOS[scenario], proxy, effort))
+        seen = asyncio.run(measured())
     except (TimeoutError, RuntimeError) as error:
         print(f"{title}: no figures: {error}", flush=True)
-        return [Run(proxy.title, scenario, number, load, problem=str(error))]
+        return [replace(run, problem=str(error))]
     failed = sum(sum(each.failed.values()) for each in seen.values())
     connects = sum(each.connects for each in seen.values())
     seconds = time.monotonic() - began
     print(f"{title}, {seconds:.0f} s: {failed:,} of {connects:,} failed", flush=True)
     return [
-        Run(proxy.title, size(scenario, client), number, load, figures(each))
+        replace(run, size=size(run.size, client), figures=figures(each))
         for client, each in seen.items()
     ]
 

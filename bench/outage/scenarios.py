@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from bench.outage.figures import Effort, Seen
 from bench.outage.stage import ON_ANOTHER, Stage, staged
@@ -57,14 +58,12 @@ async def _restart(stage: Stage, effort: Effort, by: signal.Signals) -> None:
     await asyncio.sleep(effort.lag)
     stage.start_proxy()
     await asyncio.sleep(effort.after)
-    stage.check_proxy()
 
 
 async def tables_deleted(stage: Stage, effort: Effort) -> None:
     """Another program deletes the proxy's tables."""
     stage.delete_tables()
     await asyncio.sleep(effort.repair)
-    stage.check_proxy()
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -77,9 +76,10 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-async def measure(scenario: Scenario, proxy: Proxy, effort: Effort) -> dict[str, Seen]:
-    """What each client of a proxy meets in a scenario."""
-    async with staged(proxy, effort) as (stage, clients):
+async def measure(scenario: Scenario, proxy: Proxy, effort: Effort, log: Path) -> dict[str, Seen]:
+    """What each client of a proxy meets in a scenario; the proxy's log goes to a file."""
+    async with staged(proxy, effort, log) as (stage, clients):
         await asyncio.sleep(effort.before)
         await scenario(stage, effort)
+        stage.check_proxy()  # figures of a proxy that has ended are not those of a proxy
         return await clients.seen()

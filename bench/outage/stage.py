@@ -5,6 +5,7 @@ The API server runs in the event loop of this process: nothing here may block fo
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -159,18 +160,24 @@ class Stage:
         await asyncio.to_thread(self._running.wait_settled, SETTLED)
 
     def check_proxy(self) -> None:
-        """Raise when it has ended by itself."""
+        """Raise when it has ended, by itself or because of others."""
         assert self._running is not None
         self._running.check()
 
-    async def close(self) -> None:
+    async def close(self, log: Path) -> None:
+        """End all that was started here, and keep the proxy's log."""
         await self.stop_proxy()
         self._pods.kill()
+        if self._running is not None:
+            await asyncio.to_thread(shutil.copy, self._running.log, log)
 
 
 @contextlib.asynccontextmanager
-async def staged(proxy: Proxy, effort: Effort) -> AsyncIterator[tuple[Stage, Clients]]:
-    """A network, a cluster, the proxy at work, and clients that have begun; all new."""
+async def staged(proxy: Proxy, effort: Effort, log: Path) -> AsyncIterator[tuple[Stage, Clients]]:
+    """A network, a cluster, the proxy at work, and clients that have begun; all new.
+
+    In the end the proxy's log goes to a file, for those who wonder at the figures.
+    """
     async with contextlib.AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         network = Network()
@@ -181,7 +188,7 @@ async def staged(proxy: Proxy, effort: Effort) -> AsyncIterator[tuple[Stage, Cli
         for document in (node_document(), service_cidr_document(), service()):
             server.put(document)
         stage = Stage(proxy, network, server, place)
-        stack.push_async_callback(stage.close)
+        stack.push_async_callback(stage.close, log)
         stage.kubeconfig.write_bytes(kubeconfig(Listening(server.url, str(authority.cert))))
         for serial in (*ON_ONE_NODE, *ON_ANOTHER):
             await stage.start_pod(serial)

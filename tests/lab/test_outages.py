@@ -31,16 +31,16 @@ SHORT = Effort(
 pytestmark = pytest.mark.usefixtures("_own_namespaces")
 
 
-async def test_pods_that_end_too_soon_refuse_connections() -> None:
-    for client, seen in (await measure(rolling_update, OURS, SHORT)).items():
+async def test_pods_that_end_too_soon_refuse_connections(tmp_path: Path) -> None:
+    for client, seen in (await measure(rolling_update, OURS, SHORT, tmp_path / "log")).items():
         assert set(seen.failed) <= {Failure.REFUSED, Failure.RESET}, client
         assert 0 < seen.failed[Failure.REFUSED] < seen.connects / 2, client
         assert seen.broken >= SHORT.kept, client
         assert seen.unanswered == 0, client
 
 
-async def test_a_lost_pod_says_nothing() -> None:
-    for client, seen in (await measure(pod_lost, OURS, SHORT)).items():
+async def test_a_lost_pod_says_nothing(tmp_path: Path) -> None:
+    for client, seen in (await measure(pod_lost, OURS, SHORT, tmp_path / "log")).items():
         assert set(seen.failed) == {Failure.TIMED_OUT}, client
         assert 0 < seen.failed[Failure.TIMED_OUT] < seen.connects / 2, client
         assert seen.broken == 0, client
@@ -48,7 +48,7 @@ async def test_a_lost_pod_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("scenario", [restarted, tables_deleted])
-async def test_the_proxy_is_back_when_the_load_ends(scenario: Scenario) -> None:
-    for client, seen in (await measure(scenario, OURS, SHORT)).items():
+async def test_the_proxy_is_back_when_the_load_ends(scenario: Scenario, tmp_path: Path) -> None:
+    for client, seen in (await measure(scenario, OURS, SHORT, tmp_path / "log")).items():
         assert seen.unanswered == 0, client
         assert sum(seen.failed.values()) < seen.connects / 2, client
