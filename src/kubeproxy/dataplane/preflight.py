@@ -30,8 +30,8 @@ _MODULE_LINE = re.compile(r"^(?:\S*/)?([^/:\s]+)\.ko\b", re.MULTILINE)
 class Grade(Enum):
     """How it is. Only what is missing keeps a mode from working.
 
-    A mode may work without what is unknown. What is untried it needs, and nobody has seen it work:
-    a trial was refused, or has no result.
+    A mode may work without what is unknown. What is untried it needs, and it was not seen to
+    work: a trial was refused, or has no result.
     """
 
     OK = "ok"
