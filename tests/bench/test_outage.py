@@ -77,6 +77,7 @@ def test_the_table_has_a_column_for_each_variant_and_no_row_without_events() -> 
         ("    answered after more than 0.9 s", "2", "0"),
         ("  long-lived connections", "4", "4"),
         ("    broken, and made again", "1", "0"),
+        ("    stalls of more than 1 s", "2", "0"),
         ("    stalled, together", "3.5 s", "0.0 s"),
         ("    longest time without an answer", "4.0 s", "0.0 s"),
         ("    without an answer at the end", "1", "0"),
