@@ -126,6 +126,11 @@ bench-instructions: venv  ## instructions of changes and packets, by kernel; PEE
 	PYTHONPATH=tests $(BIN)/python -m bench.instructions $(if $(PEER),--peer $(PEER)) \
 		$(if $(KERNELS_CACHE),--cache $(KERNELS_CACHE))
 
+.PHONY: bench-outage
+bench-outage: venv packages  ## what clients notice of outages; PEER=/path/to/kube-proxy RUNS=1 QUICK=1
+	PYTHONPATH=tests $(BIN)/python -m bench.outage $(if $(PEER),--peer $(PEER)) \
+		$(if $(RUNS),--runs $(RUNS)) $(if $(QUICK),--quick)
+
 FUZZ_SECONDS ?= 600
 
 .PHONY: fuzz

@@ -17,6 +17,20 @@ from lab.namespaces import Namespace
 _Answer = TypeVar("_Answer")
 
 
+def kubeconfig(listening: Listening) -> bytes:
+    """The file that leads to an API server."""
+    cluster = {"server": listening.url, "certificate-authority": listening.authority}
+    document = {
+        "kind": "Config",
+        "apiVersion": "v1",
+        "current-context": "bench",
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        "clusters": [{"name": "bench", "cluster": cluster}],
+        "users": [{"name": "bench", "user": {"token": "anything"}}],
+    }
+    return msgspec.json.encode(document)
+
+
 class ClusterServer:
     """Serves a cluster in a namespace for as long as the context lasts."""
 
@@ -36,17 +50,7 @@ class ClusterServer:
         self.kubeconfig = self.directory / "kubeconfig"
 
     def __enter__(self) -> Self:
-        listening = self._answer(Listening)
-        cluster = {"server": listening.url, "certificate-authority": listening.authority}
-        document = {
-            "kind": "Config",
-            "apiVersion": "v1",
-            "current-context": "bench",
-            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-            "clusters": [{"name": "bench", "cluster": cluster}],
-            "users": [{"name": "bench", "user": {"token": "anything"}}],
-        }
-        self.kubeconfig.write_bytes(msgspec.json.encode(document))
+        self.kubeconfig.write_bytes(kubeconfig(self._answer(Listening)))
         return self
 
     def __exit__(

@@ -17,6 +17,7 @@ from bench.figures import METRICS, PATH_METRICS, Metric, Run
 from bench.instructions import figures as instructions
 from bench.instructions.page import section
 from bench.machine import ROOT, Code, Machine, fingerprint
+from bench.outage import figures as outages
 from bench.picture import Bar, Panel, picture
 from bench.results import Column, Results, columns, joined, problems, read, sizes, write
 from bench.tables import markdown, rows, runs
@@ -44,7 +45,8 @@ DRAWN = ("cold", "change_p50", "rolling", "resident")
 def main(arguments: Sequence[str]) -> None:
     """Write page and picture."""
     given: dict[Path, list[Results]] = {}
-    files = [Path(each) for each in arguments]
+    # Outages have a page of their own, beside their file.
+    files = [path for path in map(Path, arguments) if not outages.is_in(path)]
     for file in filter(instructions.is_in, files):
         instructions.write(instructions.read(file), INSTRUCTIONS)
     for found in (read(file) for file in files if not instructions.is_in(file)):

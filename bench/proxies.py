@@ -6,10 +6,10 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from bench.cluster_server import ClusterServer
 from bench.clusters import NODE, POD_RANGE
 from bench.processes import Memory, cpu_seconds, memory, peak
 from lab.namespaces import Namespace
@@ -28,6 +28,8 @@ class Proxy(msgspec.Struct, frozen=True):
     name: str
     binary: str
     mode: str = "nftables"
+    settings: dict[str, object] = {}
+    """What its config file has beyond that of all others."""
 
     @property
     def title(self) -> str:
@@ -35,7 +37,14 @@ class Proxy(msgspec.Struct, frozen=True):
         return f"{self.name} {self.mode}"
 
 
-def configuration(kubeconfig: Path, mode: str) -> dict[str, object]:
+class Cluster(Protocol):
+    """What a proxy needs to know of an API server, and where its own files go."""
+
+    directory: Path
+    kubeconfig: Path
+
+
+def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
     """The config file: defaults, but that nothing waits, and the API server speaks JSON."""
     # In a file 0 means the default of a second: the shortest time that can be written is meant.
     sync = {"minSyncPeriod": "1ns"}
@@ -44,7 +53,7 @@ def configuration(kubeconfig: Path, mode: str) -> dict[str, object]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "hostnameOverride": NODE,
         "clusterCIDR": POD_RANGE,
-        "mode": mode,
+        "mode": proxy.mode,
         "clientConnection": {
             "kubeconfig": str(kubeconfig),
             "contentType": "application/json",
@@ -55,6 +64,7 @@ def configuration(kubeconfig: Path, mode: str) -> dict[str, object]:
         "nftables": sync,
         "iptables": sync,
         "ipvs": sync,
+        **proxy.settings,
     }
 
 
@@ -66,10 +76,10 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
 class Running:
     """A proxy that runs in a namespace."""
 
-    def __init__(self, proxy: Proxy, namespace: Namespace, server: ClusterServer) -> None:
-        config = server.directory / f"{proxy.mode}.conf"
-        config.write_bytes(msgspec.json.encode(configuration(server.kubeconfig, proxy.mode)))
-        self.log = server.directory / f"{proxy.name}.log"
+    def __init__(self, proxy: Proxy, namespace: Namespace, cluster: Cluster) -> None:
+        config = cluster.directory / f"{proxy.mode}.conf"
+        config.write_bytes(msgspec.json.encode(configuration(cluster.kubeconfig, proxy)))
+        self.log = cluster.directory / f"{proxy.name}.log"
         with namespace.entered(), self.log.open("ab") as log:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
@@ -114,7 +124,7 @@ class Running:
                 last, at = now, time.monotonic()
         return at
 
-    def stop(self) -> float:
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> float:
         """Stop it as a node does: with SIGTERM, then SIGKILL.
 
         The most memory, in megabytes, that it or any program that it ran has had; 0 when that is
@@ -123,7 +133,7 @@ class Running:
         """
         if self._process.returncode is not None:
             return 0.0
-        os.kill(self.pid, signal.SIGTERM)
+        os.kill(self.pid, by)
         deadline = time.monotonic() + STOP_TIMEOUT
         while (ended := os.wait4(self.pid, os.WNOHANG))[0] == 0:
             if time.monotonic() > deadline:
