@@ -76,6 +76,8 @@ class Connection(asyncio.Protocol):
         self._streams: dict[int, Stream] = {}
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        self._credit = 0
+        """As that of streams, of all of them together."""
         self._last_received = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
@@ -138,7 +140,16 @@ class Connection(asyncio.Protocol):
     def consumed(self, stream: Stream, size: int) -> None:
         """So much was read: the server may send as much again."""
         stream.unread -= size
-        if size and self.usable:
+        if stream.direct:
+            stream.credit += size
+            self._credit += size
+            if stream.credit >= STREAM_WINDOW // 2 and not stream.over:
+                self._write(frames.window_update(stream.id, stream.credit))
+                stream.credit = 0
+            if self._credit >= CONNECTION_WINDOW // 2:
+                self._write(frames.window_update(0, self._credit))
+                self._credit = 0
+        elif size and self.usable:
             self._h2.acknowledge_received_data(size, stream.id)
             self._flush()
 
@@ -183,11 +194,7 @@ class Connection(asyncio.Protocol):
         self._last_received = self._loop.time()
         try:
             for frame in self._splitter.feed(data):
-                if frame.type == frames.GOAWAY:
-                    self._go_away(frames.last_stream_of(frame))
-                    continue
-                for event in self._h2.receive_data(frame.encoded):
-                    self._handle(event)
+                self._receive(frame)
         except (h2.exceptions.ProtocolError, frames.InvalidFrame) as error:
             self._flush()  # h2 has a GOAWAY with the reason ready
             self._break(RequestFailed(Failure.NOT_HTTP, error))
@@ -200,6 +207,22 @@ class Connection(asyncio.Protocol):
         self._lose(exc if isinstance(exc, OSError) else None)
 
     # --- frames -------------------------------------------------------------------------------
+
+    def _receive(self, frame: frames.Frame) -> None:
+        if frame.type == frames.GOAWAY:
+            self._go_away(frames.last_stream_of(frame))
+            return
+        encoded: bytes = frame.encoded
+        stream = self._streams.get(frame.stream_id) if frame.type == frames.DATA else None
+        if stream is not None and stream.direct:
+            if stream.unread + frame.size > STREAM_WINDOW:
+                raise frames.InvalidFrame("more data than the window allows")
+            stream.add(frames.content_of(frame), frame.size)
+            if not frame.ends_stream:
+                return
+            encoded = frames.end_of_stream(frame.stream_id)
+        for event in self._h2.receive_data(encoded):
+            self._handle(event)
 
     def _handle(self, event: h2.events.Event) -> None:
         """What h2 has found; there is no stream for what we have left."""

@@ -17,6 +17,10 @@ class Stream:
         self.pieces: deque[bytes] = deque()
         self.unread = 0
         """Bytes, as flow control counts them."""
+        self.direct = False
+        """Whether its DATA is not shown to h2, which would check the length of a response."""
+        self.credit = 0
+        """Bytes that were read of a direct stream, and that the server does not know of yet."""
         self.ended = False
         self.failure: RequestFailed | OSError | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -29,6 +33,7 @@ class Stream:
     def start(self, headers: Iterable[tuple[str | bytes, str | bytes]]) -> None:
         """The head of the response has arrived."""
         self.head = {str(name): str(value) for name, value in headers}
+        self.direct = "content-length" not in self.head
         self._wake()
 
     def add(self, piece: bytes, size: int) -> None:

@@ -78,7 +78,7 @@ def _time(data: bytes) -> str | None:
         moment = _EPOCH + timedelta(seconds=_TIME.decode(data).seconds)
     except OverflowError as error:
         raise InvalidProtobuf("a time that is out of range") from error
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.isoformat()[:19]}Z"
 
 
 _META = Message(
