@@ -22,6 +22,7 @@ IPVS_FIGURES = DOCS / "performance-ipvs.json"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
 METHOD = ROOT / "bench/method.md"
+FLEET = ROOT / "bench/fleet.md"
 TEST_KERNEL = "UML"
 _HOW_TO_READ = (
     "A ratio is the other proxy's figure divided by ours: above 1 is better for us. Figures are "
@@ -89,6 +90,7 @@ def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
     yield from _data_path(ipvs.path)
     yield "## The machine\n"
     yield "\n".join(_machine(results.machine)) + "\n"
+    yield FLEET.read_text()
     yield METHOD.read_text().rstrip() + "\n"
     yield f"These figures were made with `{results.command}` and `{ipvs.command}`.\n"
 
