@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
             if self._credit >= CONNECTION_WINDOW // 2:
                 self._write(frames.window_update(0, self._credit))
                 self._credit = 0
-        elif size and self.usable:
+        elif size and self.open:
             self._h2.acknowledge_received_data(size, stream.id)
             self._flush()
 
