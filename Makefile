@@ -10,7 +10,7 @@ PROMTOOL := $(BIN)/promtool
 
 .PHONY: help
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(STAMP)  ## make .venv with the pinned dependencies and .venv/bin/kube-proxy
@@ -36,6 +36,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 	$(BIN)/python -m pytest -n 2 --ignore tests/lab --cov --cov-report=
 	$(BIN)/python scripts/coverage-of-pure-packages
 	$(MAKE) --no-print-directory lab
+	$(MAKE) --no-print-directory kernels-quick
 
 .PHONY: packages
 packages: $(PROMTOOL)
@@ -71,6 +72,10 @@ KERNELS := PYTHONPATH=tests $(BIN)/python -m kernels $(if $(KERNELS_CACHE),--cac
 .PHONY: kernels
 kernels: venv  ## the proxy in stock kernels of Debian, 5.10 to the newest, emulated: no root, no KVM
 	$(KERNELS) --page docs/kernels.md
+
+.PHONY: kernels-quick
+kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in a minute and a half
+	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over
 
 .PHONY: kernels-full
 kernels-full: venv  ## the same with the whole lab in each of them, over night
@@ -115,6 +120,11 @@ bench-ipvs: venv packages  ## the data path of ipvs mode, in the test kernel; PE
 	PYTHONPATH=tests $(BIN)/python -m uml --seconds 3600 --memory 2048 -- $(BIN)/python -m bench \
 		--sizes= --modes ipvs --output bench/results/ipvs.json $(if $(PEER),--peer $(PEER)) \
 		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3) $(if $(QUICK),--quick)
+
+.PHONY: bench-instructions
+bench-instructions: venv  ## instructions of changes and packets, by kernel; PEER= KERNELS_CACHE=
+	PYTHONPATH=tests $(BIN)/python -m bench.instructions $(if $(PEER),--peer $(PEER)) \
+		$(if $(KERNELS_CACHE),--cache $(KERNELS_CACHE))
 
 FUZZ_SECONDS ?= 600
 

@@ -26,6 +26,7 @@ class Expected(msgspec.Struct, frozen=True):
     """What the kernel must have of a service in the end: endpoints that came, none that went."""
 
     service: int
+    count: int
     here: frozenset[int]
     gone: frozenset[int]
 
@@ -53,6 +54,23 @@ class Fleet:
         """One endpoint of a service is replaced: its first."""
         old = frozenset(self._serials[service])
         return Plan((self._replace(service, [0])[0],), (self._outcome(service, old),))
+
+    def less(self, service: int) -> Plan:
+        """A service loses its last endpoint."""
+        return self._resized(service, self._serials[service][:-1])
+
+    def more(self, service: int) -> Plan:
+        """A service gets one more endpoint, at the end."""
+        self._next += 1
+        return self._resized(service, [*self._serials[service], self._next - 1])
+
+    def _resized(self, service: int, serials: list[int]) -> Plan:
+        old = frozenset(self._serials[service])
+        last = max(len(serials), len(old)) - 1
+        self._serials[service] = serials
+        number = last // MOST_ENDPOINTS
+        rest = tuple(serials[number * MOST_ENDPOINTS :])
+        return Plan((SliceChange(service, number, rest),), (self._outcome(service, old),))
 
     def burst(self, count: int, rng: random.Random) -> Plan:
         """So many changes of one endpoint each, spread over as many services as there are."""
@@ -99,4 +117,4 @@ class Fleet:
 
     def _outcome(self, service: int, old: frozenset[int]) -> Expected:
         new = frozenset(self._serials[service])
-        return Expected(service, here=new - old, gone=old - new)
+        return Expected(service, len(new), here=new - old, gone=old - new)

@@ -20,8 +20,10 @@ class Metric(msgspec.Struct, frozen=True):
 METRICS = (
     Metric("cold", "process start to kernel programmed", "s", 2),
     Metric("cold_cpu", "  CPU for it", "s", 2),
-    Metric("change_p50", "one endpoint changed, p50", "ms"),
-    Metric("change_p99", "one endpoint changed, p99", "ms"),
+    Metric("change_p50", "one endpoint replaced, p50", "ms"),
+    Metric("change_p99", "one endpoint replaced, p99", "ms"),
+    Metric("resize_p50", "one endpoint more or less, p50", "ms"),
+    Metric("resize_p99", "one endpoint more or less, p99", "ms"),
     Metric("change_cpu", "  CPU for one", "ms"),
     Metric("change_bytes", "  kernel notifications for one", "bytes", 0),
     Metric("burst", "1,000 changes in a burst", "s", 2),

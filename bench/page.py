@@ -1,7 +1,8 @@
 """docs/performance.md and its picture out of docs/performance.json: `python -m bench.page`.
 
 Files of results that are its arguments become docs/performance.json first: all together, or, when
-taken in the test kernel, docs/performance-ipvs.json. The page says of which commit the figures
+taken in the test kernel, docs/performance-ipvs.json, and those of `make bench-instructions`
+docs/performance-instructions.json. The page says of which commit the figures
 are, and that they are old when the code has changed since: `make check` fails until the page of
 old figures says so, or has new ones.
 """
@@ -10,8 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from bench.figures import METRICS, PATH_METRICS, Metric, Run
-from bench.machine import ROOT, Machine, fingerprint
+from bench.instructions import figures as instructions
+from bench.instructions.page import section
+from bench.machine import ROOT, Code, Machine, fingerprint
 from bench.picture import Bar, Panel, picture
 from bench.results import Column, Results, columns, joined, problems, read, sizes, write
 from bench.tables import markdown, rows, runs
@@ -19,6 +24,7 @@ from bench.tables import markdown, rows, runs
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "performance.json"
 IPVS_FIGURES = DOCS / "performance-ipvs.json"
+INSTRUCTIONS = DOCS / "performance-instructions.json"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
 METHOD = ROOT / "bench/method.md"
@@ -39,19 +45,31 @@ DRAWN = ("cold", "change_p50", "rolling", "resident")
 def main(arguments: Sequence[str]) -> None:
     """Write page and picture."""
     given: dict[Path, list[Results]] = {}
-    for found in map(read, map(Path, arguments)):
+    files = [Path(each) for each in arguments]
+    for file in filter(instructions.is_in, files):
+        instructions.write(instructions.read(file), INSTRUCTIONS)
+    for found in (read(file) for file in files if not instructions.is_in(file)):
         in_test_kernel = found.machine.processor == TEST_KERNEL
         given.setdefault(IPVS_FIGURES if in_test_kernel else FIGURES, []).append(found)
     for path, parts in given.items():
         write(joined(parts), path)
     results = read(FIGURES)
-    PAGE.write_text(page(results, read(IPVS_FIGURES), fingerprint(ROOT / "src")))
+    figures = Figures(results, read(IPVS_FIGURES), instructions.read(INSTRUCTIONS))
+    PAGE.write_text(page(figures, fingerprint(ROOT / "src")))
     PICTURE.write_text(drawn(results))
 
 
-def page(results: Results, ipvs: Results, code: str) -> str:
+class Figures(msgspec.Struct, frozen=True):
+    """All that the page shows: of this machine, of the test kernel, and counted by an emulator."""
+
+    results: Results
+    ipvs: Results
+    counted: instructions.Results
+
+
+def page(figures: Figures, code: str) -> str:
     """The page, for code with this fingerprint."""
-    return "\n".join(_lines(results, ipvs, code))
+    return "\n".join(_lines(figures, code))
 
 
 def drawn(results: Results) -> str:
@@ -70,11 +88,12 @@ def _panel(metric: Metric, runs: Sequence[Run]) -> Panel:
     return Panel(metric, tuple(bars))
 
 
-def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
+def _lines(figures: Figures, code: str) -> Iterator[str]:
+    results, ipvs, counted = figures.results, figures.ipvs, figures.counted
     yield "# Performance\n"
     yield "<!-- Made by `python -m bench.page` from performance.json: edit neither. -->\n"
     yield f"{_of_what(results)} {_HOW_TO_READ}\n"
-    yield from _age(results, code)
+    yield from _age(results.code, code, "make bench")
     yield "![cold start, one change, rolling update and memory](performance.svg)\n"
     yield "## The whole daemon\n"
     for size in sizes(results.runs):
@@ -86,26 +105,37 @@ def _lines(results: Results, ipvs: Results, code: str) -> Iterator[str]:
         yield from _data_path(results.path)
     yield "## The data path of ipvs mode\n"
     yield f"{_of_what(ipvs)} {_TEST_KERNEL}\n"
-    yield from _age(ipvs, code)
+    yield from _age(ipvs.code, code, "make bench-ipvs")
     yield from _data_path(ipvs.path)
+    yield "## Instructions, by kernel\n"
+    yield f"Measured on {counted.date}, {_commit(counted.code)}.\n"
+    yield from _age(counted.code, code, "make bench-instructions")
+    yield from section(counted)
     yield "## The machine\n"
     yield "\n".join(_machine(results.machine)) + "\n"
     yield FLEET.read_text()
     yield METHOD.read_text().rstrip() + "\n"
-    yield f"These figures were made with `{results.command}` and `{ipvs.command}`.\n"
+    yield (
+        f"These figures were made with `{results.command}`, `{ipvs.command}` and "
+        f"`{counted.command}`.\n"
+    )
 
 
 def _of_what(results: Results) -> str:
-    changed = ", with changes that were not committed" if results.code.is_modified else ""
     versions = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
-    return f"Measured on {results.date}, commit `{results.code.commit}`{changed}. {versions}."
+    return f"Measured on {results.date}, {_commit(results.code)}. {versions}."
 
 
-def _age(results: Results, code: str) -> Iterator[str]:
-    if code != results.code.fingerprint:
+def _commit(code: Code) -> str:
+    changed = ", with changes that were not committed" if code.is_modified else ""
+    return f"commit `{code.commit}`{changed}"
+
+
+def _age(measured: Code, code: str, command: str) -> Iterator[str]:
+    if code != measured.fingerprint:
         yield (
             "> **These figures are older than the code.** `src/` has changed since they were "
-            "taken. `make bench` takes new ones.\n"
+            f"taken. `{command}` takes new ones.\n"
         )
 
 

@@ -101,14 +101,14 @@ def measure(way: Proxy | Limit, services: int, seconds: float, seed: int) -> dic
             _wait_served(row, ENDPOINT_PORT, addresses)
             return _figures(row, ENDPOINT_PORT, addresses, seconds)
         addresses = [cluster_ip(index) for index in chosen]
-        with _proxying(way, row, size, addresses):
+        with proxying(way, row, size, addresses):
             return _figures(row, SERVICE_PORT, addresses, seconds)
     finally:
         row.close()
 
 
 @contextlib.contextmanager
-def _proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> Iterator[None]:
+def proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> Iterator[None]:
     """The proxy at work, all that will be dialled being served."""
     with ClusterServer(row.node, size) as server:
         running = Running(proxy, row.node, server)

@@ -91,8 +91,9 @@ def measure(proxy: Proxy, size: Size, effort: Effort, seed: int) -> dict[str, fl
                 **_cold(scene, fleet, rng),
                 **_rest(scene, effort.rest_seconds),
                 **_changes(scene, fleet, rng, effort),
-                **_many(scene, "burst", fleet.burst(BURST, rng), size),
-                **_many(scene, "rolling", fleet.rolling(ROLLING_SHARE, rng), size),
+                **_resizes(scene, fleet, rng, effort),
+                **_many(scene, "burst", fleet.burst(BURST, rng)),
+                **_many(scene, "rolling", fleet.rolling(ROLLING_SHARE, rng)),
                 **_restart(scene, fleet, rng),
                 "peak": scene.peak,
                 "largest": scene.largest,
@@ -112,14 +113,17 @@ def warm_up(proxy: Proxy) -> None:
             scene.close()
 
 
-def _checks(kernel: Kernel, expected: Sequence[Expected], size: Size) -> list[Callable[[], bool]]:
-    return [partial(kernel.knows, each, size.endpoints) for each in expected]
+def _checks(kernel: Kernel, expected: Sequence[Expected]) -> list[Callable[[], bool]]:
+    return [partial(kernel.knows, each) for each in expected]
 
 
 def _cold(scene: Scene, fleet: Fleet, rng: random.Random) -> dict[str, float]:
     size, kernel = fleet.size, scene.kernel
     chosen = {0, size.services - 1, *(rng.randrange(size.services) for _ in range(SAMPLE))}
-    expected = [Expected(i, frozenset(fleet.endpoints(i)), frozenset()) for i in sorted(chosen)]
+    expected = [
+        Expected(index, size.endpoints, frozenset(fleet.endpoints(index)), frozenset())
+        for index in sorted(chosen)
+    ]
 
     def is_full() -> bool:
         endpoints = kernel.count(ENDPOINTS)  # upstream has no such map
@@ -129,7 +133,7 @@ def _cold(scene: Scene, fleet: Fleet, rng: random.Random) -> dict[str, float]:
             UNKNOWN,
         }
 
-    checks = [is_full, *_checks(kernel, expected, size)]
+    checks = [is_full, *_checks(kernel, expected)]
     done = scene.wait(checks, scene.since, COARSE)
     scene.running.wait_settled(QUIET)
     memory = scene.running.memory()
@@ -170,13 +174,28 @@ class _Took(msgspec.Struct, frozen=True):
     at: float
 
 
+def _resizes(scene: Scene, fleet: Fleet, rng: random.Random, effort: Effort) -> dict[str, float]:
+    """One endpoint less, then one more, of the same service; the first two are not counted."""
+    times = []
+    for _ in range(effort.changes // 2 + 1):
+        service = rng.randrange(fleet.size.services)
+        times += [_took(scene, plan(service)).seconds for plan in (fleet.less, fleet.more)]
+    return {
+        "resize_p50": quantile(times[2:], 50) * 1000,
+        "resize_p99": quantile(times[2:], 99) * 1000,
+    }
+
+
 def _one(scene: Scene, fleet: Fleet, rng: random.Random) -> _Took:
-    plan = fleet.one(rng.randrange(fleet.size.services))
+    return _took(scene, fleet.one(rng.randrange(fleet.size.services)))
+
+
+def _took(scene: Scene, plan: Plan) -> _Took:
     scene.server.prepare(plan)
     time.sleep(PAUSE)
     since = scene.kernel.generation()
     scene.server.begin_sending()
-    checks = _checks(scene.kernel, plan.expected, fleet.size)
+    checks = _checks(scene.kernel, plan.expected)
     done = scene.wait(checks, since, FINE)
     return _Took(done.at - scene.server.sent().first, done.at)
 
@@ -193,12 +212,12 @@ def _counted(scene: Scene, fleet: Fleet, rng: random.Random, count: int) -> floa
     return quantile(counts, 50)
 
 
-def _many(scene: Scene, name: str, plan: Plan, size: Size) -> dict[str, float]:
+def _many(scene: Scene, name: str, plan: Plan) -> dict[str, float]:
     scene.server.prepare(plan)
     scene.running.wait_settled(QUIET)
     before, since = scene.running.cpu(), scene.kernel.generation()
     scene.server.begin_sending()
-    checks = _checks(scene.kernel, plan.expected, size)
+    checks = _checks(scene.kernel, plan.expected)
     done = scene.wait(checks, since, COARSE)
     sent = scene.server.sent()
     scene.running.wait_settled(QUIET)

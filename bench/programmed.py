@@ -76,10 +76,10 @@ class Kernel:
         ours = self.count(FRONTENDS)
         return self.count(PEER_FRONTENDS) if ours is None else ours
 
-    def knows(self, expected: Expected, endpoints: int) -> bool:
+    def knows(self, expected: Expected) -> bool:
         """Whether a service has the endpoints that it should, and not those that went."""
         try:
-            known = self._endpoints(expected.service, endpoints)
+            known = self._endpoints(expected.service, expected.count)
         except Refused:
             return False
         return all(marks(known, serial) for serial in expected.here) and not any(
@@ -92,10 +92,10 @@ class Kernel:
         ours = self.count(FRONTENDS) is not None
         (answer,) = self._elements(FRONTENDS if ours else PEER_FRONTENDS, [frontend])
         if ours:
-            keys = [frontend + _SLOT.pack(slot) for slot in range(count)]
-            most = self._link.max_answers
-            parts = [keys[start : start + most] for start in range(0, count, most)]
-            return b"".join(each for part in parts for each in self._elements(ENDPOINTS, part))
+            try:
+                return self._list(frontend, range(1, count + 1))
+            except Refused:  # an older version of ours
+                return self._list(frontend, range(count))
         chain = _CHAIN_OF_SERVICE.search(answer, answer.find(frontend) + len(frontend))
         if chain is None:
             return b""
@@ -104,6 +104,12 @@ class Kernel:
         maps = {name for rule in rules for name in _MAP_OF_RULE.findall(rule.payload)}
         spoken = b"".join(rule.payload for rule in rules)  # a single endpoint needs no map
         return spoken + b"".join(self._dump(name) for name in sorted(maps))
+
+    def _list(self, frontend: bytes, slots: range) -> bytes:
+        keys = [frontend + _SLOT.pack(slot) for slot in slots]
+        most = self._link.max_answers
+        parts = [keys[start : start + most] for start in range(0, len(keys), most)]
+        return b"".join(each for part in parts for each in self._elements(ENDPOINTS, part))
 
     def _elements(self, name: str, keys: Sequence[bytes]) -> list[bytes]:
         listed = b"".join(nested(1, nested(_KEY, attribute(_VALUE, key))) for key in keys)

@@ -227,3 +227,52 @@ def test_arguments_that_are_no_text_are_named(
 ) -> None:
     assert cli.main([*command, os.fsdecode(b"a\xffb")]) == 1
     assert capsys.readouterr().err == "Error: the argument 'a\\udcffb' is not UTF-8\n"
+
+
+OTHER_LAYOUTS = [
+    pytest.param("byteorder", "big", "big-endian", id="big-endian"),
+    pytest.param("maxsize", 2**31 - 1, "32-bit", id="32-bit"),
+]
+
+
+@pytest.mark.parametrize(("fact", "value", "kind"), OTHER_LAYOUTS)
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(["--manifests=.", "--dry-run"], 1, id="daemon"),
+        pytest.param(["--cleanup"], 1, id="cleanup"),
+        pytest.param(["--init-only"], 1, id="init-only"),
+        pytest.param(["check"], 1, id="check"),
+        pytest.param(["diff"], 2, id="diff"),
+        pytest.param(["trace", "--to=shop/storefront"], 1, id="trace"),
+        pytest.param(["render", "--manifests=."], 1, id="render"),
+    ],
+)
+def test_machines_of_another_layout_are_refused(  # noqa: PLR0917  # two tables
+    arguments: list[str],
+    code: int,
+    fact: str,
+    value: object,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, fact, value)
+    assert code == cli.main(arguments)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "supports 64-bit little-endian machines (x86-64, arm64)" in err
+    assert f"this process is {kind}" in err
+
+
+@pytest.mark.parametrize(("fact", "value", "kind"), OTHER_LAYOUTS)
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["check", "--help"], ["--write-config-to=/dev/null"]],
+    ids=" ".join,
+)
+def test_what_needs_no_kernel_works_on_every_machine(
+    arguments: list[str], fact: str, value: object, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, fact, value)
+    assert cli.main(arguments) == 0, kind

@@ -25,7 +25,7 @@ def test_one_change_replaces_one_endpoint() -> None:
     fleet = Fleet(Size(2, 3))
     plan = fleet.one(1)
     assert (
-        Plan((SliceChange(1, 0, (6, 4, 5)),), (Expected(1, frozenset({6}), frozenset({3})),))
+        Plan((SliceChange(1, 0, (6, 4, 5)),), (Expected(1, 3, frozenset({6}), frozenset({3})),))
         == plan
     )
     assert fleet.endpoints(1) == (6, 4, 5)
@@ -74,3 +74,15 @@ def test_what_is_expected_is_what_the_changes_lead_to(size: Size) -> None:
 def test_the_same_random_numbers_give_the_same_plan() -> None:
     plans = [Fleet(Size(50, 4)).burst(30, random.Random(7)) for _ in range(2)]
     assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("size", [Size(2, 3), Size(2, 250), Size(2, 201)], ids=str)
+def test_one_endpoint_less_and_then_one_more(size: Size) -> None:
+    fleet = Fleet(size)
+    less = fleet.less(1)
+    *left, last = size.serials(1)
+    assert replay(size, less) == {1: set(left)}
+    assert less.expected == (Expected(1, len(left), frozenset(), frozenset({last})),)
+    more = fleet.more(1)
+    assert replay(size, more) == {1: {*left, size.total}}
+    assert more.expected == (Expected(1, size.endpoints, frozenset({size.total}), frozenset()),)

@@ -4,8 +4,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from bench.figures import Metric, Run
+from bench.instructions import figures as instructions
 from bench.machine import ROOT, fingerprint
-from bench.page import FIGURES, IPVS_FIGURES, PAGE, PICTURE, drawn, page
+from bench.page import FIGURES, INSTRUCTIONS, IPVS_FIGURES, PAGE, PICTURE, Figures, drawn, page
 from bench.picture import Bar, Panel, picture
 from bench.results import joined, read, write
 
@@ -13,19 +14,25 @@ ADVICE = "run `.venv/bin/python -m bench.page`"
 OLD = "These figures are older than the code."
 
 
-def test_the_page_shows_the_figures_and_whether_they_are_old() -> None:
-    results = read(FIGURES)
-    ipvs = read(IPVS_FIGURES)
-    assert page(results, ipvs, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
-    assert drawn(results) == PICTURE.read_text(), ADVICE
+@pytest.fixture
+def figures() -> Figures:
+    return Figures(read(FIGURES), read(IPVS_FIGURES), instructions.read(INSTRUCTIONS))
 
 
-def test_figures_are_old_when_the_code_is_not_what_was_measured() -> None:
-    results = read(FIGURES)
-    same = results.code.fingerprint
-    ipvs = msgspec.structs.replace(read(IPVS_FIGURES), code=results.code)
-    assert OLD not in page(results, ipvs, same)
-    assert page(results, ipvs, "another").count(OLD) == 2
+def test_the_page_shows_the_figures_and_whether_they_are_old(figures: Figures) -> None:
+    assert page(figures, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
+    assert drawn(figures.results) == PICTURE.read_text(), ADVICE
+
+
+def test_figures_are_old_when_the_code_is_not_what_was_measured(figures: Figures) -> None:
+    code = figures.results.code
+    same = Figures(
+        figures.results,
+        msgspec.structs.replace(figures.ipvs, code=code),
+        msgspec.structs.replace(figures.counted, code=code),
+    )
+    assert OLD not in page(same, code.fingerprint)
+    assert page(same, "another").count(OLD) == 3
 
 
 def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:
@@ -51,12 +58,12 @@ def test_figures_of_different_code_are_not_put_together() -> None:
         joined([first, msgspec.structs.replace(first, code=other)])
 
 
-def test_the_page_names_runs_without_figures() -> None:
-    results = read(FIGURES)
+def test_the_page_names_runs_without_figures(figures: Figures) -> None:
+    results = figures.results
     late = Run("peer nftables", "8,000 x 30", 9, problem="it took too long")
     runs, path = [*results.runs, late], [*results.path, msgspec.structs.replace(late, size="10")]
     changed = msgspec.structs.replace(results, runs=runs, path=path)
-    shown = page(changed, read(IPVS_FIGURES), "code")
+    shown = page(msgspec.structs.replace(figures, results=changed), "code")
     for size in ("8,000 x 30", "10"):
         assert f"{size}: peer nftables, run 9: no figures, it took too long.\n" in shown
 

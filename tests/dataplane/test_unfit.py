@@ -46,7 +46,7 @@ class Nftables:
         return asyncio.run(self._plane.sync(*entries, full=full))
 
     def kept(self) -> object:
-        return self._plane.table.elements()
+        return self._plane.elements
 
 
 class IptablesMode:

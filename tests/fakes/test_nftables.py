@@ -8,7 +8,7 @@ import pytest
 from dataplane.nftables.programming import with_node
 from fakes.nftables import FakeNftables
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded, program_messages
 from kubeproxy.dataplane.nftables.elements import (
     head,
@@ -68,15 +68,16 @@ def kernel() -> Nfnetlink:
     return FakeNftables()
 
 
-IPS, LISTS, ALLOW = names.SERVICE_CHOICES, names.SERVICE_ENDPOINTS, names.FIREWALL_SOURCES
+CHAINS, LISTS, ALLOW = names.CHOICE_CHAINS, names.SERVICE_ENDPOINTS, names.FIREWALL_SOURCES
+NUMBER = head(bytes([1, 0, 0, 0]))
 BACKEND, OTHER = tail(bytes(8)), tail(bytes([1] * 8))
 TO_PICK = verdict_tail(goto("pick-1"))
-PICKED = [chain("pick-1"), add(IPS, KEY + TO_PICK)]
+PICKED = [chain("pick-1"), add(CHAINS, NUMBER + TO_PICK)]
 
 REFUSED = [
-    pytest.param([add(IPS, KEY + TO_PICK)], errno.ENOENT, id="a-verdict-to-no-chain"),
+    pytest.param([add(CHAINS, NUMBER + TO_PICK)], errno.ENOENT, id="a-verdict-to-no-chain"),
     pytest.param(
-        [add(IPS, KEY + verdict_tail(goto("filter/input")))],
+        [add(CHAINS, NUMBER + verdict_tail(goto("filter/input")))],
         errno.EOPNOTSUPP,
         id="a-verdict-to-a-chain-of-a-hook",
     ),
@@ -95,7 +96,7 @@ REFUSED = [
         id="a-rule-with-no-counter",
     ),
     pytest.param([add("x", KEY)], errno.ENOENT, id="an-element-of-no-set"),
-    pytest.param([delete(IPS, KEY)], errno.ENOENT, id="deleting-what-is-not-there"),
+    pytest.param([delete(CHAINS, NUMBER)], errno.ENOENT, id="deleting-what-is-not-there"),
     pytest.param([delete_chain(PROGRAM, "x")], errno.ENOENT, id="deleting-no-chain"),
     pytest.param(
         [*PICKED, delete_chain(PROGRAM, "pick-1")], errno.EBUSY, id="a-chain-that-a-map-leads-to"
@@ -126,7 +127,9 @@ REFUSED = [
 
 TAKEN = [
     pytest.param(PICKED, id="a-chain-and-who-leads-to-it"),
-    pytest.param([*PICKED, delete(IPS, KEY), delete_chain(PROGRAM, "pick-1")], id="and-back"),
+    pytest.param(
+        [*PICKED, delete(CHAINS, NUMBER), delete_chain(PROGRAM, "pick-1")], id="and-back"
+    ),
     pytest.param(
         [add(LISTS, PLACE + BACKEND), delete(LISTS, PLACE), add(LISTS, PLACE + OTHER)],
         id="one-key-goes-and-comes",
@@ -189,7 +192,7 @@ def test_a_transaction_is_done_as_a_whole_or_not_at_all() -> None:
     fake.commit(program_messages(PROGRAM))
     before, generation = fake.ruleset.tables, fake.generation()
     with pytest.raises(Refused) as refused:
-        fake.commit([chain("a"), delete(IPS, KEY), chain("b"), delete(IPS, KEY)])
+        fake.commit([chain("a"), delete(CHAINS, NUMBER), chain("b"), delete(CHAINS, NUMBER)])
     assert [error.index for error in refused.value.errors] == [1, 3]
     assert (before, generation) == (fake.ruleset.tables, fake.generation())
     assert len(fake.commits) == 1

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,7 @@ def ask() -> Answer:
     )
 
 
-def main() -> None:
+def main(_: Sequence[str]) -> None:
     """Ask with both kinds."""
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
     with reporting("check") as report, tempfile.TemporaryDirectory() as place:
@@ -64,7 +65,3 @@ def main() -> None:
                 with report.check(f"nftables is refused, and the kernel named, {backend.value}"):
                     assert not answer.ready["nftables"]
                     assert "5.13" in answer.conclusions["nftables"], answer.conclusions
-
-
-if __name__ == "__main__":
-    main()

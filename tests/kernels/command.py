@@ -1,11 +1,13 @@
 """In the guest: a command of somebody who wants to look around."""
 
 import subprocess
-import sys
+from collections.abc import Sequence
 
 from kernels.job import COMMAND
 from kernels.report import reporting
 
-if __name__ == "__main__":
+
+def main(arguments: Sequence[str]) -> None:
+    """Run it."""
     with reporting(COMMAND) as report, report.check("it ended with 0"):
-        subprocess.run(sys.argv[1:], check=True)
+        subprocess.run(arguments, check=True)

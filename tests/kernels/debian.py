@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-DEFAULT = ("bullseye", "bookworm", "bookworm-backports", "trixie-backports")
-"""Linux 5.10, 6.1, 6.12, and the newest that Debian has built for its stable release."""
+DEFAULT = ("trixie-backports", "bookworm-backports", "bookworm", "bullseye")
+"""The newest that Debian has built for its stable release, Linux 6.12, 6.1 and 5.10, in the order
+in which they are run: the last has least to do."""
 META = "linux-image-amd64"
 """The package that always depends on the newest kernel of a suite."""
 TARGETS = "$(REPO_URI)|$(RELEASE)"

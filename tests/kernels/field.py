@@ -1,13 +1,12 @@
 """In the guest: the daemon with real packets, in one mode and with one kind of the programs.
 
 Kestrel, its pods and the world around it are the lab's network; what becomes of each packet is
-written down here by hand. `python -m kernels.field VARIANT...`.
+written down here by hand.
 """
 
 import contextlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from kernels.aftermath import cleanup, repair, restart
+from kernels.forked import Sparing
 from kernels.job import NFTABLES_SINCE, TOOLS, version_of
 from kernels.packets import PACKETS, cluster, dialled, same_endpoint
 from kernels.report import Report, not_run, reporting
@@ -24,6 +24,7 @@ from kubeproxy.linux.tools import RuleKind
 from lab.deploy import Address, deploy
 from lab.differ import EQUAL, run_diff
 from lab.ipvs import IPVS
+from lab.launch import launched_by
 from lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, private_mounts, unshare
 from lab.network import Network
 from lab.plan import cluster_ip
@@ -114,7 +115,7 @@ WORK: Mapping[str, Mapping[str, tuple[Work, ...]]] = {
 def main(names: Sequence[str]) -> None:
     """Fill the parts of these variants."""
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
-    with opened() as network:
+    with opened() as network, launched_by(Sparing()):
         for name in names:
             if name == "nftables" and not has_nftables:
                 needed = ".".join(map(str, NFTABLES_SINCE))
@@ -126,7 +127,3 @@ def main(names: Sequence[str]) -> None:
                     with reporting(part) as report:
                         for step in steps:
                             step(lab, report)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,11 +1,13 @@
 """The first process of an emulated machine: runs the steps of the job, and switches off.
 
 Each step is a process of its own, with a time limit: one that hangs or dies takes no other with
-it. Its results are passed on to the serial line as they come, and all else to the console.
+it. Its results are passed on to the serial line as they come, and all else to the console. What
+the steps import is imported once, here: they are forks of this process.
 """
 
 import contextlib
 import ctypes
+import importlib
 import os
 import re
 import signal
@@ -48,6 +50,9 @@ def main() -> None:
         _prepare()
         job = msgspec.json.decode(Path("/run/job", FILE).read_bytes(), type=Job)
         _say(line, Line(release=os.uname().release, versions=_versions()))
+        for step in job.steps:
+            with contextlib.suppress(Exception):  # it will say itself that it cannot be imported
+                importlib.import_module(step.module)
         for step in job.steps:
             _run(line, step)
         _say(line, Line(done=True))
@@ -93,33 +98,49 @@ def _run(line: int, step: Step) -> None:
     missing = dict.fromkeys(step.parts)
     tail: deque[str] = deque(maxlen=_TAIL)
     started = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, *step.arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    timer = threading.Timer(step.seconds, _kill, [process.pid])
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _be(step, writing)
+    os.close(writing)
+    timer = threading.Timer(step.seconds, _kill, [pid])
     timer.start()
-    assert process.stdout is not None
-    for text in process.stdout:
-        words = parse(text.strip())
-        if words is None:
-            tail.extend(filter(None, [text.rstrip()]))
-            print(text, end="", flush=True)  # noqa: T201  # to the console
-            continue
-        _say(line, words)
-        if words.state is not None and not words.check:
-            missing.pop(words.part, None)
-    code = process.wait()
+    with open(reading, errors="replace") as said:  # noqa: PTH123  # it is a descriptor
+        for text in said:
+            words = parse(text.strip())
+            if words is None:
+                tail.extend(filter(None, [text.rstrip()]))
+                print(text, end="", flush=True)  # noqa: T201  # to the console
+                continue
+            _say(line, words)
+            if words.state is not None and not words.check:
+                missing.pop(words.part, None)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     timer.cancel()
+    timer.join()  # the next fork finds no thread
     seconds = round(time.monotonic() - started, 1)
     for part in missing:
         why = f"it ended with {code} after {seconds} s: {' | '.join(tail)}"
         _say(line, Line(part=part, state=State.FAILED, detail=why))
+
+
+def _be(step: Step, output: int) -> None:
+    """Run a step in a process of its own; does not return."""
+    code = 1
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        importlib.import_module(step.module).main(step.arguments)
+        code = 0
+    except BaseException:  # noqa: BLE001  # a process of its own has no caller
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _kill(group: int) -> None:

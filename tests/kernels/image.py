@@ -20,7 +20,15 @@ import msgspec
 from kernels.cpio import Entry, archive
 from kernels.debian import NotAvailable
 from kernels.fetch import Apt, fetch_kernel, unpack
-from kernels.modules import ALSO_FOR_BOOT, BOOT, in_order, parse_dependencies, wanted
+from kernels.modules import (
+    ALSO_FOR_BOOT,
+    BOOT,
+    SIGNED,
+    in_order,
+    parse_dependencies,
+    unsigned,
+    wanted,
+)
 from kernels.tools import Toolbox
 
 TREE = Path(__file__).parents[2]
@@ -77,7 +85,7 @@ class Kernel(msgspec.Struct, frozen=True):
 def build_kernel(name: str, cache: Path, tools: Toolbox, busybox: bytes) -> Kernel:
     """The newest kernel of a suite, built unless it is there."""
     version, files = fetch_kernel(name, cache)
-    key = _key([version, _INIT, *wanted(), *BOOT, *ALSO_FOR_BOOT])
+    key = _key([version, _INIT, *wanted(), *BOOT, *ALSO_FOR_BOOT, SIGNED.decode()])
     kernel = Kernel(name, version, cache / "kernels" / f"{name}-{key}")
     if kernel.modules.exists():
         return kernel
@@ -90,8 +98,8 @@ def build_kernel(name: str, cache: Path, tools: Toolbox, busybox: bytes) -> Kern
     if not found:
         raise NotAvailable(f"the packages of {name} have no kernel in them")
     shutil.move(found[0], kernel.image)
-    for module in place.rglob("*.ko.*"):
-        _decompress(module)
+    for module in [*place.rglob("*.ko*")]:
+        _unpack_module(module)
     tools.run("depmod", "-b", str(root), place.name)
     kernel.archive.write_bytes(archive(_boot_files(place, busybox)))
     making = kernel.place / "modules.new"
@@ -101,11 +109,14 @@ def build_kernel(name: str, cache: Path, tools: Toolbox, busybox: bytes) -> Kern
     return kernel
 
 
-def _decompress(module: Path) -> None:
-    if module.suffix != ".xz":
+def _unpack_module(module: Path) -> None:
+    """Have it as the kernel loads it most quickly: neither compressed nor signed."""
+    if module.suffix not in (".ko", ".xz"):
         raise NotAvailable(f"{module.name}: this kind of compression is not known here")
-    module.with_suffix("").write_bytes(lzma.decompress(module.read_bytes()))
+    data = module.read_bytes()
     module.unlink()
+    target = module.with_suffix("") if module.suffix == ".xz" else module
+    target.write_bytes(unsigned(lzma.decompress(data) if module.suffix == ".xz" else data))
 
 
 def _boot_files(place: Path, busybox: bytes) -> Iterator[Entry]:

@@ -10,10 +10,11 @@ FILE = "job.json"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A Python module with its arguments, the parts that it fills, and its seconds there."""
+    """The parts that it fills, a module whose `main` does it, with arguments, and its seconds."""
 
     parts: tuple[str, ...]
-    arguments: tuple[str, ...]
+    module: str
+    arguments: tuple[str, ...] = ()
     seconds: float = 600.0
 
 
@@ -21,6 +22,11 @@ class Job(msgspec.Struct, frozen=True):
     """All steps, in order."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that they fill."""
+        return tuple(part for step in self.steps for part in step.parts)
 
 
 class Version(NamedTuple):
@@ -41,14 +47,14 @@ def version_of(release: str) -> Version:
 
 TOOLS = ("iptables-legacy", "iptables-nft", "ipvs-legacy", "ipvs-nft")
 """The variants of the modes that use programs."""
-_FIELD = ("-m", "kernels.field")
+_FIELD, _LAB = "kernels.field", "kernels.labjob"
 STEPS = {
-    "check": Step(("check",), ("-m", "kernels.checkjob"), 300.0),
-    "nftables": Step(("traffic", "repair", "restart", "take-over"), (*_FIELD, "nftables")),
-    "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), (*_FIELD, *TOOLS), 900.0),
-    "lab": Step(("lab",), ("-m", "kernels.labjob")),
+    "check": Step(("check",), "kernels.checkjob", seconds=300.0),
+    "nftables": Step(("traffic", "repair", "restart", "take-over"), _FIELD, ("nftables",)),
+    "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), _FIELD, TOOLS, 900.0),
+    "lab": Step(("lab",), _LAB),
 }
-WHOLE_LAB = Step(("lab",), ("-m", "kernels.labjob", "--all"), 8 * 3600.0)
+WHOLE_LAB = Step(("lab",), _LAB, ("--all",), 8 * 3600.0)
 
 COMMAND = "command"
 """The part of a command that people give."""
@@ -56,7 +62,7 @@ COMMAND = "command"
 
 def step_of(command: Sequence[str], seconds: float) -> Step:
     """A command in place of the usual steps."""
-    return Step((COMMAND,), ("-m", "kernels.command", *command), seconds)
+    return Step((COMMAND,), "kernels.command", tuple(command), seconds)
 
 
 def steps_for(parts: Sequence[str], *, whole_lab: bool = False) -> tuple[Step, ...]:

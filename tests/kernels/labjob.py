@@ -1,15 +1,16 @@
-"""In the guest: tests of the lab, a line for each. `python -m kernels.labjob [--all]`."""
+"""In the guest: tests of the lab, a line for each; with `--all`, all of them."""
 
 import os
-import sys
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 
+from kernels.forked import Forking
 from kernels.job import NFTABLES_SINCE, version_of
 from kernels.report import Report, reporting
 from kernels.results import State
+from lab.launch import launched_by
 
 _STATES = {"passed": State.PASSED, "failed": State.FAILED, "skipped": State.NOT_RUN}
 
@@ -37,6 +38,8 @@ TELLING = (
 )
 """What depends most on the kernel: intervals, listings, conntrack, draining. The field job has
 compared every frontend with decide() already."""
+_PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")
+"""Those that the configuration has settings of. Others cost time."""
 _BROWSER = "test_page.py"
 """There is none in the guest."""
 ALL = tuple(Selection(mode, ("",)) for mode in ("nftables", "iptables", "ipvs"))
@@ -65,14 +68,16 @@ def options(selection: Selection) -> list[str]:
     files = [f"tests/lab/{file}" for file in selection.files]
     chosen = ["-k", selection.only] if selection.only else []
     # Rewriting asserts would compile every file again in each machine.
-    quiet = ["-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    quiet = ["-q", "--assert=plain", "-p", "no:cacheprovider"]
+    plugins = [word for name in _PLUGINS for word in ("-p", name)]
     without = f"--ignore=tests/lab/{_BROWSER}"
-    return [*quiet, without, f"--mode={selection.mode}", *chosen, *files]
+    return [*quiet, *plugins, without, f"--mode={selection.mode}", *chosen, *files]
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the telling ones, or all."""
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with reporting("lab") as report:
         for selection in ALL if "--all" in arguments else TELLING:
             if has_nftables or selection.mode != "nftables":
@@ -83,13 +88,9 @@ def _run(selection: Selection, report: Report) -> None:
     """In a process of its own: each takes namespaces for itself."""
     child = os.fork()
     if not child:
-        code = pytest.main(options(selection), [Plugin(report, selection.mode)])
-        os._exit(code)
+        with launched_by(Forking()):
+            os._exit(pytest.main(options(selection), [Plugin(report, selection.mode)]))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         files = " ".join(selection.files)
         report.found(files, State.FAILED, f"{selection.mode}: {files}: pytest ended with {code}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -26,6 +26,7 @@ BEGIN, END = "<!-- measured: make kernels writes this -->", "<!-- end of what wa
 """Between these lines of a document is what was measured last."""
 MARK = "@kernels "
 """How a line of ours begins; the serial line may carry others."""
+NOT_ASKED, NOT_REACHED = "it was not asked for", "it was not reached"
 
 
 class State(Enum):
@@ -39,7 +40,8 @@ class State(Enum):
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the guest says: a part began or ended, a check of it ended, or all is done.
 
-    The first line has the `release` of the kernel, and the versions of the programs.
+    The first line has the `release` of the kernel, and the versions of the programs. `data` is
+    JSON for whoever wrote the step.
     """
 
     part: str = ""
@@ -50,13 +52,15 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     release: str = ""
     versions: dict[str, str] = {}
     done: bool = False
+    data: str = ""
 
 
 class Run(msgspec.Struct, frozen=True):
     """One kernel: its package's version, what it said, and what went wrong besides.
 
-    `missing` says why it could not be tried, `trouble` why it did not come to its end. The
-    `console` has what the kernel and the programs printed.
+    `asked` are the parts that it should fill. `missing` says why it could not be tried, `trouble`
+    why it did not come to its end. The `console` has what the kernel and the programs printed.
+    Of the `seconds`, the processor was at work in `processor`.
     """
 
     name: str
@@ -66,6 +70,9 @@ class Run(msgspec.Struct, frozen=True):
     trouble: str = ""
     seconds: float = 0.0
     console: str = ""
+    asked: tuple[str, ...] = PARTS
+    processor: float = 0.0
+    interrupted: bool = False
 
     @property
     def release(self) -> str:
@@ -82,9 +89,11 @@ class Run(msgspec.Struct, frozen=True):
         """How the kernel did."""
         if self.missing:
             return State.NOT_RUN
-        cells = [cell(self, part).state for part in PARTS]
-        if self.trouble or State.FAILED in cells or not _is_done(self.lines):
+        cells = [cell(self, part).state for part in self.asked]
+        if self.trouble or State.FAILED in cells:
             return State.FAILED
+        if not any(line.done for line in self.lines):
+            return State.NOT_RUN if self.interrupted else State.FAILED
         return State.PASSED if State.PASSED in cells else State.NOT_RUN
 
 
@@ -125,8 +134,10 @@ def cell(run: Run, part: str) -> Cell:
     failed = sum(line.state is State.FAILED for line in checks)
     ends = [line for line in lines if not line.check and line.state is not None]
     if not lines:
-        return Cell(State.NOT_RUN, reason=run.missing or run.trouble or "it was not reached")
+        return Cell(State.NOT_RUN, reason=_never_begun(run, part))
     if not ends:
+        if run.interrupted and not failed:
+            return Cell(State.NOT_RUN, reason=f"it was interrupted after {passed} passed checks")
         return Cell(State.FAILED, passed, failed + 1, run.trouble or "it did not end")
     if failed or ends[-1].state is State.FAILED:
         reasons = [line.detail for line in (*checks, *ends) if line.state is State.FAILED]
@@ -135,6 +146,12 @@ def cell(run: Run, part: str) -> Cell:
         reasons = [line.detail for line in (*ends, *checks)]
         return Cell(State.NOT_RUN, reason=next(filter(None, reasons), "it has no checks"))
     return Cell(State.PASSED, passed)
+
+
+def _never_begun(run: Run, part: str) -> str:
+    if part not in run.asked:
+        return NOT_ASKED
+    return run.missing or run.trouble or NOT_REACHED
 
 
 def exit_code(runs: Iterable[Run]) -> int:
@@ -146,7 +163,7 @@ def exit_code(runs: Iterable[Run]) -> int:
 def summary(runs: Sequence[Run]) -> str:
     """One sentence about all kernels."""
     states = [run.state for run in runs]
-    cells = [cell(run, part) for run in runs for part in PARTS]
+    cells = [cell(run, part) for run in runs for part in run.asked]
     counts = [f"{states.count(state)} {state.value}" for state in State]
     parts = sum(each.state is State.NOT_RUN for each in cells)
     checks = sum(each.passed for each in cells)
@@ -159,31 +176,35 @@ def summary(runs: Sequence[Run]) -> str:
 
 def table(runs: Sequence[Run]) -> list[list[str]]:
     """The head and a row for each kernel."""
-    rows = [["kernel", *PARTS, "time"]]
+    rows = [["kernel", *PARTS, "time", "processor time"]]
     for run in runs:
         name = f"{run.name} {run.release or run.version}".strip()
-        rows.append([name, *(str(cell(run, part)) for part in PARTS), f"{run.seconds:.0f} s"])
+        times = (f"{run.seconds:.0f} s", f"{run.processor:.0f} s")
+        rows.append([name, *(_shown(run, part) for part in PARTS), *times])
     return rows
 
 
+def _shown(run: Run, part: str) -> str:
+    return str(cell(run, part)) if part in run.asked else "not asked for"
+
+
 def reasons(runs: Iterable[Run]) -> list[str]:
-    """Why something failed or was not run, a line each; parts with the same reason share one."""
+    """Why something failed or was not run, a line each; parts with the same reason share one.
+
+    That something was not asked for is no reason: the table says it.
+    """
     lines = []
     for run in runs:
         if run.missing or run.trouble:
             lines.append(f"{run.name}: {run.missing or run.trouble}")
         by_reason: dict[tuple[State, str], list[str]] = {}
-        for part in PARTS:
+        for part in run.asked:
             found = cell(run, part)
             if found.reason and found.reason not in (run.missing, run.trouble):
                 by_reason.setdefault((found.state, found.reason), []).append(part)
         for (state, reason), parts in by_reason.items():
             lines.append(f"{run.name}: {', '.join(parts)}: {state.value}: {reason}")
     return lines
-
-
-def _is_done(lines: Iterable[Line]) -> bool:
-    return any(line.done for line in lines)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

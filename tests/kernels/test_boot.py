@@ -12,7 +12,7 @@ from kernels.boot import arguments, boot, job_archive, last_words
 from kernels.cpio import Entry, archive
 from kernels.image import Kernel
 from kernels.job import STEPS, Version, steps_for, version_of
-from kernels.modules import in_order, name_of, parse_dependencies, wanted
+from kernels.modules import in_order, name_of, parse_dependencies, unsigned, wanted
 from kernels.results import PARTS
 
 DEPENDENCIES = """\
@@ -34,6 +34,13 @@ def test_modules_are_found_in_old_and_in_new_packages() -> None:
     patterns = wanted()
     assert {"./boot/vmlinuz-*", "./usr/lib/modules/*/vmlinuz"} <= set(patterns)
     assert {"./lib/modules/*/kernel/net/*", "./usr/lib/modules/*/kernel/net/*"} <= set(patterns)
+
+
+def test_a_module_loses_its_signature_and_nothing_else() -> None:
+    signature = b"pkcs7" * 20
+    end = bytes(8) + len(signature).to_bytes(4, "big") + b"~Module signature appended~\n"
+    assert unsigned(b"\x7fELF" + signature + end) == b"\x7fELF"
+    assert unsigned(b"\x7fELF") == b"\x7fELF"
 
 
 def test_an_archive_is_one_that_the_kernel_reads() -> None:
@@ -71,24 +78,37 @@ def emulator(script: str) -> list[str]:
     return [sys.executable, "-c", script]
 
 
-async def test_lines_come_as_they_are_written() -> None:
-    lines: list[str] = []
-    script = "print('one'); print('two', flush=True)"
-    assert await boot(emulator(script), 60, lines.append) == ""
-    assert lines == ["one", "two"]
+def ignored(_line: str, _seconds: float) -> None:
+    """What it prints is of no interest."""
+
+
+async def test_lines_come_as_they_are_written_with_the_processor_time_so_far() -> None:
+    lines: dict[str, float] = {}
+    script = """
+import time
+print('one', flush=True)
+while time.process_time() < 0.5: pass
+print('two', flush=True)
+time.sleep(1)
+"""
+    assert await boot(emulator(script), 60, lines.__setitem__) == ""
+    assert list(lines) == ["one", "two"]
+    assert lines["one"] < 0.5 <= lines["two"] + 0.02  # it is counted in hundredths
 
 
 async def test_an_emulator_that_fails_is_quoted() -> None:
     script = "import sys; sys.exit('no such machine')"
-    assert await boot(emulator(script), 60, print) == "the emulator ended with 1: no such machine"
+    assert (
+        await boot(emulator(script), 60, ignored) == "the emulator ended with 1: no such machine"
+    )
 
 
 HANGS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 
 
 async def test_the_plug_is_pulled_after_the_time_limit() -> None:
-    lines: list[str] = []
-    trouble = await boot(emulator(HANGS), 1, lines.append)
+    lines: dict[str, float] = {}
+    trouble = await boot(emulator(HANGS), 1, lines.__setitem__)
     assert trouble == "it did not come to its end within 1 s"
     assert not [pid for pid in lines if is_alive(int(pid))]
 
@@ -97,7 +117,7 @@ async def test_nothing_stays_when_it_is_interrupted() -> None:
     begun = asyncio.Event()
     lines: list[str] = []
 
-    def take(line: str) -> None:
+    def take(line: str, _seconds: float) -> None:
         lines.append(line)
         begun.set()
 

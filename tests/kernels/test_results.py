@@ -1,10 +1,12 @@
 """What counts as passed, failed and not run, and how the serial line is read."""
 
+import msgspec
 import pytest
 
 from kernels.results import (
     BEGIN,
     END,
+    NOT_REACHED,
     PARTS,
     Cell,
     Line,
@@ -143,10 +145,34 @@ def test_the_summary_counts_what_was_not_run() -> None:
 
 def test_the_table_names_the_kernel_that_ran() -> None:
     head, good, missing = table([GOOD, MISSING])
-    assert head == ["kernel", *PARTS, "time"]
+    assert head == ["kernel", *PARTS, "time", "processor time"]
     assert good[:3] == ["bookworm 6.1.0", "2 passed", "not run"]
     assert missing[:2] == ["bullseye", "not run"]
     assert columns(table([BAD])).splitlines()[1].split() == ["check", "FAILED", "1", "of", "2"]
+
+
+def test_what_was_not_asked_for_is_not_missing() -> None:
+    one = msgspec.structs.replace(GOOD, asked=("check",))
+    assert cell(one, "lab") == Cell(NOT_RUN, reason="it was not asked for")
+    assert table([one])[1][2] == "not asked for"
+    assert reasons([one]) == []
+    assert summary([one]).endswith("parts not run: 0 of 1")
+    assert one.state is PASSED
+
+
+def test_what_an_interruption_left_out_was_not_run() -> None:
+    interrupted = msgspec.structs.replace(HUNG, trouble="", interrupted=True)
+    unreached = msgspec.structs.replace(MISSING, missing=NOT_REACHED, interrupted=True)
+    assert interrupted.state is unreached.state is NOT_RUN
+    first, *others = reasons([interrupted, unreached])
+    assert first == "bookworm: check: not run: it was interrupted after 1 passed checks"
+    assert others[0].endswith("lab: not run: it was not reached")
+    assert others[1:] == ["bullseye: it was not reached"]
+
+
+def test_a_check_that_failed_before_an_interruption_has_failed() -> None:
+    failed = msgspec.structs.replace(run(*said(FAILED, end=None), done=False), interrupted=True)
+    assert cell(failed, "check").state is failed.state is FAILED
 
 
 def test_parts_with_one_reason_share_a_line() -> None:

@@ -1,27 +1,26 @@
 """Running the proxy and `--cleanup` in a kernel, and looking at what is left."""
 
 import contextlib
+import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.tools import RuleKind
+from lab.launch import KUBE_PROXY, launcher
 from lab.namespaces import Namespace
 
-KUBE_PROXY = [sys.executable, "-m", "kubeproxy"]
 _STEM = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}
 
 
 def cleaned(node: Namespace, *before: str) -> tuple[int, str]:
     """Run --cleanup, with the words before it; its exit code and its log."""
-    command = [*before, *KUBE_PROXY, "--cleanup", "--proxy-mode=nftables"]
     with node.entered():
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == ""
-    return done.returncode, done.stderr
+        ran = launcher(before).tool(["--cleanup", "--proxy-mode=nftables"], os.environ)
+    assert ran.out == ""
+    return ran.code, ran.err
 
 
 def program(backend: RuleKind, family: Family) -> str:

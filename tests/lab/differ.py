@@ -8,34 +8,16 @@ import contextlib
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fakes.daemon import FakeDaemon, Page, Query, Reply, serving
 from kubeproxy.base.inet import Family
 from kubeproxy.serve.status.wire import DaemonStatus
 from kubeproxy.tools.client import Client
+from lab.launch import KUBE_PROXY, SECONDS, Ran, launcher
 from lab.namespaces import Namespace
 from lab.programmer import DaemonProcess
-
-PROGRAM = (sys.executable, "-m", "kubeproxy")
-SECONDS = 120.0
-
-
-class Ran(NamedTuple):
-    """How it ended, and what it said."""
-
-    code: int
-    out: str
-    err: str = ""
-
-    @property
-    def lines(self) -> list[str]:
-        """The lines of the answer."""
-        return self.out.replace("\r\n", "\n").splitlines()
-
 
 EQUAL = Ran(0, "")
 
@@ -43,15 +25,7 @@ EQUAL = Ran(0, "")
 def run_diff(node: Namespace, *arguments: str, through: Sequence[str] = ()) -> Ran:
     """At the end of a pipe."""
     with node.entered():
-        done = subprocess.run(
-            [*through, *PROGRAM, "diff", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-            env=_environment(),
-        )
-    return Ran(done.returncode, done.stdout, done.stderr)
+        return launcher(through).tool(["diff", *arguments], _environment())
 
 
 def run_diff_in_terminal(
@@ -61,7 +35,7 @@ def run_diff_in_terminal(
     reading, writing = pty.openpty()
     with node.entered():
         process = subprocess.Popen(
-            [*PROGRAM, "diff", *arguments],
+            [*KUBE_PROXY, "diff", *arguments],
             stdin=writing,
             stdout=writing,
             stderr=writing,

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Protocol
 
 from kubeproxy.base.inet import Family
 from lab.documents import complete
+from lab.launch import Started, launcher
 from lab.namespaces import Namespace
 from lab.plan import cluster_ip
 from world import NODE_NAME
@@ -24,13 +24,6 @@ Documents = Iterable[Mapping[str, object]]
 START_SECONDS = 120.0
 SYNC_SECONDS = 60.0
 STOP_SECONDS = 60.0
-_LAUNCH = """
-import signal, sys
-from lab.namespaces import die_with_parent
-die_with_parent(signal.SIGKILL)
-from kubeproxy.app.cli import main
-sys.exit(main())
-"""
 _SYNCED = re.compile(r'"Synced" (?P<pairs>.*)')
 _TESTS = Path(__file__).parents[1]
 
@@ -71,7 +64,7 @@ class DaemonProcess:
         self._manifests.mkdir()
         self._log = directory / "daemon.log"
         self._log.touch()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Started | None = None
         self._pulses = itertools.cycle(range(1, 60000))
 
     def start(self, flags: Sequence[str], documents: Documents) -> None:
@@ -87,9 +80,7 @@ class DaemonProcess:
         It writes its log to that descriptor, if there is one.
         """
         assert self._process is None, "the daemon runs already"
-        command = [
-            *self._through,
-            *(sys.executable, "-c", _LAUNCH),
+        arguments = [
             f"--status-socket={self.socket}",
             *flags,
             f"--manifests={self._manifests}",
@@ -106,7 +97,7 @@ class DaemonProcess:
         }
         with self._node.entered(), self._log.open("ab") as usual:
             into = usual.fileno() if log is None else log
-            self._process = subprocess.Popen(command, stderr=into, env=environment)
+            self._process = launcher(self._through).daemon(arguments, environment, into)
 
     def put(self, documents: Documents) -> None:
         """Replace the manifests; returns when the daemon has programmed the difference."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import Update
-from kubeproxy.dataplane.nftables import apply
+from kubeproxy.dataplane.nftables import apply, batch
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -79,7 +79,7 @@ async def program(lifetime: int, family: Family) -> None:
 
 def main(path: str, lifetime: str, family: str) -> None:
     """Program the kernel of that namespace; a first fill takes many transactions."""
-    apply._PIECE = 1 << 14
+    apply._PIECE = batch._LARGEST = 1 << 14
     with entered(Path(path)):
         asyncio.run(program(int(lifetime), Family(family)))
 

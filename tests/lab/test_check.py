@@ -1,9 +1,12 @@
 """`kube-proxy check` on nodes of all sorts: it finds what is there, and leaves it as it is."""
 
+import ctypes
+import errno
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -11,14 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
 from kubeproxy.base.inet import Family
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.dataplane.preflight import NODE, Finding, ok
 from kubeproxy.linux import tools
 from kubeproxy.linux.tools import RuleKind, find
 from kubeproxy.tools.check import scratch
-from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
+from kubeproxy.tools.check.command import Plan, survey
+from kubeproxy.tools.check.judge import Report
+from kubeproxy.tools.check.scratch import Broken, Child, Trial, TrialResult
 from lab.cleaning import restore_beside
 from lab.namespaces import Namespace
 from lab.upstream import SINCE_1_33, Upstream, start
@@ -349,9 +358,141 @@ def test_where_there_can_be_no_scratch_namespace(node: Namespace) -> None:
     (rules_,) = answer.of("nftables", "IPv4 rules")
     assert "it was only asked" in rules_["detail"]
     (untried,) = answer.of("iptables", "rules")
-    assert untried["state"] == "unknown"
+    assert untried["state"] == "untried"
     assert "a scratch network namespace is refused" in untried["detail"]
-    assert answer.conclusions["iptables"].startswith("ready as far as can be seen")
+    assert answer.conclusions["iptables"].startswith("not known: could not be tried")
+    assert answer.of("node", "conntrack")[0]["state"] == "unknown"
+    assert check(node, "--mode=iptables", through=through).code == 2
+
+
+def test_a_user_for_whom_there_can_be_no_scratch_namespace(node: Namespace) -> None:
+    """Nothing was tried, so that nothing is known."""
+    script = 'echo 1 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    through = [
+        *("unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"),
+        *("unshare", "--user", "--map-user=1000", "--net", "--"),
+    ]
+    answer = check(node, "--mode=nftables", through=through)
+    assert (answer.code, answer.ready) == (2, {"nftables": False})
+    assert answer.of("nftables", "rules")[0]["state"] == "untried"
+    assert answer.conclusions["nftables"].startswith("not known: could not be tried")
+
+
+# --- a trial without a result -----------------------------------------------------------------
+
+
+def judged(node: Namespace, trial: Trial, seconds: float = 60.0) -> Report:
+    """A survey of nftables mode with another trial, which is run as its own would be."""
+    mode = replace(load_mode("nftables"), trial=lambda *_: trial())
+    config = load(parse_flags([]), MODES, mode.name).config
+    with node.entered():
+        return survey([Plan(mode, config)], seconds)
+
+
+def never() -> list[Finding]:
+    time.sleep(600)
+    return []
+
+
+def breaks() -> list[Finding]:
+    raise ZeroDivisionError("by nothing")
+
+
+def is_killed() -> list[Finding]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("trial", "seconds", "why"),
+    [
+        pytest.param(never, 0.5, "it did not end in time: run this check again when", id="never"),
+        pytest.param(breaks, 60.0, "it failed: ZeroDivisionError: by nothing", id="breaks"),
+        pytest.param(is_killed, 60.0, "it failed: killed by SIGKILL", id="killed"),
+        pytest.param(lambda: os._exit(0), 60.0, "it failed: exit code 0", id="leaves-nothing"),
+    ],
+)
+def test_a_mode_is_not_ready_when_its_trial_has_no_result(
+    node: Namespace, trial: Trial, seconds: float, why: str
+) -> None:
+    report = judged(node, trial, seconds)
+    (verdict,) = report.verdicts
+    assert (report.works, report.known) == (verdict.ready, verdict.known) == (False, False)
+    assert verdict.conclusion.startswith(
+        f"not known: the trial in a scratch namespace has no result: {why}"
+    )
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_mode_is_not_ready_when_no_process_can_be_started(
+    node: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = descriptors()
+    (verdict,) = judged(node, list).verdicts
+    assert not verdict.known
+    assert "no process can be started for it: Resource temporarily" in verdict.conclusion
+    assert before == descriptors()
+
+
+def test_a_namespace_in_which_nothing_may_be_changed_is_none(
+    node: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some security modules have it: namespaces may be made, and give no capabilities."""
+    real = scratch.enter
+
+    def enter() -> None:
+        real()
+        header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+        assert ctypes.CDLL(None).capset(header, nothing) == 0
+
+    monkeypatch.setattr(scratch, "enter", enter)
+    with node.entered():
+        assert outcome(list) == TrialResult(refused="nothing in it may be changed")
+
+
+def test_a_program_that_hangs_leaves_its_mode_open_and_says_so_meanwhile(
+    node: Namespace, tmp_path: Path
+) -> None:
+    program = tmp_path / "iptables-restore"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    before = everything(node)
+    with node.entered():
+        done = subprocess.run(
+            [*KUBE_PROXY, "check", "--mode=iptables", "--timeout=7s", "-o=json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert before == everything(node)
+    assert done.stderr == "note: still trying iptables; the limit is 7 s (--timeout)\n"
+    answer = Answer(done.returncode, done.stdout)
+    assert (answer.code, answer.ready) == (2, {"iptables": False})
+    assert answer.conclusions["iptables"].startswith("not known: ")
+
+
+def test_an_ipset_that_is_killed_says_nothing_about_the_kernel(
+    node: Namespace, tmp_path: Path
+) -> None:
+    program = tmp_path / "ipset"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" != restore ] || kill -9 $$\nexec {find("ipset")} "$@"\n'
+    )
+    program.chmod(0o755)
+    through = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
+    (finding,) = check(node, "--mode=ipvs", through=through).of("ipvs", "ipset")
+    assert finding["state"] == "untried"
+    assert "killed by SIGKILL" in finding["detail"]
 
 
 # --- the child ----------------------------------------------------------------------------------
@@ -386,7 +527,7 @@ def test_a_child_that_dies() -> None:
     def trial() -> list[Finding]:
         os._exit(9)
 
-    assert outcome(trial) == Broken("it failed: no output on stderr")
+    assert outcome(trial) == Broken("it failed: exit code 9")
 
 
 def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
@@ -402,8 +543,33 @@ def test_a_child_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) ->
 
     child = Child(trial)
     wait_until(lambda: pid.exists() and pid.read_text() != "")
-    assert child.outcome(time.monotonic()) == Broken("it did not end in time, and was ended")
+    assert child.outcome(time.monotonic()) == Broken("it did not end in time", slow=True)
     wait_until(lambda: not _is_alive(int(pid.read_text())))
+
+
+def test_a_child_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that waits for the kernel and is not to be interrupted."""
+    child = Child(never)
+    with monkeypatch.context() as patched:
+        patched.setattr(scratch, "_KILL_SECONDS", 0.1)
+        patched.setattr(os, "killpg", lambda *_: None)
+        patched.setattr(os, "kill", lambda *_: None)
+        assert child.outcome(time.monotonic()) == Broken("it did not end in time", slow=True)
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitpid(child.pid, 0)
+
+
+def test_trials_that_take_long_are_reported_with_growing_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scratch, "_FIRST_REPORT", 0.2)
+    reports: list[tuple[str, ...]] = []
+    trials = {"quick": scratch.start(list), "slow": scratch.start(never)}
+    found = scratch.outcomes(trials, 2.0, lambda names: reports.append(tuple(names)))
+    assert found["slow"] == Broken("it did not end in time", slow=True)
+    assert found["quick"] == TrialResult()
+    assert reports[-1] == ("slow",)
+    assert len(reports) <= 4  # after 0.2, 0.6 and 1.4 s, and perhaps one for the quick one
 
 
 HANGING = """

@@ -15,16 +15,8 @@ from kubeproxy.linux import tools
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.links import delete_dummy
 from kubeproxy.linux.tools import RuleKind
-from lab.cleaning import (
-    KUBE_PROXY,
-    cleaned,
-    program,
-    restore_beside,
-    running,
-    saved,
-    set_names,
-    wait,
-)
+from lab.cleaning import cleaned, program, restore_beside, running, saved, set_names, wait
+from lab.launch import KUBE_PROXY
 from lab.namespaces import Namespace
 
 BACKENDS = [

@@ -26,7 +26,7 @@ from world import NODE_IP
 
 CHANGES = 300
 RESTARTS = 8
-FIRST_FILL, LATER = (4, 8, 9, 10), (12, 1, 30, 2, 3)
+FIRST_FILL, LATER = (4, 20, 28, 29), (24, 1, 40, 2, 3)
 """After how many transactions a process dies; the longer ones begin with a first fill."""
 TESTS = Path(__file__).parents[1]
 
@@ -133,10 +133,15 @@ def _frontends(network: Network, family: Family) -> list[str]:
         return []
     text = "".join(
         network.node.run(["nft", "list", "map", KEYWORD[family], "kube-proxy", name])
-        for name in ("service-choices", "service-endpoints")
+        for name in ("service-choices", "choice-chains", "service-endpoints")
     )
-    frontends = re.findall(r"(\S+) \. udp \. 80 : goto pick-(\d+)", text)
-    places = set(re.findall(r"(\S+) \. udp \. 80 \. (\d+) :", text))
-    wanted = {(address, str(n)) for address, count in frontends for n in range(int(count))}
+    counts = {n: int(count) for n, count in re.findall(r"(0:\w+) : goto pick-(\d+)", text)}
+    frontends = re.findall(r"(\S+) \. udp \. 80 : (0:\w+)", text)
+    places = set(re.findall(r"(\S+) \. udp \. 80 \. 0:(\w+) :", text))
+    wanted = {
+        (address, f"{place:x}")
+        for address, number in frontends
+        for place in range(1, 1 + counts[number])
+    }
     assert not wanted - places
     return [address for address, _ in frontends]

@@ -39,7 +39,7 @@ def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
         table = f"{KEYWORD[family]} kube-proxy"
         frontend = f"{service_ip(2, family)} . tcp . 80"
         second = f"{backends[1].address} . {backends[1].port}"
-        place = f"{frontend} . 1"
+        place = f"{frontend} . 0:2"
         script = f"""
         delete element {table} service-connections {{ {frontend} }}
         add element {table} service-connections {{ {frontend} counter packets 7 bytes 0 }}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubeproxy.base.inet import Family, Prefix, unpack
 from kubeproxy.base.inet import network as network_of
 from kubeproxy.dataplane.nftables.encode import delete_table
-from kubeproxy.dataplane.nftables.program import TABLE
+from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.linux.netlink.message import MessageError
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink

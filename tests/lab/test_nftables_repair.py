@@ -78,17 +78,18 @@ def took(generations: Generations) -> float:
         pytest.param("delete table {ip} kube-proxy", id="table-deleted"),
         pytest.param("flush ruleset", id="everything-flushed"),
         pytest.param("flush map {ip} kube-proxy service-choices", id="map-flushed"),
+        pytest.param("flush map {ip} kube-proxy choice-chains", id="chains-flushed"),
         pytest.param("flush set {ip} kube-proxy firewall-sources", id="set-of-ranges-flushed"),
         pytest.param(
             "delete element {ip} kube-proxy service-choices {{ {vip} . tcp . 80 }}",
             id="frontend-deleted",
         ),
         pytest.param(
-            "delete element {ip} kube-proxy service-endpoints {{ {vip} . tcp . 80 . 0 }}",
+            "delete element {ip} kube-proxy service-endpoints {{ {vip} . tcp . 80 . 0:1 }}",
             id="endpoint-deleted",
         ),
         pytest.param(
-            "add element {ip} kube-proxy service-choices {{ {vip} . tcp . 81 : drop }}",
+            "add element {ip} kube-proxy service-choices {{ {vip} . tcp . 81 : 0:1 }}",
             id="frontend-added",
         ),
         pytest.param("insert rule {ip} kube-proxy frontends drop", id="rule-inserted"),

@@ -52,11 +52,12 @@ def test_a_large_cluster_is_read_back_to_the_last_element(
         assert kestrel.restart().written == 0
         wanted = blocks(kestrel.text())
         for script in (
-            f"delete element {table} service-endpoints {{ {first} . 3 }}",
-            f"add element {table} service-endpoints {{ {first} . 9 : {stranger} }}",
-            f"""delete element {table} service-endpoints {{ {first} . 3 }}
-            add element {table} service-endpoints {{ {first} . 3 : {stranger} }}""",
+            f"delete element {table} service-endpoints {{ {first} . 0:3 }}",
+            f"add element {table} service-endpoints {{ {first} . 0:a : {stranger} }}",
+            f"""delete element {table} service-endpoints {{ {first} . 0:3 }}
+            add element {table} service-endpoints {{ {first} . 0:3 : {stranger} }}""",
             f"delete element {table} service-choices {{ {first} }}",
+            f"delete element {table} choice-chains {{ 0:1 }}",
         ):
             node_ns.run(["nft", "-f", "-"], stdin=script)
             assert 0 < kestrel.resync().written <= 2

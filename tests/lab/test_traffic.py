@@ -228,7 +228,7 @@ def test_the_rules_of_a_service_that_was_just_added(lab: Lab) -> None:
     assert "mall/novel:tcp-80  TCP, IPv4, internalTrafficPolicy Cluster" in text
     assert "mall/novel:udp-53  UDP, IPv6, internalTrafficPolicy Cluster" in text
     written = [line for line in text.splitlines() if line.startswith("add ")]
-    vip_element = f"add element ip kube-proxy service-choices {{ {vip(21)} . tcp . 80 : goto"
+    vip_element = f"add element ip kube-proxy service-choices {{ {vip(21)} . tcp . 80 : 0:"
     assert any(line.startswith(vip_element) for line in written)
     assert any(line.startswith("add element ip6 kube-proxy service-end") for line in written)
     assert "\nchain pick-2 {\n" in text

@@ -114,3 +114,17 @@ def test_sets_that_cannot_be_read(programs: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ipset, "names", lambda: ("KUBE-A",))
     with pytest.raises(IpsetFailed, match="Operation not permitted"):
         ipset.save(["KUBE-A"])
+
+
+@pytest.mark.parametrize(
+    ("script", "ended"),
+    [
+        pytest.param("exit 1", True, id="it-refuses"),
+        pytest.param("kill -9 $$", False, id="it-is-killed"),
+    ],
+)
+def test_whether_it_came_to_its_end(programs: Path, script: str, ended: bool) -> None:
+    install(programs, script)
+    with pytest.raises(IpsetFailed) as caught:
+        ipset.restore(TEXT)
+    assert ended is caught.value.ended

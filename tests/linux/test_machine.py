@@ -11,6 +11,7 @@ from kubeproxy.linux.machine import (
     ensure_oom_score_adj,
     online_cores,
     supported_families,
+    unsupported,
 )
 
 
@@ -24,6 +25,28 @@ from kubeproxy.linux.machine import (
 )
 def test_a_list_of_cores_is_counted(text: str, expected: int) -> None:
     assert expected == count_cores(text)
+
+
+@pytest.mark.parametrize(
+    ("machine", "byte_order", "largest", "kind"),
+    [
+        pytest.param("s390x", "big", 2**63 - 1, "big-endian", id="64-bit-big-endian"),
+        pytest.param("ppc", "big", 2**31 - 1, "big-endian", id="32-bit-big-endian"),
+        pytest.param("armv7l", "little", 2**31 - 1, "32-bit", id="32-bit-little-endian"),
+    ],
+)
+def test_machines_of_another_layout(
+    machine: str, byte_order: str, largest: int, kind: str
+) -> None:
+    assert unsupported(machine, byte_order, largest) == (
+        "kube-proxy supports 64-bit little-endian machines (x86-64, arm64), because it exchanges"
+        f" data with the kernel in their layout; this process is {kind} (on {machine})"
+    )
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_machines_of_our_layout(machine: str) -> None:
+    assert unsupported(machine, "little", 2**63 - 1) == ""
 
 
 @pytest.mark.parametrize("text", [None, "", "many"])

@@ -91,11 +91,17 @@ def test_input_goes_in_and_output_comes_out_byte_for_byte() -> None:
             "did not end within 0.5 seconds$",
             id="does-not-end",
         ),
+        pytest.param(
+            python("import os; os.kill(os.getpid(), 9)"),
+            "killed by SIGKILL: no output on stderr$",
+            id="is-killed",
+        ),
     ],
 )
 def test_a_program_that_fails(command: list[str], expected: str) -> None:
-    with pytest.raises(ToolFailed, match=expected):
+    with pytest.raises(ToolFailed, match=expected) as caught:
         run(command, seconds=0.5 if "sleep" in command[-1] else 10)
+    assert caught.value.ended is not any(word in command[-1] for word in ("sleep", "kill"))
 
 
 LISTING = """\

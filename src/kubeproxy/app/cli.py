@@ -1,8 +1,9 @@
 """`kube-proxy`: finds the subcommand, and turns errors into a message and an exit code.
 
 Without a subcommand it is the daemon, with upstream's flags. Exit codes: 0 for
-success, 1 for any error (2 of `diff`, where 1 is a difference), 3 when a command needs a running
-daemon and there is none, 128 plus the number of the signal that ended it.
+success, 1 for any error (2 of `diff`, where 1 is a difference), 2 when `check` could not find
+out, 3 when a command needs a running daemon and there is none, 128 plus the number of the signal
+that ended it.
 """
 
 import errno

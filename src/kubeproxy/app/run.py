@@ -19,6 +19,7 @@ from kubeproxy.config.load import load, log_settings, write_config
 from kubeproxy.config.validate import validate, validate_logging
 from kubeproxy.dataplane.cleanup import clean_up
 from kubeproxy.dataplane.modes import MODES
+from kubeproxy.linux.machine import require_supported_machine
 from kubeproxy.tools.names import tools_text
 
 # Python's default, 700, is made for programs that throw most of their objects away. At the start
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         write_config(target, loaded.config)
         klog.info("Wrote configuration", file=target)
         return 0
+    require_supported_machine()
     if parsed.value("cleanup", bool):
         return _clean_up(dry_run=parsed.value("dry-run", bool))
     klog.info("Version info", version=reported_version(version))

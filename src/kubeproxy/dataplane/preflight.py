@@ -28,12 +28,17 @@ _MODULE_LINE = re.compile(r"^(?:\S*/)?([^/:\s]+)\.ko\b", re.MULTILINE)
 
 
 class Grade(Enum):
-    """How it is. Only what is missing keeps a mode from working."""
+    """How it is. Only what is missing keeps a mode from working.
+
+    A mode may work without what is unknown. What is untried it needs, and it was not seen to
+    work: a trial was refused, or has no result.
+    """
 
     OK = "ok"
     WARNING = "warning"
     MISSING = "missing"
     UNKNOWN = "unknown"
+    UNTRIED = "untried"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -60,6 +65,12 @@ def lacking(
 ) -> Finding:
     """It is not as it should be, or cannot be seen."""
     return Finding(topic, what, state, detail, remedy)
+
+
+def unfinished(topic: str, what: str, why: object) -> Finding:
+    """A program did not come to its end, which says nothing about the kernel."""
+    remedy = "run this check again, when the node has less to do"
+    return lacking(topic, what, str(why), remedy, Grade.UNTRIED)
 
 
 def one_will_do(findings: Sequence[Finding], consequence: str) -> tuple[Finding, ...]:

@@ -18,12 +18,13 @@ class IpsetFailed(KernelError):
     """The program failed. `line` is the number of the refused line; 0 when it names none.
 
     Nothing after that line is done, and of what is before it perhaps not all: to go on, remove
-    the line and start again.
+    the line and start again. `ended` is false when the program was killed.
     """
 
-    def __init__(self, text: str, line: int = 0) -> None:
+    def __init__(self, text: str, line: int = 0, *, ended: bool = True) -> None:
         super().__init__(text)
         self.line = line
+        self.ended = ended
 
 
 def check() -> None:
@@ -98,4 +99,5 @@ def _run(*arguments: str, stdin: str = "") -> str:
         return run([program, *arguments], stdin)
     except ToolFailed as error:
         named = lines_named(error.stderr, stdin)
-        raise IpsetFailed(f"{error}{quoted(named)}", next(iter(named), 0)) from error
+        why, line = f"{error}{quoted(named)}", next(iter(named), 0)
+        raise IpsetFailed(why, line, ended=error.ended) from error

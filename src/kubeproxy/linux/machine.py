@@ -1,15 +1,41 @@
-"""Facts of this machine: its cores, its IP families, and when it ends this process."""
+"""Facts of this machine: its layout, cores and IP families, and when it ends this process."""
 
 import os
+import sys
 from pathlib import Path
 
 from kubeproxy.base import klog
-from kubeproxy.base.errors import KernelError
+from kubeproxy.base.errors import KernelError, OperatorError
 from kubeproxy.base.inet import Family
 
 _PROC = Path("/proc")
 _ONLINE = Path("/sys/devices/system/cpu/online")
 _OOM_SCORE = _PROC / "self/oom_score_adj"
+
+
+def require_supported_machine() -> None:
+    """Refuse machines whose kernel lays out data in another way than this program does."""
+    why = unsupported(os.uname().machine, sys.byteorder, sys.maxsize)
+    if why:
+        raise OperatorError(why)
+
+
+def unsupported(machine: str, byte_order: str, largest: int) -> str:
+    """Why this program cannot talk to the kernel of such a machine; "" when it can.
+
+    Values of registers and keys of maps are little-endian bytes (`dataplane.nftables`), and the
+    structures of the legacy tables have the gaps of 64-bit machines (`linux.legacytables`).
+    """
+    if byte_order != "little":
+        kind = "big-endian"
+    elif largest < 1 << 32:
+        kind = "32-bit"
+    else:
+        return ""
+    return (
+        "kube-proxy supports 64-bit little-endian machines (x86-64, arm64), because it exchanges"
+        f" data with the kernel in their layout; this process is {kind} (on {machine})"
+    )
 
 
 def online_cores(path: Path = _ONLINE) -> int:

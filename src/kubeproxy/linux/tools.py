@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -20,11 +21,15 @@ _ELSEWHERE = "/usr/sbin:/sbin"  # what a PATH that is made for users lacks
 
 
 class ToolFailed(KernelError):
-    """A program could not be run, or failed; `stderr` is what it wrote there."""
+    """A program could not be run, or failed; `stderr` is what it wrote there.
 
-    def __init__(self, text: str, stderr: str = "") -> None:
+    `ended` is false when it was killed: because of its time limit, or by another.
+    """
+
+    def __init__(self, text: str, stderr: str = "", *, ended: bool = True) -> None:
         super().__init__(text)
         self.stderr = stderr
+        self.ended = ended
 
 
 class RuleKind(Enum):
@@ -76,14 +81,21 @@ def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) ->
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ToolFailed(f"{shown}: did not end within {seconds:g} seconds") from error
+        why = f"{shown}: did not end within {seconds:g} seconds"
+        raise ToolFailed(why, ended=False) from error
     except OSError as error:
         raise ToolFailed(f"{shown}: {error.strerror}") from error
     if done.returncode:
         stderr = " ".join(done.stderr.split())
         reason = stderr or "no output on stderr"
-        raise ToolFailed(f"{shown}: exit code {done.returncode}: {reason}", stderr)
+        why = f"{shown}: {ending(done.returncode)}: {reason}"
+        raise ToolFailed(why, stderr, ended=done.returncode > 0)
     return done.stdout
+
+
+def ending(code: int) -> str:
+    """How a process ended, by the return code that Python gives it."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def lines_named(stderr: str, text: str) -> dict[int, str]:

@@ -6,7 +6,6 @@ backends. Where only the long names are installed, they are used.
 
 import contextlib
 import math
-import signal
 import subprocess
 import threading
 import time
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import find, lines_named, quoted, version_in
+from kubeproxy.linux.tools import ending, find, lines_named, quoted, version_in
 
 _STEMS = {
     Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
@@ -39,7 +38,7 @@ _ADVICE = {
 
 
 class XtablesFailed(KernelError):
-    """A program failed. `code` is its exit code; None when it did not run to its end.
+    """A program failed. `code` is its return code; None when it did not run to its end.
 
     `lines` are those of the text that it names as the cause.
     """
@@ -48,6 +47,11 @@ class XtablesFailed(KernelError):
         super().__init__(text)
         self.code = code
         self.lines = lines
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program came to an end of its own: it was not killed."""
+        return self.code is not None and self.code > 0
 
 
 class _Turns:
@@ -169,9 +173,9 @@ class Xtables:
         if process.returncode:
             stderr = " ".join(errors.decode(errors="replace").split())
             named = lines_named(stderr, text)
-            ending = _ending(process.returncode)
+            how = _ending(process.returncode)
             raise XtablesFailed(
-                f"{shown}: {ending}{f': {stderr}' if stderr else ''}{quoted(named)}",
+                f"{shown}: {how}{f': {stderr}' if stderr else ''}{quoted(named)}",
                 process.returncode,
                 tuple(named.values()),
             )
@@ -217,7 +221,5 @@ def unfit(version_text: str) -> str:
 
 
 def _ending(code: int) -> str:
-    if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
     advice = _ADVICE.get(code)
-    return f"exit code {code} ({advice})" if advice else f"exit code {code}"
+    return f"{ending(code)} ({advice})" if advice else ending(code)

@@ -12,6 +12,7 @@ from kubeproxy.base.errors import FieldError
 from kubeproxy.base.printable import printable
 from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
+from kubeproxy.linux.machine import require_supported_machine
 from kubeproxy.tools.layout import Display, Line, painted
 
 OUTPUT: Final = Flag(
@@ -24,6 +25,7 @@ class Command(msgspec.Struct, frozen=True):
 
     `run` gets the command line and returns the exit code. The usage text has the `listed` flags,
     all if there are none, and ends with `after`. `meant` is the flag that people forget.
+    `kernel` says that it reads or writes the kernel, or prints what would be written there.
     """
 
     call: str
@@ -33,6 +35,7 @@ class Command(msgspec.Struct, frozen=True):
     listed: Sequence[Flag] = ()
     meant: str = ""
     takes_arguments: bool = False
+    kernel: bool = False
 
     def usage_text(self) -> str:
         """How to call it."""
@@ -49,6 +52,8 @@ class Command(msgspec.Struct, frozen=True):
         output = str(parsed.values.get("output", "text"))
         if output not in {"text", "json"}:
             raise FieldError("output", output, "must be text or json")
+        if self.kernel:
+            require_supported_machine()
         return self.run(parsed)
 
 

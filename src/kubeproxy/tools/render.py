@@ -40,5 +40,7 @@ def _families(wanted: str) -> tuple[Family, ...]:
     return found
 
 
-COMMAND: Final = Command("render", (*_OWN, *FLAGS), _run, listed=(*_OWN, *SHARED_FLAGS))
+COMMAND: Final = Command(
+    "render", (*_OWN, *FLAGS), _run, listed=(*_OWN, *SHARED_FLAGS), kernel=True
+)
 main, usage_text = COMMAND.main, COMMAND.usage_text

@@ -68,7 +68,7 @@ def test_what_the_kernel_might_load(modules: Modules, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("available", "expected"),
     [
-        pytest.param(None, Grade.UNKNOWN, id="no-list"),
+        pytest.param(None, Grade.UNTRIED, id="no-list"),
         pytest.param(frozenset({"dummy"}), Grade.OK, id="the-kernel-loads-it"),
     ],
 )

@@ -93,12 +93,13 @@ def _fib(of: Fields) -> str:
 
 def _numgen(of: Fields) -> str:
     kind = ("inc", "random")[_number(of, 3)]
-    return f"numgen reg {_number(of, 1)} = {kind} mod {_number(of, 2)}"
+    return f"numgen reg {_number(of, 1)} = {kind} mod {_number(of, 2)} offset {_number(of, 4)}"
 
 
 def _hash(of: Fields) -> str:
     source = f"reg {_number(of, 1)}, {_number(of, 3)}, {_number(of, 5):#x}"
-    return f"hash reg {_number(of, 2)} = jhash({source}) % mod {_number(of, 4)}"
+    modulus = f"{_number(of, 4)}" + (f" offset {_number(of, 6)}" if 6 in of else "")
+    return f"hash reg {_number(of, 2)} = jhash({source}) % mod {modulus}"
 
 
 def _byteorder(of: Fields) -> str:

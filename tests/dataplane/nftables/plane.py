@@ -1,13 +1,15 @@
 """The dataplane on a fake kernel, and services for it."""
 
-from dataplane.nftables.programming import filled, table_with
+from dataplane.nftables.programming import by_chains, filled, table_with
 from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.contract import SyncReport, Update
 from kubeproxy.dataplane.nftables.apply import Nftables
+from kubeproxy.dataplane.nftables.elements import Elements
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
+from kubeproxy.dataplane.nftables.names import TABLE
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind, ServicePortName, Table
@@ -68,9 +70,14 @@ class Plane:
         return self.kernel.ruleset.tables[NFPROTO_IPV4, TABLE]
 
     @property
+    def elements(self) -> Elements:
+        """The elements of the table, with the chains that frontends lead to."""
+        return by_chains(self.table.elements())
+
+    @property
     def commits(self) -> int:
         return len(self.kernel.commits)
 
 
-def expected_elements(*entries: Entry, here: NodeView = HERE) -> dict[str, dict[bytes, bytes]]:
-    return filled(table_with(*entries), here).table.elements()
+def expected_elements(*entries: Entry, here: NodeView = HERE) -> Elements:
+    return by_chains(filled(table_with(*entries), here).table.elements())

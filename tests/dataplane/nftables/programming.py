@@ -9,17 +9,21 @@ from dataplane.nftables.walk import Machine, machine
 from fakes.nftables import FakeNftables
 from fakes.ruleset import KernelTable, Ruleset
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import (
     Batch,
     batch_messages,
     chain_deletions,
     program_messages,
 )
+from kubeproxy.dataplane.nftables.chainnumbers import numbers_in
 from kubeproxy.dataplane.nftables.choices import chain_of, with_parts
+from kubeproxy.dataplane.nftables.elements import Elements, number_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule
 from kubeproxy.dataplane.nftables.language import Chain, Program
+from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.dataplane.nftables.placed import choices
-from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings, program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Entry, Table
@@ -35,6 +39,10 @@ def _empty(node: NodeView) -> tuple[Program, Ruleset]:
     kernel = FakeNftables()
     kernel.commit(program_messages(made))
     return made, kernel.ruleset
+
+
+CHAINS = {names.CHOICE_CHAINS, names.REMEMBER_CHAINS}
+"""The maps that lead from the numbers of choices to their chains."""
 
 
 class Rig:
@@ -57,7 +65,9 @@ class Rig:
         done = reconcile(state, entries, self.table.elements(), self.node)
         self.kernel.commit(batch_messages(self.program, done.batch))
         if prune:
-            self.kernel.commit(chain_deletions(self.program, sorted(done.idle)))
+            idle = sorted(done.idle)
+            self.kernel.commit(chain_deletions(self.program, idle, done.numbers))
+            done.numbers = {c: n for c, n in done.numbers.items() if c not in done.idle}
         commit(state, done, self.node)
         self.state = state
         return done.batch
@@ -99,6 +109,15 @@ class Rig:
 
     def _nothing_known(self) -> Programmed:
         return Programmed(self.program, self.node, chains=set(self.table.chains))
+
+
+def by_chains(elements: Elements) -> Elements:
+    """Elements with the chains of choices instead of their numbers, which depend on the past."""
+    chains = {number_tail(number): chain for chain, number in numbers_in(elements).items()}
+    found = {name: held for name, held in elements.items() if name not in CHAINS}
+    for name in (*names.CHOICES.values(), *names.REMEMBERS.values()):
+        found[name] = {each: chains[data].encode() for each, data in found[name].items()}
+    return found
 
 
 def filled(table: Table, node: NodeView) -> Rig:

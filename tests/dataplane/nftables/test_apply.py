@@ -9,19 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from dataplane.nftables.plane import HERE, Plane, expected_elements, service
-from dataplane.nftables.programming import filled, table_with, with_node
+from dataplane.nftables.programming import by_chains, filled, table_with, with_node
 from fakes.ruleset import KernelTable
 from kubeproxy.dataplane.contract import SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables import state as state_module
 from kubeproxy.dataplane.nftables.apply import write
 from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
 from kubeproxy.dataplane.nftables.inspect import look
 from kubeproxy.dataplane.nftables.language import DROP, Chain
-from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings, program
+from kubeproxy.dataplane.nftables.names import TABLE
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux.netlink.attribute import u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.node import PodInterface
@@ -43,7 +44,7 @@ async def test_the_first_update_makes_and_fills_the_table_in_one_transaction(pla
     assert report.failed == {}
     assert report.written > 0
     assert plane.commits == 1
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
 
 
 async def test_a_change_is_one_transaction_and_reads_nothing(
@@ -54,8 +55,9 @@ async def test_a_change_is_one_transaction_and_reads_nothing(
     more = service("b", 2, 3)
     report = await plane.sync(A, more)
     assert plane.commits == 2
-    assert report.written == 4  # a chain, a place, and a verdict that goes and comes
-    assert expected_elements(A, more) == plane.table.elements()
+    # A chain and its number, a place, and the number of a frontend that goes and comes.
+    assert report.written == 5
+    assert expected_elements(A, more) == plane.elements
 
 
 @pytest.mark.parametrize("many", [0, 1 << 20], ids=["in a thread", "at once"])
@@ -74,7 +76,7 @@ async def test_a_change_leads_to_the_same_wherever_it_is_encoded(
     after = service("b", 2, 3), service("s", 4, 3, affinity=60)
     await plane.sync(*after)
     assert [many > 0] == threads
-    assert expected_elements(*after) == plane.table.elements()
+    assert expected_elements(*after) == plane.elements
     assert (await plane.sync(*after, full=True)).written == 0
 
 
@@ -105,7 +107,7 @@ async def test_a_full_update_writes_only_the_difference(plane: Plane) -> None:
     del service_ips[key]
     report = await plane.sync(A, B, full=True)
     assert (report.written, plane.commits) == (1, 2)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
 
 
 async def test_a_restart_writes_nothing(plane: Plane) -> None:
@@ -138,9 +140,9 @@ async def test_unused_chains_do_not_pile_up(plane: Plane, monkeypatch: pytest.Mo
     for count in range(1, 201):
         await plane.sync(A, service("b", 2, count))
         assert len(plane.table.chains) <= 3 * fixed + 20
-    assert expected_elements(A, service("b", 2, 200)) == plane.table.elements()
+    assert expected_elements(A, service("b", 2, 200)) == plane.elements
     assert (await plane.sync(A, service("b", 2, 7))).failed == {}
-    assert expected_elements(A, service("b", 2, 7)) == plane.table.elements()
+    assert expected_elements(A, service("b", 2, 7)) == plane.elements
 
 
 async def test_chains_that_the_kernel_still_holds_are_left_for_later(plane: Plane) -> None:
@@ -165,7 +167,7 @@ async def test_a_table_that_is_not_our_program_is_replaced_in_one_transaction(
     await plane.sync(A, full=True)
     assert plane.commits == 2
     assert "KUBE" not in plane.table.chains
-    assert expected_elements(A) == plane.table.elements()
+    assert expected_elements(A) == plane.elements
 
 
 async def test_a_rule_that_another_program_added_costs_the_table(plane: Plane) -> None:
@@ -174,7 +176,7 @@ async def test_a_rule_that_another_program_added_costs_the_table(plane: Plane) -
     await plane.sync(A, full=True)
     expected = filled(table_with(A), HERE).table
     assert expected.chains["frontends"] == plane.table.chains["frontends"]
-    assert expected.elements() == plane.table.elements()
+    assert by_chains(expected.elements()) == plane.elements
 
 
 async def test_a_table_that_was_made_dormant_is_made_again(plane: Plane) -> None:
@@ -182,7 +184,7 @@ async def test_a_table_that_was_made_dormant_is_made_again(plane: Plane) -> None
     plane.table.declared += u32(2, 1)
     await plane.sync(A, full=True)
     assert plane.table.declared == filled(table_with(A), HERE).table.declared
-    assert expected_elements(A) == plane.table.elements()
+    assert expected_elements(A) == plane.elements
 
 
 async def test_a_set_or_chain_of_another_kind_costs_the_table(plane: Plane) -> None:
@@ -208,7 +210,7 @@ async def test_a_table_that_is_gone_is_made_again(plane: Plane) -> None:
     await plane.sync(A, full=True)
     del plane.kernel.ruleset.tables[NFPROTO_IPV4, TABLE]
     await plane.sync(A, B)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
 
 
 async def test_a_partial_update_that_is_refused_becomes_a_full_one(plane: Plane) -> None:
@@ -216,7 +218,7 @@ async def test_a_partial_update_that_is_refused_becomes_a_full_one(plane: Plane)
     plane.table.sets[names.SERVICE_CHOICES].elements.clear()
     report = await plane.sync(A, service("b", 2, 1))
     assert report.failed == {}
-    assert expected_elements(A, service("b", 2, 1)) == plane.table.elements()
+    assert expected_elements(A, service("b", 2, 1)) == plane.elements
 
 
 async def test_other_settings_are_another_program(plane: Plane) -> None:
@@ -250,7 +252,7 @@ async def test_settings_that_change_are_followed_at_once(
     plane.node = with_node(plane.node, **settings)
     await plane.sync(local)
     expected = filled(table_with(local), plane.node).table
-    assert expected.elements() == plane.table.elements()
+    assert by_chains(expected.elements()) == plane.elements
     assert expected.chains == plane.table.chains
 
 
@@ -263,7 +265,7 @@ async def test_other_addresses_of_the_node_are_two_elements(plane: Plane) -> Non
     plane.node = with_node(plane.node, addresses=("198.51.100.11",))
     report = await plane.sync(A)
     assert report.written == 2
-    assert expected_elements(A, here=plane.node) == plane.table.elements()
+    assert expected_elements(A, here=plane.node) == plane.elements
 
 
 async def test_another_zone_of_the_node_is_no_full_sync(
@@ -283,7 +285,7 @@ async def test_a_first_fill_is_cut_into_pieces_that_a_socket_can_take(plane: Pla
     entries = [service(f"s{number}", number, 60) for number in range(1, 60)]
     await plane.sync(*entries, full=True)
     assert plane.commits > 2
-    assert expected_elements(*entries) == plane.table.elements()
+    assert expected_elements(*entries) == plane.elements
 
 
 async def test_a_large_transaction_is_carried_out_in_a_thread(
@@ -291,7 +293,7 @@ async def test_a_large_transaction_is_carried_out_in_a_thread(
 ) -> None:
     monkeypatch.setattr(apply_module, "_LARGE", 100)
     await plane.sync(A, B, full=True)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
     moment = await plane.guard.moment(plane.kernel)
     assert moment.own == plane.commits == 1
 
@@ -314,7 +316,7 @@ async def test_lists_that_are_too_large_to_be_dumped_are_asked_for_by_their_keys
         service("c", 3, affinity=9),
     ]
     await plane.sync(*entries, full=True)
-    assert expected_elements(*entries) == plane.table.elements()
+    assert expected_elements(*entries) == plane.elements
     report = await plane.sync(*entries, full=True)
     assert (report.written, plane.commits) == (0, 1)
 
@@ -326,12 +328,12 @@ async def test_lists_whose_keys_are_not_all_known_are_dumped_however_large(
     await plane.sync(A, B, full=True)
     plane.table.sets[names.SERVICE_ENDPOINTS].elements.popitem()
     await plane.sync(A, B, full=True)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
     lists = plane.table.sets[names.SERVICE_ENDPOINTS].elements
     key, data = lists.popitem()
     lists[key[:-4] + bytes([9, 0, 0, 0])] = data  # as many as there should be, but not the same
     await plane.sync(A, B, full=True)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
 
 
 # --- node ports of the loopback address -------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dataplane.nftables.netlinktext import message_lines
 from dataplane.nftables.programming import SETTINGS, filled, table_with
 from fakes.ruleset import elements_in, parts
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import (
     FILLING_ORDER,
     Batch,
@@ -18,7 +18,7 @@ from kubeproxy.dataplane.nftables.batch import (
     encoded,
     pieces,
 )
-from kubeproxy.dataplane.nftables.elements import head, is_end, tail, verdict_tail
+from kubeproxy.dataplane.nftables.elements import head, is_end, number_tail, tail, verdict_tail
 from kubeproxy.dataplane.nftables.encode import delete_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.language import DROP, Chain, goto
 from kubeproxy.dataplane.nftables.program import program
@@ -76,7 +76,7 @@ def test_an_empty_batch_is_no_message() -> None:
 def test_the_order_of_messages() -> None:
     """Chains before what leads to them, and deletions before additions."""
     batch = Batch(chains=[Chain("pick-1", ((DROP,),))])
-    here, there = verdict_tail(goto("pick-1")), verdict_tail(goto("pick-2"))
+    here, there = number_tail(1), number_tail(2)
     batch.change(names.SERVICE_CHOICES, {KEY: there}, {KEY: here})
     batch.change(names.SERVICE_ENDPOINTS, {}, {KEY[:-4] + bytes(4): b""})
     assert [line for line in lines(batch) if not line.startswith(("[", "element"))] == [
@@ -90,8 +90,10 @@ def test_the_order_of_messages() -> None:
 
 
 def test_chains_are_emptied_before_the_first_is_deleted() -> None:
-    messages = chain_deletions(PROGRAM, ["pick-2", "pick-3"])
+    messages = chain_deletions(PROGRAM, ["pick-2", "pick-3"], {"pick-2": 7, "pick-4": 8})
     assert [line for message in messages for line in message_lines(message)] == [
+        "delete elements ip kube-proxy choice-chains",
+        "element 0x00000007",
         "flush chain ip kube-proxy pick-2",
         "flush chain ip kube-proxy pick-3",
         "delete chain ip kube-proxy pick-2",
@@ -108,21 +110,20 @@ def test_a_whole_change_as_the_kernel_gets_it() -> None:
         "add chain ip kube-proxy pick-1",
         "flush chain ip kube-proxy pick-1",
         "add rule ip kube-proxy pick-1",
-        "[ payload load 4b @ network header + 16 => reg 1 ]",
-        "[ meta load l4proto => reg 9 ]",
-        "[ payload load 2b @ transport header + 2 => reg 10 ]",
-        "[ numgen reg 11 = random mod 1 ]",
-        "[ lookup reg 1 set service-endpoints dreg 1 ]",
-        "[ nat dnat ip addr_min reg 1 proto_min reg 9 ]",
+        "[ numgen reg 1 = random mod 1 offset 1 ]",
+        "[ meta set priority with reg 1 ]",
+        "[ immediate reg 0 goto -> draw-from-service-endpoints ]",
         "delete elements ip kube-proxy service-choices",
         "element 0x1500700a 0x00000006 0x00005000",
         "delete elements ip kube-proxy service-endpoints",
-        "element 0x1500700a 0x00000006 0x00005000 0x00000000",
         "element 0x1500700a 0x00000006 0x00005000 0x00000001",
+        "element 0x1500700a 0x00000006 0x00005000 0x00000002",
         "add elements ip kube-proxy service-endpoints",
-        "element 0x1500700a 0x00000006 0x00005000 0x00000000 : 0x1f09420a 0x0000901f",
+        "element 0x1500700a 0x00000006 0x00005000 0x00000001 : 0x1f09420a 0x0000901f",
+        "add elements ip kube-proxy choice-chains",
+        "element 0x00000002 : goto -> pick-1",
         "add elements ip kube-proxy service-choices",
-        "element 0x1500700a 0x00000006 0x00005000 : goto -> pick-1",
+        "element 0x1500700a 0x00000006 0x00005000 : 0x00000002",
     ]
 
 

@@ -2,6 +2,7 @@ import pytest
 
 from dataplane.nftables.programming import SETTINGS
 from kubeproxy.base.inet import Family, pack
+from kubeproxy.dataplane.nftables.chainnumbers import fresh_numbers
 from kubeproxy.dataplane.nftables.describe import (
     describe,
     describe_some,
@@ -26,7 +27,7 @@ from kubeproxy.dataplane.nftables.language import (
     Set,
     goto,
 )
-from kubeproxy.dataplane.nftables.placed import place
+from kubeproxy.dataplane.nftables.placed import choices, place
 from kubeproxy.dataplane.nftables.program import program
 from world import VIP, Document, Mode, endpoint_slice, everywhere, node, service, table_of
 
@@ -114,8 +115,11 @@ def test_a_table_with_its_services() -> None:
         "198.18.0.5 . tcp . 80 : 0:1,",
         "203.0.113.7 . tcp . 80 : 0:1 }",
     ]
-    (chosen,) = block(text, "chain pick-local-1")
-    assert chosen.endswith("th dport . numgen random mod 1 map @service-local-endpoints")
+    assert block(text, "chain pick-local-1") == [
+        "meta priority set numgen random mod 1 offset 1 goto draw-from-service-local-endpoints"
+    ]
+    (drawn,) = block(text, "chain draw-from-service-local-endpoints")
+    assert drawn.endswith("th dport . meta priority map @service-local-endpoints")
     assert block(text, "set service-cidrs")[-1] == "elements = { 10.112.0.0/16 }"
     assert block(text, "set hairpins")[-1] == (
         "elements = { 10.64.3.11 . 10.64.3.11 . tcp . 8080 }"
@@ -138,18 +142,19 @@ def test_what_one_service_port_has() -> None:
     spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP"}
     table = table_of(everywhere(spec), endpoint_slice("L1 R1"))
     (entry,) = table.entries.values()
-    text = describe_some(program(here, SETTINGS), [place(entry, None, 1)], here)
+    here_placed = place(entry, None, 1)
+    numbers = fresh_numbers(sorted({each.chain for each in choices(here_placed)}), {})
+    text = describe_some(program(here, SETTINGS), [here_placed], here, numbers)
     lines = text.splitlines()
     at = "ip kube-proxy"
     assert f"add element {at} cluster-ips-in-use {{ 10.112.0.21 }}" in lines
     assert f"add element {at} service-connections {{ 10.112.0.21 . tcp . 80 }}" in lines
-    assert (
-        f"add element {at} service-choices {{ 10.112.0.21 . tcp . 80 : goto pick-2-sticky }}"
-        in lines
-    )
+    number = f"0:{numbers['pick-2-sticky']:x}"
+    assert f"add element {at} service-choices {{ 10.112.0.21 . tcp . 80 : {number} }}" in lines
+    assert f"add element {at} choice-chains {{ {number} : goto pick-2-sticky }}" in lines
     assert (
         f"add element {at} service-endpoints"
-        " { 10.112.0.21 . tcp . 80 . 0 : 10.64.3.11 . 8080 }" in lines
+        " { 10.112.0.21 . tcp . 80 . 0:1 : 10.64.3.11 . 8080 }" in lines
     )
     assert "chain pick-2-sticky {" in lines
 
@@ -158,7 +163,7 @@ def test_what_an_ipv6_service_port_has() -> None:
     here = node(Mode.NFTABLES, Family.IPV6)
     six = service({"clusterIP": "fd00::21", "clusterIPs": ["fd00::21"], "ipFamilies": ["IPv6"]})
     (entry,) = table_of(six, family=Family.IPV6).entries.values()
-    text = describe_some(program(here, SETTINGS), [place(entry, None, 0)], here)
+    text = describe_some(program(here, SETTINGS), [place(entry, None, 0)], here, {})
     assert "add element ip6 kube-proxy cluster-ips-in-use { fd00::21 }\n" in text
 
 
@@ -170,7 +175,7 @@ def guarded(ranges: int) -> Document:
 def test_the_source_ranges_of_a_service_port() -> None:
     here = node(Mode.NFTABLES)
     (entry,) = table_of(guarded(2)).entries.values()
-    text = describe_some(program(here, SETTINGS), [place(entry, None, 0, 7)], here)
+    text = describe_some(program(here, SETTINGS), [place(entry, None, 0, 7)], here, {})
     at = "add element ip kube-proxy"
     assert f"{at} firewall-services {{ {VIP} . tcp . 80 : 0:7 }}\n" in text
     assert f"{at} firewall-sources {{ 0:7 . 10.0.0.0/24 }}\n" in text

@@ -14,13 +14,13 @@ from fakes.ruleset import KernelTable
 from kubeproxy.base.inet import Family, Prefix, pack
 from kubeproxy.dataplane.difference import Change, Difference
 from kubeproxy.dataplane.nftables import drift as drift_module
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.drift import drift
-from kubeproxy.dataplane.nftables.elements import frontend_key, head, verdict_tail
+from kubeproxy.dataplane.nftables.elements import frontend_key, head, number_tail, verdict_tail
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_set
 from kubeproxy.dataplane.nftables.expressions import expression
 from kubeproxy.dataplane.nftables.language import DROP, NEW, Chain, Hook, Masquerade, goto
-from kubeproxy.dataplane.nftables.program import TABLE
+from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.linux.netlink.attribute import nested, u32
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
@@ -37,7 +37,7 @@ NODE = with_node(
 )
 FRONTEND = "element ip kube-proxy service-choices { 10.112.0.1 . tcp . 80"
 CHECK = "rule ip kube-proxy refuse-cluster-ips"
-DRAW = "dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @service-endpoints"
+DRAW = "meta priority set numgen random mod 2 offset 1 goto draw-from-service-endpoints"
 AT = head(frontend_key(A.frontends[0], A.protocol))
 
 
@@ -101,16 +101,43 @@ def test_what_the_kernel_refused_is_not_missed() -> None:
 def test_a_frontend_that_is_gone() -> None:
     there = rig(A, B)
     del there.table.sets[names.SERVICE_CHOICES].elements[AT]
-    assert shown(there, A, B) == [f"+ {FRONTEND} : goto pick-2 }} | shop/a:http"]
+    assert shown(there, A, B) == [f"+ {FRONTEND} : {number(there)} }} | shop/a:http"]
 
 
 def test_one_that_leads_elsewhere() -> None:
     there = rig(A, B)
-    there.table.sets[names.SERVICE_CHOICES].elements[AT] = verdict_tail(DROP)
+    there.table.sets[names.SERVICE_CHOICES].elements[AT] = number_tail(77)
     assert shown(there, A, B) == [
-        f"- {FRONTEND} : drop }} | shop/a:http",
-        f"+ {FRONTEND} : goto pick-2 }} | shop/a:http",
+        f"- {FRONTEND} : 0:4d }} | shop/a:http",
+        f"+ {FRONTEND} : {number(there)} }} | shop/a:http",
     ]
+
+
+def number(there: Rig, chain: str = "pick-2") -> str:
+    return f"0:{there.state.numbers[chain]:x}"
+
+
+def chain_of_number(there: Rig, chain: str = "pick-2") -> bytes:
+    return head(there.state.numbers[chain].to_bytes(4, "little"))
+
+
+def test_a_chain_that_no_number_leads_to_gets_its_number_back() -> None:
+    there = rig(A, B)
+    del there.table.sets[names.CHOICE_CHAINS].elements[chain_of_number(there)]
+    assert shown(there, A, B) == [
+        f"+ element ip kube-proxy choice-chains {{ {number(there)} : goto pick-2 }}"
+    ]
+
+
+def test_numbers_that_lead_to_the_wrong_chain() -> None:
+    there = rig(A, B)
+    chains = there.table.sets[names.CHOICE_CHAINS].elements
+    chains[chain_of_number(there)] = verdict_tail(DROP)
+    chains[head(bytes(3) + b"\x01")] = verdict_tail(goto("pick-2"))
+    found = shown(there, A, B)
+    assert f"- element ip kube-proxy choice-chains {{ {number(there)} : drop }}" in found
+    there.fill(table_with(A, B))
+    assert shown(there, A, B) == []
 
 
 @pytest.mark.parametrize(
@@ -122,16 +149,17 @@ def test_one_that_leads_elsewhere() -> None:
 )
 def test_verdicts_of_others(code: int, text: str) -> None:
     there = rig(A)
-    there.table.sets[names.SERVICE_CHOICES].elements[AT] = nested(2, nested(2, u32(1, code)))
-    assert f"{{ 10.112.0.1 . tcp . 80 : {text} }}" in shown(there, A)[0]
+    chains = there.table.sets[names.CHOICE_CHAINS].elements
+    chains[chain_of_number(there)] = nested(2, nested(2, u32(1, code)))
+    assert f"{{ {number(there)} : {text} }}" in shown(there, A)[0]
 
 
 def test_a_protocol_that_is_never_ours() -> None:
     there = rig(A)
     gre = head(pack("10.112.0.1") + bytes([47, 0, 0, 0, 0, 80, 0, 0]))
-    there.table.sets[names.SERVICE_CHOICES].elements[gre] = verdict_tail(goto("pick-2"))
+    there.table.sets[names.SERVICE_CHOICES].elements[gre] = number_tail(1)
     assert shown(there, A) == [
-        "- element ip kube-proxy service-choices { 10.112.0.1 . 47 . 80 : goto pick-2 }"
+        "- element ip kube-proxy service-choices { 10.112.0.1 . 47 . 80 : 0:1 }"
     ]
 
 
@@ -140,7 +168,8 @@ def test_a_protocol_that_is_never_ours() -> None:
     [
         (names.SERVICE_CONNECTIONS, "10.112.0.1 . tcp . 80", "shop/a:http"),
         (names.NODEPORT_CONNECTIONS, "tcp . 30001", "shop/a:http"),
-        (names.NODEPORT_CHOICES, "tcp . 30001 : goto masquerade-nodeport-pick-2", "shop/a:http"),
+        (names.NODEPORT_CHOICES, "tcp . 30001 : 0:1", "shop/a:http"),
+        (names.CHOICE_CHAINS, "0:1 : goto masquerade-nodeport-pick-2", ""),
         (names.CLUSTER_IPS, "10.112.0.1", "shop/a"),
         (names.HAIRPINS, "10.64.3.11 . 10.64.3.11 . tcp . 8080", "shop/b:http"),
         (names.NODEPORT_ADDRESSES, "198.51.100.10", ""),
@@ -157,11 +186,11 @@ def test_an_unwanted_endpoint_belongs_to_its_service_all_the_same() -> None:
     there = rig(service("a", 1, 3), B)
     there.fill(table_with(service("a", 1, 2), B), prune=False)
     assert shown(there, service("a", 1, 3), B) == [
-        f"- {FRONTEND} : goto pick-2 }} | shop/a:http",
-        f"+ {FRONTEND} : goto pick-3 }} | shop/a:http",
+        f"- {FRONTEND} : {number(there)} }} | shop/a:http",
+        f"+ {FRONTEND} : {number(there, 'pick-3')} }} | shop/a:http",
         (
             "+ element ip kube-proxy service-endpoints"
-            " { 10.112.0.1 . tcp . 80 . 2 : 10.65.1.2 . 8080 } | shop/a:http"
+            " { 10.112.0.1 . tcp . 80 . 0:3 : 10.65.1.2 . 8080 } | shop/a:http"
         ),
     ]
 
@@ -243,12 +272,11 @@ def test_a_range_that_begins_where_another_ends() -> None:
 
 def test_a_choice_that_is_gone_is_made_with_its_rules() -> None:
     there = rig(A)
-    there.table.sets[names.SERVICE_CHOICES].elements.clear()
+    there.table.sets[names.CHOICE_CHAINS].elements.clear()
     del there.table.chains["pick-2"]
-    assert shown(there, A) == [
+    assert shown(there, A)[:2] == [
         "+ chain ip kube-proxy pick-2",
         f"+ rule ip kube-proxy pick-2 {DRAW}",
-        f"+ {FRONTEND} : goto pick-2 }} | shop/a:http",
     ]
 
 

@@ -24,7 +24,8 @@ from kubeproxy.dataplane.nftables.elements import head, tail, verdict_tail
 from kubeproxy.dataplane.nftables.encode import new_set
 from kubeproxy.dataplane.nftables.expressions import encode_rule
 from kubeproxy.dataplane.nftables.language import DROP, goto
-from kubeproxy.dataplane.nftables.program import TABLE, program
+from kubeproxy.dataplane.nftables.names import TABLE
+from kubeproxy.dataplane.nftables.program import program
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 from kubeproxy.linux.netlink.message import Message, decode
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from dataplane.nftables.programming import SETTINGS, with_node
 from kubeproxy.base.inet import Family, Protocol
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import Batch
+from kubeproxy.dataplane.nftables.chainnumbers import chain_elements, fresh_numbers
 from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
 from kubeproxy.dataplane.nftables.describe import element_text
 from kubeproxy.dataplane.nftables.elements import (
@@ -25,10 +26,10 @@ from kubeproxy.dataplane.nftables.elements import (
     together,
     without_data,
 )
-from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
+    choices,
     place,
     refusal_of,
     remember_of,
@@ -44,7 +45,7 @@ from kubeproxy.table.entries import (
     ServicePortName,
 )
 from kubeproxy.table.node import NodeView
-from kubeproxy.table.policy import Policy
+from kubeproxy.table.policy import Policy, Refusal
 from world import CLUSTER_IP, EXTERNAL_IP, NODE_PORT, VIP, Mode, node, prefix
 
 HERE = node(Mode.NFTABLES)
@@ -66,6 +67,15 @@ def placed(*frontends: Frontend, **fields: object) -> Placed:
     return place(entry, None, 7, 3)
 
 
+def elements_of(placed: Placed, here: NodeView = HERE, beside: Placed | None = None) -> Elements:
+    """The elements of an entry, and those that lead to the chains of its choices."""
+    states = [placed] if beside is None else [placed, beside]
+    chains = sorted({choice.chain for each in states for choice in choices(each)})
+    numbers = fresh_numbers(chains, {})
+    parts = [entry_elements(placed, here, numbers, beside), chain_elements(numbers)]
+    return together(parts)
+
+
 def texts(found: Elements, here: NodeView = HERE) -> dict[str, list[str]]:
     """Elements by their set, as nft writes them."""
     sets = {set_.name: set_ for set_ in program(here, SETTINGS).sets}
@@ -84,13 +94,14 @@ AT = "10.112.0.21 . tcp . 80"
 
 
 def test_a_cluster_ip() -> None:
-    found = texts(entry_elements(placed(CLUSTER, cluster=(L1, R1), has_endpoints=True), HERE))
+    found = texts(elements_of(placed(CLUSTER, cluster=(L1, R1), has_endpoints=True)))
     assert found == {
         names.SERVICE_CONNECTIONS: [f"{AT} counter packets 0 bytes 0"],
-        names.SERVICE_CHOICES: [f"{AT} : goto pick-2"],
+        names.SERVICE_CHOICES: [f"{AT} : 0:1"],
+        names.CHOICE_CHAINS: ["0:1 : goto pick-2"],
         names.SERVICE_ENDPOINTS: [
-            f"{AT} . 0 : 10.64.3.11 . 8080",
-            f"{AT} . 1 : 10.65.7.21 . 8080",
+            f"{AT} . 0:1 : 10.64.3.11 . 8080",
+            f"{AT} . 0:2 : 10.65.7.21 . 8080",
         ],
     }
 
@@ -104,15 +115,17 @@ def test_a_node_port_with_local_policy_and_affinity() -> None:
         external=Policy.EXTERNAL_LOCAL,
         affinity_seconds=60,
     )
-    assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
-        names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-1-of-nodeport-pick-2-sticky"],
+    assert without(texts(elements_of(entry)), *COUNTED) == {
+        names.NODEPORT_CHOICES: ["tcp . 31080 : 0:1"],
+        names.CHOICE_CHAINS: ["0:1 : goto local-1-of-nodeport-pick-2-sticky"],
         names.NODEPORT_ENDPOINTS: [
-            "tcp . 31080 . 0 : 10.64.3.11 . 8080",
-            "tcp . 31080 . 1 : 10.65.7.21 . 8080",
+            "tcp . 31080 . 0:1 : 10.64.3.11 . 8080",
+            "tcp . 31080 . 0:2 : 10.65.7.21 . 8080",
         ],
-        names.NODEPORT_LOCAL_ENDPOINTS: ["tcp . 31080 . 0 : 10.64.3.11 . 8080"],
+        names.NODEPORT_LOCAL_ENDPOINTS: ["tcp . 31080 . 0:1 : 10.64.3.11 . 8080"],
         names.NODEPORT_AFFINITY: ["tcp . 31080 : 0:7"],
-        names.REMEMBER_NODEPORTS: ["tcp . 31080 : goto nodeport-remember-split-60"],
+        names.REMEMBER_NODEPORTS: ["tcp . 31080 : 0:2"],
+        names.REMEMBER_CHAINS: ["0:2 : goto nodeport-remember-split-60"],
     }
 
 
@@ -125,32 +138,33 @@ def test_a_load_balancer_with_source_ranges() -> None:
         source_ranges=(prefix("192.0.2.0/25"), prefix("192.0.2.128/26")),
         own_vips=True,
     )
-    found = texts(entry_elements(entry, HERE))
+    found = texts(elements_of(entry))
     assert found[names.FIREWALL_IPS] == ["203.0.113.7 . tcp . 80 : 0:3"]
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        pytest.param({"has_endpoints": False}, "goto refuse", id="no-endpoint"),
+        pytest.param({"has_endpoints": False}, names.SERVICE_REFUSALS, id="no-endpoint"),
         pytest.param(
             {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
-            "drop",
+            names.SERVICE_DROPS,
             id="no-local-endpoint",
         ),
     ],
 )
 def test_refusals_without_an_endpoint(fields: dict[str, object], expected: str) -> None:
-    found = without(texts(entry_elements(placed(CLUSTER, **fields), HERE)), *COUNTED)
-    assert found == {names.SERVICE_REFUSALS: [f"{AT} : {expected}"]}
+    found = without(texts(elements_of(placed(CLUSTER, **fields))), *COUNTED)
+    assert found == {expected: [AT]}
 
 
 def test_endpoints_for_pods_and_none_for_others() -> None:
     entry = placed(PORT, cluster=(R1,), has_endpoints=True, external=Policy.EXTERNAL_LOCAL)
-    assert without(texts(entry_elements(entry, HERE)), *COUNTED) == {
-        names.NODEPORT_CHOICES: ["tcp . 31080 : goto local-0-of-nodeport-pick-1"],
-        names.NODEPORT_ENDPOINTS: ["tcp . 31080 . 0 : 10.65.7.21 . 8080"],
-        names.NODEPORT_REFUSALS: ["tcp . 31080 : drop"],
+    assert without(texts(elements_of(entry)), *COUNTED) == {
+        names.NODEPORT_CHOICES: ["tcp . 31080 : 0:1"],
+        names.CHOICE_CHAINS: ["0:1 : goto local-0-of-nodeport-pick-1"],
+        names.NODEPORT_ENDPOINTS: ["tcp . 31080 . 0:1 : 10.65.7.21 . 8080"],
+        names.NODEPORT_DROPS: ["tcp . 31080"],
     }
 
 
@@ -168,9 +182,7 @@ def test_node_ports_of_loopback_addresses(
 ) -> None:
     here = with_node(HERE, localhost_gate=gate, node_port_ranges=tuple(map(prefix, ranges)))
     entry = Entry(NAME._replace(protocol=protocol), (CLUSTER, PORT))
-    found = texts(
-        entry_elements(place(entry, None, 0), here), with_node(here, localhost_gate=True)
-    )
+    found = texts(elements_of(place(entry, None, 0), here), with_node(here, localhost_gate=True))
     assert expected == found.get(names.LOCALHOST_NODEPORTS, [])
 
 
@@ -237,29 +249,29 @@ def test_how_a_frontend_chooses(
     ("frontend", "fields", "expected"),
     [
         pytest.param(CLUSTER, BOTH, None, id="has-endpoints"),
-        pytest.param(CLUSTER, {}, goto(names.REFUSE), id="no-endpoint"),
+        pytest.param(CLUSTER, {}, Refusal.REJECT, id="no-endpoint"),
         pytest.param(
             CLUSTER,
             {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
-            DROP,
+            Refusal.DROP,
             id="no-local-endpoint",
         ),
         pytest.param(
             PORT,
             {"has_endpoints": True, "internal": Policy.INTERNAL_LOCAL},
-            DROP,
+            Refusal.DROP,
             id="policy-cluster",
         ),
         pytest.param(
             PORT,
             {"cluster": (R1,), "has_endpoints": True, "external": Policy.EXTERNAL_LOCAL},
-            DROP,
+            Refusal.DROP,
             id="policy-local",
         ),
     ],
 )
 def test_what_becomes_of_packets_without_an_endpoint(
-    frontend: Frontend, fields: dict[str, object], expected: RuleVerdict | None
+    frontend: Frontend, fields: dict[str, object], expected: Refusal | None
 ) -> None:
     assert expected == refusal_of(placed(frontend, **fields), frontend)
 
@@ -364,9 +376,14 @@ def states(draw: st.DrawFn) -> Placed:
 def test_what_is_left_out_beside_another_state_makes_no_difference(
     before: Placed, after: Placed
 ) -> None:
-    assert changed(entry_elements(before, HERE), entry_elements(after, HERE)) == changed(
-        entry_elements(before, HERE, after), entry_elements(after, HERE, before)
-    )
+    chains = sorted({choice.chain for each in (before, after) for choice in choices(each)})
+    numbers = fresh_numbers(chains, {})
+    alone = [entry_elements(each, HERE, numbers) for each in (before, after)]
+    beside = [
+        entry_elements(before, HERE, numbers, after),
+        entry_elements(after, HERE, numbers, before),
+    ]
+    assert changed(*alone) == changed(*beside)
 
 
 def changed(before: Elements, after: Elements) -> tuple[dict[str, set[bytes]], ...]:
@@ -379,8 +396,8 @@ def changed(before: Elements, after: Elements) -> tuple[dict[str, set[bytes]], .
 def test_of_a_long_list_only_the_places_that_changed_become_elements() -> None:
     before = placed(CLUSTER, cluster=tuple(BACKENDS))
     after = placed(CLUSTER, cluster=(*BACKENDS[:-2], R1, BACKENDS[-1]))
-    assert texts(entry_elements(after, HERE, before))[names.SERVICE_ENDPOINTS] == [
-        f"{CLUSTER_IP} . tcp . 80 . 6 : 10.65.7.21 . 8080"
+    assert texts(elements_of(after, HERE, before))[names.SERVICE_ENDPOINTS] == [
+        f"{CLUSTER_IP} . tcp . 80 . 0:7 : 10.65.7.21 . 8080"
     ]
 
 
@@ -408,5 +425,5 @@ def test_tails_of_a_list_are_those_that_are_made_one_at_a_time(
 
 
 def test_the_bytes_of_a_place_in_a_list() -> None:
-    assert list_head(b"frontend", 258) == head(b"frontend" + (258).to_bytes(4, "little"))
+    assert list_head(b"frontend", 258) == head(b"frontend" + (259).to_bytes(4, "little"))
     assert list_tail(L1) == tail(bytes([10, 64, 3, 11, 0x1F, 0x90, 0, 0]))

@@ -236,48 +236,83 @@ def test_statements(statement: Statement, expected: str) -> None:
 
 
 PICK = """
+{number}
+[ meta set priority with reg 1 ]
+[ immediate reg 0 goto -> draw-from-service-endpoints ]
+"""
+DRAW = """
 [ payload load {size}b @ network header + {daddr} => reg 1 ]
 [ meta load l4proto => reg {protocol} ]
 [ payload load 2b @ transport header + 2 => reg {port} ]
-{number}
+[ meta load priority => reg {slot} ]
 [ lookup reg 1 set service-endpoints dreg 1 ]
 [ nat dnat {family} addr_min reg 1 proto_min reg {nat_port} ]
 """
-IPV4 = {"size": 4, "daddr": 16, "protocol": 9, "port": 10, "family": "ip", "nat_port": 9}
-IPV6 = {"size": 16, "daddr": 24, "protocol": 2, "port": 13, "family": "ip6", "nat_port": 2}
+REGISTERS: dict[Family, dict[str, object]] = {
+    Family.IPV4: {
+        "size": 4,
+        "daddr": 16,
+        "protocol": 9,
+        "port": 10,
+        "slot": 11,
+        "family": "ip",
+        "nat_port": 9,
+    },
+    Family.IPV6: {
+        "size": 16,
+        "daddr": 24,
+        "protocol": 2,
+        "port": 13,
+        "slot": 14,
+        "family": "ip6",
+        "nat_port": 2,
+    },
+}
 
 
 @pytest.mark.parametrize(
     ("family", "balance", "number"),
     [
-        pytest.param(Family.IPV4, Balance.RANDOM, "[ numgen reg 11 = random mod 3 ]", id="random"),
         pytest.param(
-            Family.IPV6, Balance.RANDOM, "[ numgen reg 14 = random mod 3 ]", id="random-ipv6"
+            Family.IPV4, Balance.RANDOM, "[ numgen reg 1 = random mod 3 offset 1 ]", id="random"
         ),
         pytest.param(
-            Family.IPV4, Balance.ROUND_ROBIN, "[ numgen reg 11 = inc mod 3 ]", id="in-turn"
+            Family.IPV6,
+            Balance.RANDOM,
+            "[ numgen reg 1 = random mod 3 offset 1 ]",
+            id="random-ipv6",
+        ),
+        pytest.param(
+            Family.IPV4, Balance.ROUND_ROBIN, "[ numgen reg 1 = inc mod 3 offset 1 ]", id="in-turn"
         ),
         pytest.param(
             Family.IPV4,
             Balance.SOURCE_HASH,
             "[ payload load 4b @ network header + 12 => reg 4 ]\n"
-            "[ hash reg 11 = jhash(reg 4, 4, 0x1) % mod 3 ]",
+            "[ hash reg 1 = jhash(reg 4, 4, 0x1) % mod 3 offset 1 ]",
             id="by-the-source",
         ),
         pytest.param(
             Family.IPV6,
             Balance.SOURCE_HASH,
             "[ payload load 16b @ network header + 8 => reg 4 ]\n"
-            "[ hash reg 14 = jhash(reg 4, 16, 0x1) % mod 3 ]",
+            "[ hash reg 1 = jhash(reg 4, 16, 0x1) % mod 3 offset 1 ]",
             id="by-the-source-ipv6",
         ),
     ],
 )
-def test_a_choice_is_one_lookup(family: Family, balance: Balance, number: str) -> None:
+def test_a_choice_is_a_number_that_is_drawn(family: Family, balance: Balance, number: str) -> None:
     pick = Pick(node_port=False, local=False, count=3, balance=balance)
     (rule,) = chain_of(pick, node(Mode.NFTABLES, family)).rules
-    words = IPV4 if family is Family.IPV4 else IPV6
-    assert lines_of(PICK.format(number=number, **words)) == lines(rule)
+    assert lines_of(PICK.format(number=number)) == lines(rule)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_what_was_drawn_is_looked_up_once(family: Family) -> None:
+    chains = program(node(Mode.NFTABLES, family), NftablesSettings()).chains
+    (draw,) = (each for each in chains if each.name == "draw-from-service-endpoints")
+    (rule,) = draw.rules
+    assert lines_of(DRAW.format(**REGISTERS[family])) == lines(rule)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from dataplane.nftables.plane import Plane, expected_elements, service
 from fakes.nftables import FakeNftables
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import pack
-from kubeproxy.dataplane.nftables import pins
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names, pins
 from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, tail
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged
@@ -32,7 +31,7 @@ async def test_a_service_that_is_refused_is_named_and_the_others_are_programmed(
     report = await plane.sync(A, B, C, full=True)
     assert [B.name] == list(report.failed)
     assert "No space left on device" in report.failed[B.name]
-    assert expected_elements(A, C) == plane.table.elements()
+    assert expected_elements(A, C) == plane.elements
 
 
 async def test_it_is_programmed_when_the_kernel_relents(plane: Plane) -> None:
@@ -41,7 +40,7 @@ async def test_it_is_programmed_when_the_kernel_relents(plane: Plane) -> None:
     assert [B.name] == list((await plane.sync(A, B, C)).failed)
     plane.kernel.ruleset.refused.clear()
     assert (await plane.sync(A, B, C)).failed == {}
-    assert expected_elements(A, B, C) == plane.table.elements()
+    assert expected_elements(A, B, C) == plane.elements
 
 
 async def test_a_refused_service_does_not_hold_up_changes_of_others(plane: Plane) -> None:
@@ -49,14 +48,14 @@ async def test_a_refused_service_does_not_hold_up_changes_of_others(plane: Plane
     await plane.sync(A, B, full=True)
     report = await plane.sync(service("a", 1, 5), B, C)
     assert [B.name] == list(report.failed)
-    assert expected_elements(service("a", 1, 5), C) == plane.table.elements()
+    assert expected_elements(service("a", 1, 5), C) == plane.elements
 
 
 async def test_a_refused_service_that_goes_away_is_no_longer_tried(plane: Plane) -> None:
     plane.kernel.ruleset.refused[key_of(B)] = errno.ENOSPC
     await plane.sync(A, B, full=True)
     assert (await plane.sync(A)).failed == {}
-    assert expected_elements(A) == plane.table.elements()
+    assert expected_elements(A) == plane.elements
 
 
 async def test_several_services_can_be_refused(plane: Plane) -> None:
@@ -65,7 +64,7 @@ async def test_several_services_can_be_refused(plane: Plane) -> None:
         plane.kernel.ruleset.refused[key_of(entry)] = errno.ENOSPC
     report = await plane.sync(*entries, full=True)
     assert {entry.name for entry in entries[:10]} == set(report.failed)
-    assert expected_elements(entries[10]) == plane.table.elements()
+    assert expected_elements(entries[10]) == plane.elements
 
 
 async def test_a_kernel_that_refuses_half_the_cluster_is_a_failure_of_the_whole(
@@ -85,7 +84,7 @@ async def test_a_kernel_that_refuses_everything_is_reported(plane: Plane, number
         await plane.sync(A, full=True)
     plane.kernel.broken = 0
     await plane.sync(A, full=True)
-    assert expected_elements(A) == plane.table.elements()
+    assert expected_elements(A) == plane.elements
 
 
 async def test_an_element_of_no_single_service_is_a_failure_of_the_whole(plane: Plane) -> None:
@@ -110,7 +109,7 @@ async def test_a_table_whose_changes_are_refused_is_replaced_in_one_transaction(
     plane.kernel.stubborn = True
     report = await plane.sync(A, B, full=True)
     assert (report.failed, plane.commits) == ({}, 2)
-    assert expected_elements(A, B) == plane.table.elements()
+    assert expected_elements(A, B) == plane.elements
     said = capsys.readouterr().err
     assert "Changes of rules refused again, replacing the whole table" in said
     plane.kernel.stubborn = False
@@ -121,7 +120,7 @@ async def test_a_table_whose_changes_are_refused_is_replaced_in_one_transaction(
 async def test_others_may_be_faster_a_few_times(plane: Plane, times: int) -> None:
     plane.kernel.others = times
     await plane.sync(A, full=True)
-    assert expected_elements(A) == plane.table.elements()
+    assert expected_elements(A) == plane.elements
 
 
 async def test_others_that_are_always_faster_are_a_failure(plane: Plane) -> None:

@@ -12,14 +12,8 @@ from kubeproxy.dataplane.nftables import guard as guard_module
 from kubeproxy.dataplane.nftables.encode import delete_table, new_chain, new_table
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard, concerns
 from kubeproxy.dataplane.nftables.language import Chain
-from kubeproxy.dataplane.nftables.program import (
-    AFFINITY,
-    LOCAL_AFFINITY,
-    SERVICE_CHOICES,
-    TABLE,
-    NftablesSettings,
-    program,
-)
+from kubeproxy.dataplane.nftables.names import AFFINITY, LOCAL_AFFINITY, SERVICE_CHOICES, TABLE
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.linux.netlink.attribute import text, u32
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6

@@ -13,13 +13,13 @@ from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables import pins
 from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
 from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.pins import Pins, stale_pins
-from kubeproxy.dataplane.nftables.program import (
+from kubeproxy.dataplane.nftables.names import (
     AFFINITY,
     LOCAL_AFFINITY,
     SHARED_AFFINITY,
     SHARED_LOCAL_AFFINITY,
 )
+from kubeproxy.dataplane.nftables.pins import Pins, stale_pins
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.table.diff import Changes, diff
 from kubeproxy.table.entries import Backend, Table

@@ -5,7 +5,7 @@ import pytest
 from dataplane.nftables.programming import SETTINGS, with_node
 from fakes.nftables import FakeNftables
 from kubeproxy.base.inet import Family
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import FILLING_ORDER, program_messages
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import (
@@ -65,8 +65,11 @@ def _targets(chain: Chain) -> list[str]:
 @pytest.mark.parametrize("here", NODES)
 def test_every_chain_is_used(here: NodeView) -> None:
     made = program(here, SETTINGS)
-    from_elements = {names.REFUSE, names.MARK_TO_MASQUERADE}
-    assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_elements
+    from_choices = {names.MARK_TO_MASQUERADE} | {
+        names.pinned_chain(node_port=node_port, local=local) for node_port, local in names.LISTS
+    }
+    from_choices |= set(map(names.draw_chain, names.LISTS.values()))
+    assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_choices
 
 
 @pytest.mark.parametrize("here", NODES)

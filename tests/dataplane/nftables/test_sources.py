@@ -5,8 +5,7 @@ import pytest
 
 from dataplane.nftables.programming import Rig, table_with
 from kubeproxy.base.inet import Protocol, unpack
-from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables import sources
+from kubeproxy.dataplane.nftables import names, sources
 from kubeproxy.dataplane.nftables.apply import write
 from kubeproxy.dataplane.nftables.elements import joined
 from kubeproxy.dataplane.nftables.sources import (
@@ -91,15 +90,54 @@ def test_an_empty_list_lets_no_source_in() -> None:
         pytest.param(("10.0.0.0/8",), (), id="none-left"),
     ],
 )
-def test_other_ranges_are_another_list(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+def test_other_ranges_come_under_the_same_number(
+    first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
     rig = Rig(HERE)
     before, after = guarded(*first), guarded(*second)
     rig.step([], [before])
-    rig.step([before], [after])
+    batch = rig.step([before], [after])
     (number,) = rig.state.sources.ranges
+    assert names.FIREWALL_IPS not in batch.added
     expected = list_elements(number, allowed_sources(after))
     assert expected.keys() == rig.table.elements()[names.FIREWALL_SOURCES].keys()
     assert rig.state.placed[after.name].sources == number
+
+
+def test_one_range_more_is_one_element() -> None:
+    rig = Rig(HERE)
+    many = [f"10.{n}.0.0/24" for n in range(200)]
+    before = [guarded(*many, port=port) for port in (80, 81)]
+    after = [guarded(*many, "192.0.2.0/24", port=port) for port in (80, 81)]
+    rig.step([], before)
+    batch = rig.step(before, after)
+    assert batch.deleted == {}
+    assert {name: len(elements) for name, elements in batch.added.items()} == {
+        names.FIREWALL_SOURCES: 1
+    }
+
+
+def test_two_services_that_exchange_their_ranges() -> None:
+    rig = Rig(HERE)
+    web, shop = guarded("10.0.0.0/8", port=80), guarded("192.0.2.0/24", port=81)
+    rig.step([], [web, shop])
+    other_web, other_shop = guarded("192.0.2.0/24", port=80), guarded("10.0.0.0/8", port=81)
+    rig.step([web, shop], [other_web, other_shop])
+    rig.step([other_web], [guarded("10.0.0.0/8", port=80)])
+    rig.step([other_shop], [guarded("10.64.0.0/10", port=81)])
+    rig.step([guarded("10.64.0.0/10", port=81)], [])
+    assert len(rig.table.sets[names.FIREWALL_SOURCES].elements) == 1
+    assert [*rig.state.sources.numbers.values()] == [*rig.state.sources.ranges]
+
+
+def test_a_list_that_another_service_still_uses_stays() -> None:
+    rig = Rig(HERE)
+    web, shop = guarded("10.0.0.0/8", port=80), guarded("10.0.0.0/8", port=81)
+    rig.step([], [web, shop])
+    rig.step([web], [guarded("10.0.0.0/9", port=80)])
+    assert len(rig.table.sets[names.FIREWALL_SOURCES].elements) == 2
+    rig.step([shop], [guarded("10.0.0.0/9", port=81)])
+    assert len(rig.table.sets[names.FIREWALL_SOURCES].elements) == 1
 
 
 def test_a_restart_finds_the_lists_under_their_numbers() -> None:

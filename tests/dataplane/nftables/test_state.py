@@ -19,14 +19,14 @@ from dataplane.nftables.generated import (
     packets,
     tables,
 )
-from dataplane.nftables.programming import Rig, filled, table_with, with_node
+from dataplane.nftables.programming import Rig, by_chains, filled, table_with, with_node
 from dataplane.nftables.walk import outcomes
 from fakes.ruleset import KernelTable, span
 from kubeproxy.base.inet import Family, Prefix, Protocol, pack
 from kubeproxy.dataplane.nftables import batch as batch_module
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages
-from kubeproxy.dataplane.nftables.elements import index_bytes
+from kubeproxy.dataplane.nftables.elements import slot_bytes
 from kubeproxy.dataplane.nftables.state import Programmed, reconcile
 from kubeproxy.table.diff import diff
 from kubeproxy.table.entries import (
@@ -53,10 +53,10 @@ HERE = node(Mode.NFTABLES)
 
 
 def meaning(table: KernelTable) -> tuple[object, object, object, object]:
-    """The elements, but for what the path decides: the order of a list, the number of a service.
+    """The elements, but for what the path decides: the order of a list, the numbers.
 
-    Lists as their members, numbers as which frontends share one, source ranges as those of a
-    frontend, and all the rest as it is.
+    Lists as their members, numbers of services as which frontends share one, those of choices as
+    their chains, source ranges as those of a frontend, and all the rest as it is.
     """
     lists: dict[tuple[str, bytes], Counter[bytes]] = defaultdict(Counter)
     places: dict[tuple[str, bytes], set[bytes]] = defaultdict(set)
@@ -64,8 +64,8 @@ def meaning(table: KernelTable) -> tuple[object, object, object, object]:
     allowed: dict[bytes, set[tuple[bytes, bytes]]] = defaultdict(set)
     guarded: dict[bytes, bytes] = {}
     rest = {}
-    for name, set_ in table.sets.items():
-        for each, data in set_.elements.items():
+    for name, elements in by_chains(table.elements()).items():
+        for each, data in elements.items():
             if name in LISTS:
                 lists[name, each[:-4]][data] += 1
                 places[name, each[:-4]].add(each[-4:])
@@ -79,7 +79,7 @@ def meaning(table: KernelTable) -> tuple[object, object, object, object]:
             else:
                 rest[name, each] = data
     for key, taken in places.items():
-        assert taken == {index_bytes(index) for index in range(lists[key].total())}
+        assert taken == {slot_bytes(index) for index in range(lists[key].total())}
     assert allowed.keys() <= set(guarded.values())
     sources = {frontend: allowed[number] for frontend, number in guarded.items()}
     shared = {frozenset(frontends) for frontends in services.values()}
@@ -201,13 +201,17 @@ def meddlings(draw: st.DrawFn, table: KernelTable) -> tuple[int, int]:
         if name not in LISTS or (name in first and pack(first[name]) in each)
     ]
     deletions = additions = 0
+    copied: set[str] = set()
     for name, each in draw(st.lists(st.sampled_from(elements), unique=True, max_size=5)):
         held = table.sets[name].elements
         if draw(st.booleans()):
             del held[each]
             additions += 1
         elif held[each] and name not in NUMBERS:
-            others = [*sorted(set(held.values()) - {held[each]}), _foreign(held[each])]
+            others = [_foreign(held[each])]
+            if name not in copied:  # two that are swapped are as good as the list of before
+                others += sorted(set(held.values()) - {held[each]})
+                copied.add(name)
             held[each] = draw(st.sampled_from(others))
             deletions += 1
             additions += 1
@@ -230,6 +234,7 @@ def settled() -> Rig:
     rig = filled(SETTLED, HERE)
     rig.change(diff(SETTLED, SHRUNK))
     rig.change(diff(SHRUNK, SETTLED))
+    rig.fill(SETTLED)
     return rig
 
 

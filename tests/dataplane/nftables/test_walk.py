@@ -25,7 +25,7 @@ from dataplane.nftables.programming import filled
 from dataplane.nftables.walk import End, Fate, Machine, outcomes
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.elements import head, tail
-from kubeproxy.dataplane.nftables.program import AFFINITY, LOCAL_AFFINITY
+from kubeproxy.dataplane.nftables.names import AFFINITY, LOCAL_AFFINITY
 from kubeproxy.table.decide import Action, Packet, Verdict, decide
 from kubeproxy.table.entries import Balance, Table
 from kubeproxy.table.node import NodeView

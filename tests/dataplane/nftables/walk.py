@@ -18,7 +18,7 @@ import msgspec
 from fakes.ruleset import VERDICT, bound, span, text_of
 from kubeproxy.base.inet import Family, join, pack, unpack
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.dataplane.nftables.program import SHARED_PLACES
+from kubeproxy.dataplane.nftables.names import SHARED_PLACES
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.decide import Packet
@@ -126,6 +126,7 @@ def _start(at: Machine, packet: Packet, numbers: Iterable[int]) -> Walk:
 def _fate(walk: Walk, end: End) -> Fate:
     if end is not End.ACCEPT:
         return Fate(end)
+    assert not walk.priority or not walk.translated  # it carried numbers on the way
     target = join(walk.daddr, walk.dport) if walk.translated else ""
     return Fate(end, target, walk.masqueraded, walk.pin)
 
@@ -147,6 +148,8 @@ def _path(walk: Walk, *, sent_here: bool) -> End:
         return end
     if is_own(walk.daddr):
         return _hook(walk, "input") or End.ACCEPT
+    if walk.machine.node.family is Family.IPV4:
+        walk.priority = 0  # the kernel sets it, by the packet's type of service
     return _hook(walk, "forward") or _hook(walk, "postrouting") or End.ACCEPT
 
 
@@ -210,10 +213,10 @@ def _value(walk: Walk, selector: nft.Selector) -> bytes:
     match selector.load:
         case nft.SourceHash(_, modulus) if modulus == SHARED_PLACES:
             return (crc32(walk.saddr.encode()) % modulus).to_bytes(4, "little")
-        case nft.Numgen(modulus) | nft.SourceHash(modulus=modulus):
+        case nft.Numgen(modulus, offset=offset) | nft.SourceHash(_, modulus, offset):
             if not walk.numbers:
                 raise Undecided(modulus)
-            return walk.numbers.pop(0).to_bytes(4, "little")
+            return (walk.numbers.pop(0) + offset).to_bytes(4, "little")
     return _READ[walk.machine.node.family][selector.load](walk)
 
 
@@ -298,8 +301,8 @@ def _mark(statement: nft.Mark, walk: Walk) -> Result:
 
 @do.register
 def _set_priority(statement: nft.SetPriority, walk: Walk) -> Result:
-    if not statement.key:
-        walk.priority = 0
+    if not statement.map:
+        walk.priority = int.from_bytes(_key(walk, statement.key), "little")
         return True
     tail = _find(walk, statement.map, _key(walk, statement.key))
     if tail is None:

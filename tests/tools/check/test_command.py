@@ -18,6 +18,7 @@ from kubeproxy.tools.layout import Display
 
 READY = ModeVerdict("nftables", True, "ready")
 NOT_POSSIBLE = ModeVerdict("ipvs", False, "not possible: no ip_vs")
+NOT_KNOWN = ModeVerdict("iptables", False, "not known: no result", known=False)
 FINDINGS: tuple[Finding, ...] = concerning(
     (
         ok("nftables", "kernel", "6.1"),
@@ -34,9 +35,11 @@ class Surveyor:
         self.verdicts = verdicts
         self.findings = FINDINGS
         self.plans: list[Sequence[Plan]] = []
+        self.seconds = 0.0
 
-    def __call__(self, plans: Sequence[Plan]) -> Report:
+    def __call__(self, plans: Sequence[Plan], seconds: float) -> Report:
         self.plans.append(plans)
+        self.seconds = seconds
         return Report("kestrel", "6.1", "root", self.verdicts, self.findings)
 
 
@@ -52,6 +55,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "kube-proxy check" in out
     assert "--proxy-mode" in out
+    assert "--mode strings\n          Judge this mode: nftables, iptables, ipvs." in out
+    assert "--timeout duration (default 2m0s)" in out
+    assert "2 when it is not known" in out
     assert "--kubeconfig" not in out  # it needs no cluster
 
 
@@ -75,6 +81,52 @@ def test_a_mode_that_is_named(survey: Surveyor) -> None:
     assert [plan.mode.name for plan in survey.plans[0]] == ["ipvs"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(["--mode", "iptables"], ["iptables"], id="one"),
+        pytest.param(["--mode=ipvs,nftables"], ["ipvs", "nftables"], id="with-a-comma"),
+        pytest.param(["--mode=ipvs", "--mode=nftables"], ["ipvs", "nftables"], id="given-twice"),
+        pytest.param(["--mode=ipvs, ipvs"], ["ipvs"], id="the-same-twice"),
+        pytest.param(["--mode=ipvs", "--proxy-mode=nftables"], ["ipvs"], id="it-wins"),
+        pytest.param(["--mode=", "--proxy-mode=ipvs"], ["ipvs"], id="empty-is-none"),
+        pytest.param(["--mode="], list(MODES), id="empty-is-all"),
+    ],
+)
+def test_modes_that_are_asked_for(
+    survey: Surveyor, arguments: list[str], expected: list[str]
+) -> None:
+    check.main(arguments)
+    assert expected == [plan.mode.name for plan in survey.plans[0]]
+
+
+def test_a_mode_wins_over_that_of_the_config_file(survey: Surveyor, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\n"
+        "kind: KubeProxyConfiguration\n"
+        "mode: iptables\n"
+        "metricsBindAddress: 0.0.0.0:9999\n"
+    )
+    check.main([f"--config={config}", "--mode=nftables"])
+    ((plan,),) = survey.plans
+    assert (plan.mode.name, plan.config.mode) == ("nftables", "nftables")
+    assert plan.config.metrics_bind_address == "0.0.0.0:9999"
+    assert plan.config.node_port_addresses == ("primary",)  # as nftables mode has it
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], 120.0, id="two-minutes"),
+        pytest.param(["--timeout=1m30s"], 90.0, id="given"),
+    ],
+)
+def test_how_long_trials_may_take(survey: Surveyor, arguments: list[str], expected: float) -> None:
+    check.main(arguments)
+    assert expected == survey.seconds
+
+
 def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
@@ -94,6 +146,9 @@ def test_a_config_file_says_what_is_going_to_be_run(survey: Surveyor, tmp_path: 
     [
         pytest.param((READY, NOT_POSSIBLE), 0, id="one-mode-would-work"),
         pytest.param((NOT_POSSIBLE,), 1, id="none-would"),
+        pytest.param((NOT_KNOWN,), 2, id="not-known"),
+        pytest.param((NOT_POSSIBLE, NOT_KNOWN), 2, id="one-is-not-known"),
+        pytest.param((NOT_KNOWN, READY), 0, id="one-would-work-for-certain"),
     ],
 )
 def test_exit_codes(survey: Surveyor, verdicts: tuple[ModeVerdict, ...], expected: int) -> None:
@@ -125,7 +180,12 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     check.main(["-o", "json"])
     answer = json.loads(capsys.readouterr().out)
     assert list(answer) == ["node", "kernel", "checkedAs", "verdicts", "findings"]
-    assert answer["verdicts"][0] == {"mode": "nftables", "ready": True, "conclusion": "ready"}
+    assert answer["verdicts"][0] == {
+        "mode": "nftables",
+        "ready": True,
+        "conclusion": "ready",
+        "known": True,
+    }
     assert answer["findings"][1] == {
         "topic": "ipvs",
         "what": "ip_vs",
@@ -140,7 +200,16 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "error", "said"),
     [
         pytest.param(["-o", "yaml"], FieldError, "must be text or json", id="output"),
-        pytest.param(["nftables"], UsageError, "does not take any arguments", id="arguments"),
+        pytest.param(["nftables"], UsageError, "did you mean --mode nftables", id="arguments"),
+        pytest.param(
+            ["--mode=nftables,nft"],
+            FieldError,
+            "--mode nft: must be one of nftables, iptables, ipvs",
+            id="no-such-mode",
+        ),
+        pytest.param(["--timeout=0s"], FieldError, "--timeout 0s: must be above 0", id="timeout"),
+        pytest.param(["--timeout=-5s"], FieldError, "--timeout -5s: must be", id="negative"),
+        pytest.param(["--timeout=20"], UsageError, "missing unit", id="timeout-without-unit"),
         pytest.param(["--proxy-mode=userspace"], ConfigError, "must be iptables, ipvs", id="mode"),
         pytest.param(["--config=/nowhere"], ConfigError, "open /nowhere", id="config"),
     ],

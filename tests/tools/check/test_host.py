@@ -118,4 +118,23 @@ def test_programs_that_are_too_old(path: Path) -> None:
 def test_programs_that_fail(path: Path) -> None:
     install(path, "iptables", "exit 3")
     (finding,) = host.programs((Family.IPV4,)).findings
-    assert (finding.detail, finding.state) == ("iptables --version fails", Grade.MISSING)
+    assert finding.state is Grade.MISSING
+    assert finding.detail == f"{path}/iptables --version: exit code 3: no output on stderr"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        pytest.param("kill -9 $$", "killed by SIGKILL", id="killed"),
+        pytest.param("exec /bin/sleep 60", "did not end within 0.5 seconds", id="does-not-end"),
+    ],
+)
+def test_programs_that_do_not_come_to_their_end_say_nothing_about_the_node(
+    path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    monkeypatch.setattr(host, "_SECONDS", 0.5)
+    install(path, "iptables", script)
+    (finding,) = host.programs((Family.IPV4,)).findings
+    assert finding.state is Grade.UNTRIED
+    assert why in finding.detail
+    assert finding.remedy.startswith("run this check again")

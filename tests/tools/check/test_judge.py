@@ -11,6 +11,7 @@ NFTABLES, IPVS = load_mode("nftables"), load_mode("ipvs")
 FINE = ok(NODE, "IP families", "IPv4")
 ODD = lacking(NODE, "forwarding", "is 0", "sysctl -w it", Grade.WARNING)
 DARK = lacking(NODE, "rights", "not seen", "run as root", Grade.UNKNOWN)
+UNTRIED = lacking("ipvs", "rules", "no result", "try again", Grade.UNTRIED)
 NO_IP_VS = lacking("ipvs", "ip_vs", "the kernel has no ip_vs", "modprobe ip_vs")
 NO_DUMMY = lacking("ipvs", "dummy device", "", "modprobe dummy")
 
@@ -59,6 +60,32 @@ def test_a_mode_that_would_not_work(findings: list[Finding], expected: str) -> N
     assert (False, expected) == (verdict.ready, verdict.conclusion)
 
 
+@pytest.mark.parametrize(
+    ("findings", "known", "expected"),
+    [
+        pytest.param([UNTRIED], False, "not known: no result: try again", id="no-result"),
+        pytest.param(
+            [FINE, DARK, UNTRIED, ODD, UNTRIED],
+            False,
+            "not known: no result: try again (and 1 more)",
+            id="whatever-else-is-well",
+        ),
+        pytest.param(
+            [UNTRIED, NO_IP_VS],
+            True,
+            "not possible: the kernel has no ip_vs: modprobe ip_vs",
+            id="what-is-missing-decides",
+        ),
+    ],
+)
+def test_a_mode_of_which_a_trial_has_no_result_is_not_ready(
+    findings: list[Finding], known: bool, expected: str
+) -> None:
+    verdict = judge(IPVS, findings)
+    assert (False, known, expected) == (verdict.ready, verdict.known, verdict.conclusion)
+    assert judge(NFTABLES, [UNTRIED]).conclusion == "ready"
+
+
 def test_what_another_mode_lacks_is_no_matter() -> None:
     assert judge(NFTABLES, [NO_IP_VS]).conclusion == "ready"
 
@@ -66,6 +93,9 @@ def test_what_another_mode_lacks_is_no_matter() -> None:
 def test_a_report_works_when_any_mode_would() -> None:
     verdicts = (judge(IPVS, [NO_IP_VS]), judge(NFTABLES, [NO_IP_VS]))
     assert Report("kestrel", "6.1", "root", verdicts, ()).works
+    assert Report("kestrel", "6.1", "root", (judge(IPVS, [UNTRIED]), verdicts[1]), ()).known
+    assert not Report("kestrel", "6.1", "root", (judge(IPVS, [UNTRIED]),), ()).known
+    assert Report("kestrel", "6.1", "root", verdicts[:1], ()).known
     assert not Report("kestrel", "6.1", "root", verdicts[:1], ()).works
 
 

@@ -106,5 +106,13 @@ def test_colours_change_nothing_but_colours() -> None:
     assert coloured == PLAIN
 
 
+def test_what_is_not_known_is_neither_green_nor_red() -> None:
+    verdict = ModeVerdict("nftables", False, "not known: no result", known=False)
+    finding = lacking("nftables", "rules", "no result", "try again", Grade.UNTRIED)
+    lines = shown(Report("kestrel", "6.1.0", "root", (verdict,), (finding,)), 100, colours=True)
+    assert "  \x1b[33m??\x1b[0m  rules  no result\n             -> try again\n" in lines
+    assert lines.endswith("\x1b[33mnftables:\x1b[0m not known: no result\n")
+
+
 def test_a_report_of_nothing() -> None:
     assert shown(Report("kestrel", "6.1.0", "root", (), ())).startswith("kestrel, Linux 6.1.0")

@@ -29,6 +29,7 @@ from kubeproxy.dataplane.preflight import (
     lacking,
     ok,
     one_will_do,
+    unfinished,
 )
 from kubeproxy.dataplane.sample import sample_node
 from kubeproxy.dataplane.xtables_check import has_programs, restored
@@ -107,7 +108,7 @@ def _not_allowed(error: Refused) -> Finding:
         "ip_vs",
         "the kernel has it; only root may try it",
         "run this check as root",
-        Grade.UNKNOWN,
+        Grade.UNTRIED,
     )
 
 
@@ -133,6 +134,8 @@ def _sets_and_rules(
     try:
         why = ipset.unfit(ipset.version())
     except IpsetFailed as error:
+        if not error.ended:
+            return [unfinished(_TOPIC, "ipset", error)]
         why = str(error)
     if why:
         return [lacking(_TOPIC, "ipset", why, "install a newer one, or choose nftables")]
@@ -140,6 +143,8 @@ def _sets_and_rules(
         try:
             ipset.restore(creation({}, family))
         except IpsetFailed as error:
+            if not error.ended:
+                return [unfinished(_TOPIC, "ipset", error)]
             remedy = "modprobe ip_set and its types (ip_set_hash_*), or choose nftables"
             return [lacking(_TOPIC, "ipset", str(error), remedy)]
         if has_programs(family):

@@ -44,7 +44,7 @@ def unloaded_dummy(modules: Modules) -> Finding:
     what = "dummy device"
     if modules.available is None:
         detail = "not loaded, and the kernel's list of modules is not here"
-        return lacking(_TOPIC, what, detail, "modprobe dummy on the node", Grade.UNKNOWN)
+        return lacking(_TOPIC, what, detail, "modprobe dummy on the node", Grade.UNTRIED)
     return ok(_TOPIC, what, "a module that is not loaded; the kernel does that")
 
 

@@ -37,8 +37,9 @@ from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
 from kubeproxy.dataplane.nftables.inspect import Found, look
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
+from kubeproxy.dataplane.nftables.names import FIREWALL_SOURCES
 from kubeproxy.dataplane.nftables.pins import Pins
-from kubeproxy.dataplane.nftables.program import FIREWALL_SOURCES, NftablesSettings, program
+from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
@@ -135,7 +136,7 @@ class Nftables:
         if state is None:
             return ""
         placed = [state.placed[name] for name in names if name in state.placed]
-        return describe_some(state.program, placed, state.node)
+        return describe_some(state.program, placed, state.node, state.numbers)
 
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
@@ -274,10 +275,13 @@ class Nftables:
         if not unused:
             return
         try:
-            await self._send(chain_deletions(state.program, unused))
+            await self._send(chain_deletions(state.program, unused, state.numbers))
         except Refused as error:
             self._cleanup_failures += 1
             klog.info("Unused chains stay for now", v=2, err=error)
+        else:
+            kept = state.numbers.keys() - {*unused}
+            state.numbers = {chain: state.numbers[chain] for chain in kept}
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
         """The transactions: one, unless the kernel has no table of ours that could break."""
@@ -384,7 +388,7 @@ def _culprits(
         number = list_number(body)
         return frozenset(each.entry.name for each in placed if each.sources == number)
     for each in placed:
-        elements = entry_elements(each, node).get(set_, {})
+        elements = entry_elements(each, node, next_.numbers).get(set_, {})
         if any(head + tail == body for head, tail in elements.items()):
             return frozenset({each.entry.name})
     return frozenset()

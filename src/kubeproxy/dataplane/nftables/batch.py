@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from kubeproxy.dataplane.nftables import encode
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import encode, names
+from kubeproxy.dataplane.nftables.chainnumbers import chain_elements
 from kubeproxy.dataplane.nftables.dump import listed, name_in
 from kubeproxy.dataplane.nftables.elements import ElementKey, is_end
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
@@ -34,6 +34,7 @@ FILLING_ORDER = (
     names.HAIRPINS,
     names.SERVICE_AFFINITY,
     names.NODEPORT_AFFINITY,
+    names.REMEMBER_CHAINS,
     names.REMEMBER_SERVICES,
     names.REMEMBER_NODEPORTS,
     names.SERVICE_CONNECTIONS,
@@ -41,10 +42,13 @@ FILLING_ORDER = (
     names.LOCALHOST_NODEPORTS,
     names.CLUSTER_IPS,
     names.NODEPORT_ADDRESSES,
+    names.CHOICE_CHAINS,
     names.NODEPORT_CHOICES,
     names.SERVICE_CHOICES,
     names.NODEPORT_REFUSALS,
+    names.NODEPORT_DROPS,
     names.SERVICE_REFUSALS,
+    names.SERVICE_DROPS,
     names.SERVICE_CIDRS,
 )
 
@@ -151,9 +155,17 @@ def batch_messages(program: Program, batch: Batch) -> list[bytes]:
     return messages
 
 
-def chain_deletions(program: Program, unused: Sequence[str]) -> list[bytes]:
-    """Delete chains, which may lead to each other."""
+def chain_deletions(
+    program: Program, unused: Sequence[str], numbers: Mapping[str, int]
+) -> list[bytes]:
+    """Delete chains, which may lead to each other, and the elements that lead to them."""
+    leading = chain_elements({chain: numbers[chain] for chain in unused if chain in numbers})
     return [
+        *(
+            message
+            for name, elements in leading.items()
+            for message in element_messages(program, name, map(encoded, elements), delete=True)
+        ),
         *(encode.flush_chain(program, name) for name in unused),
         *(encode.delete_chain(program, name) for name in unused),
     ]

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import sys
 from collections.abc import Iterator, Mapping
 
 from kubeproxy.base.errors import KernelError
@@ -15,8 +14,9 @@ from kubeproxy.dataplane.nftables.dump import read_chains
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.language import HEADERS
+from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.dataplane.nftables.probe import KernelTooOldError, check_release, probe
-from kubeproxy.dataplane.nftables.program import TABLE, NftablesSettings
+from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan, lacking, ok
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.linux.netlink.attribute import text
@@ -30,11 +30,8 @@ _ANOTHER_MODE = "use a newer kernel, or another mode"
 
 
 def kernel_finding(release: str) -> Finding:
-    """Whether the daemon will start on this kernel and machine at all."""
+    """Whether the daemon will start on this kernel at all."""
     what = "kernel"
-    if sys.byteorder != "little":
-        detail = "rules are written for little-endian machines, and this one is not"
-        return lacking(_TOPIC, what, detail, "use another mode")
     if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
         try:
             check_release(release)

@@ -11,20 +11,10 @@ from typing import assert_never
 import msgspec
 
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
+from kubeproxy.dataplane.nftables.program import is_pod, shared_place
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import NodeView
-
-LISTS = {
-    (False, False): names.SERVICE_ENDPOINTS,
-    (False, True): names.SERVICE_LOCAL_ENDPOINTS,
-    (True, False): names.NODEPORT_ENDPOINTS,
-    (True, True): names.NODEPORT_LOCAL_ENDPOINTS,
-}
-"""The maps with the lists of endpoints: of node ports or not, of this node or all."""
-
-NUMBERS = {False: names.SERVICE_AFFINITY, True: names.NODEPORT_AFFINITY}
-"""The maps with the numbers of services that have session affinity: of node ports or not."""
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -97,6 +87,12 @@ class Split(msgspec.Struct, frozen=True):
 Choice = Pick | Remember | Split
 
 
+def chains_map(chain: str) -> str:
+    """The map in which the chain of a choice is found by its number."""
+    remembers = chain.removeprefix("nodeport-").startswith("remember-")
+    return names.REMEMBER_CHAINS if remembers else names.CHOICE_CHAINS
+
+
 _COUNTS = re.compile(r"(?:local-(\d+)-of-)?(?:masquerade-)?(?:nodeport-)?pick-(local-)?(\d+)")
 
 
@@ -148,10 +144,13 @@ def chain_of(choice: Choice, node: NodeView) -> nft.Chain:
             (pick,) = _parts(choice)
             rules = ((nft.jump(names.MARK_TO_MASQUERADE),), (nft.goto(pick.chain),))
         case Pick(sticky=True):
-            rules = _sticky(choice, headers)
+            (plain,) = _parts(choice)
+            pinned = names.pinned_chain(node_port=choice.node_port, local=choice.local)
+            rules = ((nft.jump(pinned),), (nft.goto(plain.chain),))
         case Pick():
-            key = (*_frontend(choice, headers), _index(choice, headers))
-            rules = ((nft.Dnat(headers.family, key, LISTS[choice.node_port, choice.local]),),)
+            list_ = names.LISTS[choice.node_port, choice.local]
+            slot = nft.SetPriority((_slot(choice, headers),))
+            rules = ((slot, nft.goto(names.draw_chain(list_))),)
         case Remember():
             rules = _remember(choice, headers)
         case Split():
@@ -161,46 +160,21 @@ def chain_of(choice: Choice, node: NodeView) -> nft.Chain:
     return nft.Chain(choice.chain, rules)
 
 
-def _frontend(choice: Pick, headers: nft.Headers) -> nft.Key:
-    """The part of a key that names the frontend, as the packet does."""
-    node_port = (nft.L4PROTO, nft.DPORT)
-    return node_port if choice.node_port else (headers.daddr, *node_port)
-
-
-def _index(choice: Pick, headers: nft.Headers) -> nft.Selector:
+def _slot(choice: Pick, headers: nft.Headers) -> nft.Selector:
     match choice.balance:
         case Balance.RANDOM:
-            return nft.numgen(choice.count)
+            return nft.numgen(choice.count, offset=names.FIRST_SLOT)
         case Balance.ROUND_ROBIN:
-            return nft.numgen(choice.count, random=False)
+            return nft.numgen(choice.count, random=False, offset=names.FIRST_SLOT)
         case Balance.SOURCE_HASH:
-            return nft.source_hash(headers, choice.count)
+            return nft.source_hash(headers, choice.count, offset=names.FIRST_SLOT)
         case _:
             assert_never(choice.balance)
 
 
-def _sticky(choice: Pick, headers: nft.Headers) -> tuple[nft.Rule, ...]:
-    """Look for the endpoint that the client had before, by the number of the service."""
-    (plain,) = _parts(choice)
-    remembered = (
-        nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[choice.local]),
-        nft.Dnat(headers.family, _shared_place(headers), names.SHARED_PINS[choice.local]),
-    )
-    return (
-        (nft.SetPriority(_frontend(choice, headers), NUMBERS[choice.node_port]),),
-        *((each, dnat) for dnat in remembered for each in nft.PROTOCOLS),
-        (nft.goto(plain.chain),),
-    )
-
-
-def _shared_place(headers: nft.Headers) -> nft.Key:
-    """One of the places that clients of a service share when the map of pins is full."""
-    return (nft.source_hash(headers, names.SHARED_PLACES), nft.PRIORITY)
-
-
 def _split(choice: Split, node: NodeView, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     rules: list[nft.Rule] = [(nft.OWN_SOURCE, nft.goto(choice.host.chain))]
-    pod = names.is_pod(node, headers)
+    pod = is_pod(node, headers)
     if pod is not None:
         rules.insert(0, (pod, nft.goto(choice.pod.chain)))
     if choice.outside is not None:
@@ -210,11 +184,11 @@ def _split(choice: Split, node: NodeView, headers: nft.Headers) -> tuple[nft.Rul
 
 def _remember(choice: Remember, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     frontend = () if choice.node_port else (headers.original_daddr,)
-    number = (*frontend, nft.L4PROTO, nft.ORIGINAL_DPORT), NUMBERS[choice.node_port]
+    number = (*frontend, nft.L4PROTO, nft.ORIGINAL_DPORT), names.NUMBERS[choice.node_port]
     own, shared = names.PINS[choice.local], names.SHARED_PINS[choice.local]
     endpoint = (headers.daddr, nft.DPORT), choice.seconds
     remember = nft.UpdateMap(own, (headers.saddr, nft.PRIORITY), *endpoint)
-    share = nft.UpdateMap(shared, _shared_place(headers), *endpoint)
+    share = nft.UpdateMap(shared, shared_place(headers), *endpoint)
     return (
         *((each, nft.SetPriority(*number)) for each in nft.PROTOCOLS),
         # A rule ends where the map has no room for its element.

@@ -9,9 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from kubeproxy.dataplane.contract import ConnectionCounts, Count
-from kubeproxy.dataplane.nftables import elements
-from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import LISTS
+from kubeproxy.dataplane.nftables import elements, names
 from kubeproxy.dataplane.nftables.dump import counts_in, list_in, table_handle
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.inspect import dump_set, get_each
@@ -74,7 +72,7 @@ def _connections(frontend: Frontend) -> str:
 
 def _list(frontend: Frontend, *, local: bool) -> str:
     """The map with the endpoints of a frontend."""
-    return LISTS[frontend.kind is FrontendKind.NODE_PORT, local]
+    return names.LISTS[frontend.kind is FrontendKind.NODE_PORT, local]
 
 
 def _endpoint_counts(placed: Placed, values: dict[str, Values]) -> Iterator[Count]:
@@ -83,7 +81,7 @@ def _endpoint_counts(placed: Placed, values: dict[str, Values]) -> Iterator[Coun
         key = elements.frontend_key(frontend, placed.entry.protocol)
         counted = values[_list(frontend, local=local)]
         for index, backend in enumerate(slots):
-            counter = key + elements.index_bytes(index) + elements.backend_data(backend)
+            counter = key + elements.slot_bytes(index) + elements.backend_data(backend)
             yield Count(backend, (local, counter), counted.get(counter))
 
 

@@ -6,7 +6,12 @@ from msgspec.structs import replace
 
 from kubeproxy.base.inet import Protocol, unpack
 from kubeproxy.dataplane.nftables import language as lang
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
+from kubeproxy.dataplane.nftables.chainnumbers import (
+    ChainNumbers,
+    chain_elements,
+    fresh_numbers,
+)
 from kubeproxy.dataplane.nftables.choices import Choice, chain_of, with_parts
 from kubeproxy.dataplane.nftables.dump import verdict_in
 from kubeproxy.dataplane.nftables.elements import (
@@ -109,20 +114,23 @@ def describe(program: lang.Program, table: Table, node: NodeView) -> str:
             continue
         number += 1 if entry.affinity_seconds else 0
         placed.append(place(entry, None, number, allowed))
-    elements, chains = _content(placed, node)
+    numbers = fresh_numbers(sorted({c.chain for each in placed for c in choices(each)}), {})
+    elements, chains = _content(placed, node, numbers)
     elements = together([elements, node_elements(node)])
     texts = {set_.name: _texts(set_, elements[set_.name]) for set_ in program.sets}
     texts[names.SERVICE_CIDRS] = [range_text(*bounds) for bounds in joined_cidrs(node)]
     return "".join(comments) + render(program, chains, texts)
 
 
-def describe_some(program: lang.Program, placed: Iterable[Placed], node: NodeView) -> str:
-    """What the table has for some entries.
+def describe_some(
+    program: lang.Program, placed: Iterable[Placed], node: NodeView, numbers: ChainNumbers
+) -> str:
+    """What the table has for some entries; `numbers` are those of the chains of choices.
 
     Their elements, as commands that would add them; then the chains of their choices, which
     entries share, as `nft` lists them.
     """
-    elements, chains = _content(placed, node)
+    elements, chains = _content(placed, node, numbers)
     table = f"{lang.HEADERS[program.family].keyword} {program.table}"
     lines = []
     for set_ in program.sets:
@@ -133,16 +141,19 @@ def describe_some(program: lang.Program, placed: Iterable[Placed], node: NodeVie
     return "".join(f"{line}\n" for line in lines)
 
 
-def _content(placed: Iterable[Placed], node: NodeView) -> tuple[Elements, list[lang.Chain]]:
+def _content(
+    placed: Iterable[Placed], node: NodeView, numbers: ChainNumbers
+) -> tuple[Elements, list[lang.Chain]]:
     """The elements of entries, and the chains of their choices."""
     parts: list[Elements] = []
     wanted: set[Choice] = set()
     for each in placed:
-        parts += [entry_elements(each, node), without_data(shared_elements(each.entry))]
+        parts += [entry_elements(each, node, numbers), without_data(shared_elements(each.entry))]
         if each.sources:
             ranges = allowed_sources(each.entry)
             parts.append({names.FIREWALL_SOURCES: list_elements(each.sources, ranges)})
         wanted.update(choices(each))
+    parts.append(chain_elements({each.chain: numbers[each.chain] for each in wanted}))
     return together(parts), [chain_of(choice, node) for choice in with_parts(wanted)]
 
 

@@ -10,9 +10,8 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from kubeproxy.dataplane.difference import Change, Difference, ordered_changes
-from kubeproxy.dataplane.nftables import dump
-from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import counts_in
+from kubeproxy.dataplane.nftables import dump, names
+from kubeproxy.dataplane.nftables.choices import chains_map, counts_in
 from kubeproxy.dataplane.nftables.describe import element_text, range_text
 from kubeproxy.dataplane.nftables.elements import (
     Elements,
@@ -71,7 +70,7 @@ def changes(program: Program, step: Step, before: Elements) -> list[Difference]:
 
 def _is_choice(chain: str) -> bool:
     """Whether a chain has the name of a choice, which an earlier sync may have made."""
-    return any(counts_in(chain)) or chain.removeprefix("nodeport-").startswith("remember-")
+    return any(counts_in(chain)) or chains_map(chain) == names.REMEMBER_CHAINS
 
 
 def _element_changes(
@@ -110,7 +109,7 @@ def _owners(placed: Iterable[Placed]) -> dict[bytes, str]:
 
 def _owner(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
     """The service port that an element belongs to; "" when that is unknown."""
-    if set_.name == names.NODEPORT_ADDRESSES:
+    if set_.name in {names.NODEPORT_ADDRESSES, names.CHOICE_CHAINS, names.REMEMBER_CHAINS}:
         return ""
     key = key_in(head)
     if set_.name == names.FIREWALL_SOURCES:

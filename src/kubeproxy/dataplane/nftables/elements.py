@@ -5,16 +5,16 @@ An element is named by its set and its `head` (the key, as the kernel dumps it) 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from struct import Struct
 
 from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
-from kubeproxy.dataplane.nftables import program as names
-from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, Choice
+from kubeproxy.dataplane.nftables import names
+from kubeproxy.dataplane.nftables.choices import Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
-from kubeproxy.dataplane.nftables.language import RuleVerdict, goto
+from kubeproxy.dataplane.nftables.language import RuleVerdict
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     Slots,
@@ -31,15 +31,24 @@ from kubeproxy.linux.netlink.attribute import attribute, nested, u32
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.entries import Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.node import NodeView
+from kubeproxy.table.policy import Refusal
 
 ElementKey = tuple[str, bytes]
 Elements = dict[str, dict[bytes, bytes]]
 """Heads and tails, by the name of the set."""
 
+_REFUSALS = {
+    (False, Refusal.REJECT): names.SERVICE_REFUSALS,
+    (False, Refusal.DROP): names.SERVICE_DROPS,
+    (True, Refusal.REJECT): names.NODEPORT_REFUSALS,
+    (True, Refusal.DROP): names.NODEPORT_DROPS,
+}
+"""The sets of frontends without an endpoint: of node ports or not, and what packets get."""
+
 _PROTOCOL_PORT = Struct("!B3xH2x")
 _PORT = Struct("!H2x")
 _NUMBER = Struct("=I")
-_INDEX = [_NUMBER.pack(index) for index in range(4096)]
+_SLOTS = [_NUMBER.pack(names.FIRST_SLOT + index) for index in range(4096)]
 
 
 # --- keys and data ----------------------------------------------------------------------------
@@ -61,6 +70,12 @@ def tail(data: bytes) -> bytes:
 
 
 @lru_cache(maxsize=1024)
+def number_tail(number: int) -> bytes:
+    """The tail of an element of a map of numbers."""
+    return tail(_NUMBER.pack(number))
+
+
+@lru_cache(maxsize=1024)
 def verdict_tail(verdict: RuleVerdict) -> bytes:
     """The tail of an element of a verdict map."""
     return nested(nft.NFTA_SET_ELEM_DATA, verdict_data(verdict))
@@ -77,9 +92,9 @@ def backend_data(backend: Backend) -> bytes:
     return pack(backend.address) + _PORT.pack(backend.port)
 
 
-def index_bytes(index: int) -> bytes:
+def slot_bytes(index: int) -> bytes:
     """A place in a list, as a number generator draws it."""
-    return _INDEX[index] if index < len(_INDEX) else _NUMBER.pack(index)
+    return _SLOTS[index] if index < len(_SLOTS) else _NUMBER.pack(names.FIRST_SLOT + index)
 
 
 # Lists are long: the bytes before a key and before data of each size are encoded once.
@@ -89,14 +104,14 @@ _DATA_PREFIX = {size: tail(bytes(size))[:-size] for size in (8, 20)}
 
 def list_head(key: bytes, index: int) -> bytes:
     """The head of an element of a list."""
-    return head(key + index_bytes(index))
+    return head(key + slot_bytes(index))
 
 
 def list_heads(key: bytes, count: int) -> list[bytes]:
     """`list_head` of the first elements of a list, faster than one at a time."""
     before = _KEY_PREFIX[len(key) + 4] + key
-    places = islice(_INDEX, count) if count <= len(_INDEX) else map(index_bytes, range(count))
-    return [before + place for place in places]
+    slots = islice(_SLOTS, count) if count <= len(_SLOTS) else map(slot_bytes, range(count))
+    return [before + slot for slot in slots]
 
 
 def list_tail(backend: Backend) -> bytes:
@@ -118,8 +133,10 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
 # --- the elements of an entry -----------------------------------------------------------------
 
 
-def entry_elements(placed: Placed, node: NodeView, beside: Placed | None = None) -> Elements:
-    """All elements that belong to one entry alone.
+def entry_elements(
+    placed: Placed, node: NodeView, numbers: Mapping[str, int], beside: Placed | None = None
+) -> Elements:
+    """All elements that belong to one entry alone; `numbers` are those of the choices' chains.
 
     Lists are long: with another state of the entry in `beside`, list elements that both have are
     left out.
@@ -128,9 +145,9 @@ def entry_elements(placed: Placed, node: NodeView, beside: Placed | None = None)
     others = lists(beside) if beside else {}
     for frontend in served(placed.entry):
         choice = choice_of(placed, frontend)
-        _frontend_elements(placed, frontend, choice, found)
+        _frontend_elements(placed, frontend, choice, numbers, found)
         for local, slots in lists_of(placed, choice):
-            elements = found[LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
+            elements = found[names.LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
             key = frontend_key(frontend, placed.entry.protocol)
             elements.update(_list_elements(key, slots, others.get((frontend, local), ())))
     if node.localhost_gate:
@@ -139,7 +156,11 @@ def entry_elements(placed: Placed, node: NodeView, beside: Placed | None = None)
 
 
 def _frontend_elements(
-    placed: Placed, frontend: Frontend, choice: Choice | None, found: Elements
+    placed: Placed,
+    frontend: Frontend,
+    choice: Choice | None,
+    numbers: Mapping[str, int],
+    found: Elements,
 ) -> None:
     entry = placed.entry
     node_port = frontend.kind is FrontendKind.NODE_PORT
@@ -148,19 +169,16 @@ def _frontend_elements(
     counted = names.NODEPORT_CONNECTIONS if node_port else names.SERVICE_CONNECTIONS
     found[counted][at] = b""
     if choice is not None:
-        chosen = names.NODEPORT_CHOICES if node_port else names.SERVICE_CHOICES
-        found[chosen][at] = verdict_tail(goto(choice.chain))
+        found[names.CHOICES[node_port]][at] = number_tail(numbers[choice.chain])
         remember = remember_of(placed, frontend)
         if remember is not None:
-            found[NUMBERS[node_port]][at] = tail(_NUMBER.pack(placed.number))
-            memory = names.REMEMBER_NODEPORTS if node_port else names.REMEMBER_SERVICES
-            found[memory][at] = verdict_tail(goto(remember.chain))
+            found[names.NUMBERS[node_port]][at] = number_tail(placed.number)
+            found[names.REMEMBERS[node_port]][at] = number_tail(numbers[remember.chain])
     refusal = refusal_of(placed, frontend)
     if refusal is not None:
-        refusals = names.NODEPORT_REFUSALS if node_port else names.SERVICE_REFUSALS
-        found[refusals][at] = verdict_tail(refusal)
+        found[_REFUSALS[node_port, refusal]][at] = b""
     if frontend.kind is FrontendKind.LOAD_BALANCER and placed.sources:
-        found[names.FIREWALL_IPS][at] = tail(_NUMBER.pack(placed.sources))
+        found[names.FIREWALL_IPS][at] = number_tail(placed.sources)
 
 
 def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:

@@ -150,6 +150,8 @@ def set_userdata(set_: lang.Set) -> bytes:
         data += _item(_KEY_TYPEOF, _expression(_EXPRESSION_CONCAT, b""))
     if set_.typeof and set_.data:
         data += _item(_DATA_TYPEOF, _typeof(set_.data))
+    elif len(set_.data) > 1:
+        data += _item(_DATA_TYPEOF, _expression(_EXPRESSION_CONCAT, b""))
     if set_.is_map:
         data += _item(_DATA_INTERVAL, 0)
     return data + _item(_SET_COMMENT, set_.comment.encode() + b"\0")
@@ -177,9 +179,9 @@ def _typeof_one(selector: lang.Selector) -> bytes:
             return _expression(_EXPRESSION_PAYLOAD, data)
         case lang.Meta(key):
             return _expression(_EXPRESSION_META, _item(_META_KEY, key))
-        case lang.Numgen(modulus, random):
+        case lang.Numgen(modulus, random, offset):
             data = _item(_NUMGEN_TYPE, nft.NFT_NG_RANDOM if random else nft.NFT_NG_INCREMENTAL)
-            data += _item(_NUMGEN_MODULUS, modulus) + _item(_NUMGEN_OFFSET, 0)
+            data += _item(_NUMGEN_MODULUS, modulus) + _item(_NUMGEN_OFFSET, offset)
             return _expression(_EXPRESSION_NUMGEN, data)
         case _:
             raise TypeError(f"no set is declared with {selector.text}")

@@ -64,15 +64,15 @@ def load(selector: lang.Selector, slot: int) -> bytes:  # noqa: PLR0911  # one a
                 u32(nft.NFTA_FIB_RESULT, nft.NFT_FIB_RESULT_ADDRTYPE),
                 u32(nft.NFTA_FIB_FLAGS, nft.NFTA_FIB_F_SADDR),
             )
-        case lang.Numgen(modulus, random):
+        case lang.Numgen(modulus, random, offset):
             return expression(
                 "numgen",
                 u32(nft.NFTA_NG_DREG, target),
                 u32(nft.NFTA_NG_MODULUS, modulus),
                 u32(nft.NFTA_NG_TYPE, nft.NFT_NG_RANDOM if random else nft.NFT_NG_INCREMENTAL),
-                u32(nft.NFTA_NG_OFFSET, 0),
+                u32(nft.NFTA_NG_OFFSET, offset),
             )
-        case lang.SourceHash(source, modulus):
+        case lang.SourceHash(source, modulus, offset):
             return load(source, _SCRATCH) + expression(
                 "hash",
                 u32(nft.NFTA_HASH_SREG, register(_SCRATCH)),
@@ -80,6 +80,7 @@ def load(selector: lang.Selector, slot: int) -> bytes:  # noqa: PLR0911  # one a
                 u32(nft.NFTA_HASH_LEN, source.type.size),
                 u32(nft.NFTA_HASH_MODULUS, modulus),
                 u32(nft.NFTA_HASH_SEED, _HASH_SEED),
+                u32(nft.NFTA_HASH_OFFSET, offset) if offset else b"",
                 u32(nft.NFTA_HASH_TYPE, nft.NFT_HASH_JENKINS),
             )
         case lang.NetworkOrder(of):
@@ -129,6 +130,13 @@ def _lookup(key: lang.Key, set_: str, target: int | None = None) -> bytes:
         b"" if target is None else u32(nft.NFTA_LOOKUP_DREG, target),
         u32(nft.NFTA_LOOKUP_FLAGS, 0),
     )
+
+
+def _number(key: lang.Key, name: str) -> bytes:
+    """Read a number: that of a map for the key, the key itself, or without one 0."""
+    if name:
+        return _lookup(key, name, _FIRST)
+    return load_key(key) or _immediate(_FIRST, attribute(nft.NFTA_DATA_VALUE, bytes(4)))
 
 
 def verdict_data(verdict: lang.RuleVerdict) -> bytes:
@@ -197,9 +205,7 @@ def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911  # one a
             change = _bitwise(keep.to_bytes(4, "little"), bit.to_bytes(4, "little"))
             return load(lang.MARK, 0) + change + _set_meta(nft.NFT_META_MARK)
         case lang.SetPriority(key, name):
-            zero = attribute(nft.NFTA_DATA_VALUE, bytes(4))
-            value = _lookup(key, name, _FIRST) if key else _immediate(_FIRST, zero)
-            return value + _set_meta(nft.NFT_META_PRIORITY)
+            return _number(key, name) + _set_meta(nft.NFT_META_PRIORITY)
         case lang.VerdictMap(key, name):
             return _lookup(key, name, nft.NFT_REG_VERDICT)
         case lang.Dnat(family, key, name):

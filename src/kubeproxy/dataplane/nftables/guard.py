@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import delete_table
-from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS, TABLE
+from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS, TABLE
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import attributes_in

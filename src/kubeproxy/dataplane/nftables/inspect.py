@@ -3,15 +3,14 @@
 import contextlib
 import errno
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 import msgspec
 
-from kubeproxy.dataplane.nftables import dump
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import dump, names
 from kubeproxy.dataplane.nftables.batch import encoded
-from kubeproxy.dataplane.nftables.choices import LISTS, chain_of, counts_in, with_parts
-from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail
+from kubeproxy.dataplane.nftables.chainnumbers import numbers_in
+from kubeproxy.dataplane.nftables.choices import chain_of, counts_in, with_parts
+from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail, number_tail
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.placed import Placed, choices
@@ -29,10 +28,9 @@ _DUMP_ATTEMPTS = 3
 AT_ONCE = 1000
 LARGE_SET = 20_000
 
-# The maps of lists: whose verdicts lead to them, and which of a chain's two counts is theirs.
+# The maps of lists: whose choices draw from them, and which of a chain's two counts is theirs.
 _LISTS = {
-    name: (names.NODEPORT_CHOICES if node_port else names.SERVICE_CHOICES, local)
-    for (node_port, local), name in LISTS.items()
+    name: (names.CHOICES[node_port], local) for (node_port, local), name in names.LISTS.items()
 }
 
 
@@ -164,26 +162,24 @@ def _read_list(
     """The elements of a map of lists.
 
     The kernel's dump of a large set takes time with the square of its size (4 s for 240,000
-    elements, where asking for each by its key takes 1 s). The verdicts of the frontends say how
+    elements, where asking for each by its key takes 1 s). The choices of the frontends say how
     long their lists are, so the keys are known; the set's own count says whether that is all.
     """
     if set_.count is not None and set_.count >= LARGE_SET:
-        verdicts, local = _LISTS[set_.name]
+        choices_map, local = _LISTS[set_.name]
+        lengths = {
+            number_tail(number): counts_in(chain)[local]
+            for chain, number in numbers_in(elements).items()
+        }
         heads = [
             each
-            for head, tail in elements[verdicts].items()
-            for each in list_heads(head[_KEY_AT:], _lengths(tail)[local])
+            for head, tail in elements[choices_map].items()
+            for each in list_heads(head[_KEY_AT:], lengths.get(tail, 0))
         ]
         if len(heads) == set_.count:
             with contextlib.suppress(Refused):
                 return _read_each(kernel, program, set_.name, heads)
     return _read_all(kernel, program, set_)
-
-
-@lru_cache(maxsize=1024)
-def _lengths(tail: bytes) -> tuple[int, int]:
-    """How long the lists are to which a verdict leads: many frontends have the same verdict."""
-    return counts_in(dump.verdict_in(tail)[1])
 
 
 def _read_each(

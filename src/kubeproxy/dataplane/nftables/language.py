@@ -63,17 +63,19 @@ class Fib(msgspec.Struct, frozen=True):
 
 
 class Numgen(msgspec.Struct, frozen=True):
-    """A number below the modulus: random, or the next one."""
+    """A number below the modulus, random or the next one, plus the offset."""
 
     modulus: int
     random: bool = True
+    offset: int = 0
 
 
 class SourceHash(msgspec.Struct, frozen=True):
-    """A number below the modulus that depends on the source address only."""
+    """A number below the modulus that depends on the source address only, plus the offset."""
 
     source: "Selector"
     modulus: int
+    offset: int = 0
 
 
 class NetworkOrder(msgspec.Struct, frozen=True):
@@ -135,16 +137,20 @@ PRIORITY = Selector("meta priority", CLASSID, Meta(nft.NFT_META_PRIORITY))
 RANGED_PRIORITY = Selector("meta priority", RANGED_CLASSID, NetworkOrder(PRIORITY))
 
 
-def numgen(modulus: int, *, random: bool = True) -> Selector:
+def numgen(modulus: int, *, random: bool = True, offset: int = 0) -> Selector:
     """`numgen random mod N` or `numgen inc mod N`."""
-    word = "random" if random else "inc"
-    return Selector(f"numgen {word} mod {modulus}", INTEGER, Numgen(modulus, random))
+    text = f"numgen {'random' if random else 'inc'} mod {modulus}{_plus(offset)}"
+    return Selector(text, INTEGER, Numgen(modulus, random, offset))
 
 
-def source_hash(headers: Headers, modulus: int) -> Selector:
+def source_hash(headers: Headers, modulus: int, *, offset: int = 0) -> Selector:
     """`jhash ip saddr mod N`."""
-    text = f"jhash {headers.saddr.text} mod {modulus} seed 0x1"
-    return Selector(text, INTEGER, SourceHash(headers.saddr, modulus))
+    text = f"jhash {headers.saddr.text} mod {modulus} seed 0x1{_plus(offset)}"
+    return Selector(text, INTEGER, SourceHash(headers.saddr, modulus, offset))
+
+
+def _plus(offset: int) -> str:
+    return f" offset {offset}" if offset else ""
 
 
 Key = tuple[Selector, ...]
@@ -226,7 +232,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class SetPriority(msgspec.Struct, frozen=True):
-    """Note a map's number for the key in the packet's priority field; no key clears it."""
+    """Note a key in the packet's priority field, or a map's number for it; no key clears it."""
 
     key: Key = ()
     map: str = ""

@@ -5,7 +5,7 @@ from functools import partial
 
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.mode import Metric
-from kubeproxy.dataplane.nftables import program
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.linux import nfnetlink
 
@@ -18,7 +18,7 @@ def _packets(
 ) -> Iterator[tuple[tuple[str, ...], float]]:
     """The packets of named counters of our tables; each counter has the family and its labels."""
     for family in families:
-        found = nfnetlink.read_counters(NFPROTO[family], program.TABLE, labels)
+        found = nfnetlink.read_counters(NFPROTO[family], names.TABLE, labels)
         for name, packets in found.items():
             yield (family.value, *labels[name]), packets
 
@@ -38,14 +38,14 @@ REJECTED = Metric(
     ("ip_family", "protocol"),
     read=partial(
         _packets,
-        labels={name: (each.name,) for each, name in program.LOCALHOST_COUNTER.items()},
+        labels={name: (each.name,) for each, name in names.LOCALHOST_COUNTER.items()},
     ),
 )
 AFFINITY_FULL = Metric(
     "kubeproxy_nftables_affinity_full_total",
     "Connections to services with session affinity whose client shares a place with"
     " others, because nftables.affinitySize clients are remembered already",
-    read=partial(_packets, labels={program.AFFINITY_FULL: ()}),
+    read=partial(_packets, labels={names.AFFINITY_FULL: ()}),
 )
 
 

@@ -114,7 +114,7 @@ def _leftovers(scan: Scan) -> Iterator[Leftover]:
 def _clean_up(cleanup: Cleanup) -> None:
     from kubeproxy.dataplane.nftables.encode import delete_table
     from kubeproxy.dataplane.nftables.language import HEADERS
-    from kubeproxy.dataplane.nftables.program import TABLE
+    from kubeproxy.dataplane.nftables.names import TABLE
     from kubeproxy.linux.netlink_socket import Refused
     from kubeproxy.linux.nfnetlink import Nfnetlink
 

@@ -15,8 +15,8 @@ from kubeproxy.dataplane.nftables.elements import backend_data
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.inspect import dump_set
 from kubeproxy.dataplane.nftables.language import Program
+from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS
 from kubeproxy.dataplane.nftables.placed import Placed
-from kubeproxy.dataplane.nftables.program import PINS, SHARED_PINS
 from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink

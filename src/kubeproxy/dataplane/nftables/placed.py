@@ -9,15 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
-from kubeproxy.dataplane.nftables.language import DROP, RuleVerdict, goto
 from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 
 Slots = tuple[Backend, ...]
-
-_VERDICT = {Refusal.DROP: DROP, Refusal.REJECT: goto(names.REFUSE)}
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -84,14 +81,13 @@ def _way(entry: Entry, frontend: Frontend, treatment: Treatment) -> Pick | None:
     return Pick(node_port, local, count, sticky, entry.balance, treatment.masquerade)
 
 
-def refusal_of(placed: Placed, frontend: Frontend) -> RuleVerdict | None:
+def refusal_of(placed: Placed, frontend: Frontend) -> Refusal | None:
     """What happens to packets that found no endpoint; None when all sources get one.
 
     Refusals come after choices, and no source gets less than clients outside: theirs count.
     """
     entry = placed.entry
-    refusal = entry.refusal(entry.policy(frontend.kind).outside.scope)
-    return None if refusal is None else _VERDICT[refusal]
+    return entry.refusal(entry.policy(frontend.kind).outside.scope)
 
 
 def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
@@ -118,15 +114,22 @@ def served(entry: Entry) -> Iterable[Frontend]:
     return found.values()
 
 
-def choices(placed: Placed) -> Iterator[Choice]:
-    """The choices that an entry's frontends lead to."""
+def ways(placed: Placed) -> Iterator[tuple[str, Frontend, Choice]]:
+    """The choices that an entry's frontends lead to, and in which map."""
     for frontend in served(placed.entry):
         choice = choice_of(placed, frontend)
-        if choice is not None:
-            yield choice
-            remember = remember_of(placed, frontend)
-            if remember is not None:
-                yield remember
+        if choice is None:
+            continue
+        node_port = frontend.kind is FrontendKind.NODE_PORT
+        yield names.CHOICES[node_port], frontend, choice
+        remember = remember_of(placed, frontend)
+        if remember is not None:
+            yield names.REMEMBERS[node_port], frontend, remember
+
+
+def choices(placed: Placed) -> Iterator[Choice]:
+    """The choices that an entry's frontends lead to."""
+    return (choice for _, _, choice in ways(placed))
 
 
 def lists(placed: Placed) -> dict[tuple[Frontend, bool], Slots]:

@@ -6,69 +6,14 @@ The cluster is the content of the sets and maps. The only chains that depend on 
 
 import msgspec
 
-from kubeproxy.base.inet import Protocol
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import language as nft
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.table.node import LOOPBACK, NodeView, PodCIDR
 from kubeproxy.table.policy import Masquerading
 
-TABLE = "kube-proxy"
-COMMENT = "rules for kube-proxy"
-
-# The table's name is upstream's, and no name in it is one that a release of upstream has. When an
-# operator goes back, upstream works on in this table: what it makes, empties, deletes or declares
-# in another way is then never ours, and nothing that we leave behind refers to it.
-CLUSTER_IPS = "cluster-ips-in-use"
-NODEPORT_ADDRESSES = "nodeport-addresses"
-SERVICE_CIDRS = "service-cidrs"
-SERVICE_CHOICES = "service-choices"
-NODEPORT_CHOICES = "nodeport-choices"
-SERVICE_ENDPOINTS = "service-endpoints"
-SERVICE_LOCAL_ENDPOINTS = "service-local-endpoints"
-NODEPORT_ENDPOINTS = "nodeport-endpoints"
-NODEPORT_LOCAL_ENDPOINTS = "nodeport-local-endpoints"
-SERVICE_CONNECTIONS = "service-connections"
-NODEPORT_CONNECTIONS = "nodeport-connections"
-SERVICE_REFUSALS = "service-refusals"
-NODEPORT_REFUSALS = "nodeport-refusals"
-FIREWALL_IPS = "firewall-services"
-FIREWALL_SOURCES = "firewall-sources"
-HAIRPINS = "hairpins"
-AFFINITY = "affinity"
-LOCAL_AFFINITY = "local-affinity"
-SHARED_AFFINITY = "shared-affinity"
-SHARED_LOCAL_AFFINITY = "shared-local-affinity"
-SERVICE_AFFINITY = "service-affinity"
-NODEPORT_AFFINITY = "nodeport-affinity"
-REMEMBER_SERVICES = "remember-services"
-REMEMBER_NODEPORTS = "remember-nodeports"
-LOCALHOST_NODEPORTS = "localhost-nodeports"
-
-PINS = {False: AFFINITY, True: LOCAL_AFFINITY}
-SHARED_PINS = {False: SHARED_AFFINITY, True: SHARED_LOCAL_AFFINITY}
-"""Where clients are remembered, by whether the choice was among endpoints of this node."""
-
-RANGE_SETS = frozenset({SERVICE_CIDRS})
-"""Sets in which a range is two elements, its beginning and its end.
-
-Newer kernels (seen: 6.18.44) refuse to add or delete one without the other next to it, so these
-sets are emptied and filled again, in one transaction, whenever they differ.
-"""
-
-REFUSE = "refuse"
-MARK_TO_MASQUERADE = "mark-to-masquerade"
-
-LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol in Protocol}
-
-AFFINITY_FULL = "affinity-full"
-"""Counts the clients that found no room in the map of their own."""
-
-INDEX = nft.numgen(65536)
-
-# When one service has filled the map, clients of others are remembered by a hash of their address:
-# each service has so many places of its own. The size is for 256 services at once whose places are
-# all taken.
-SHARED_PLACES = 1024
-_SHARED_SIZE = 256 * SHARED_PLACES
+_SHARED_SIZE = 256 * names.SHARED_PLACES
+"""For 256 services at once whose shared places are all taken."""
 
 _HOOK_NUMBER = {"prerouting": 0, "input": 1, "forward": 2, "output": 3, "postrouting": 4}
 _NODE_PORT: nft.Key = (nft.L4PROTO, nft.DPORT)
@@ -100,25 +45,34 @@ def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
     refused_on_loopback = "node ports refused on loopback addresses"
     return nft.Program(
         family=node.family,
-        table=TABLE,
-        comment=COMMENT,
-        counters=(AFFINITY_FULL, *(LOCALHOST_COUNTER.values() if gate else ())),
+        table=names.TABLE,
+        comment=names.COMMENT,
+        counters=(names.AFFINITY_FULL, *(names.LOCALHOST_COUNTER.values() if gate else ())),
         sets=(
             *_sets(headers, endpoint_counters=settings.endpoint_counters),
             *_pins(headers, settings.affinity_size),
-            *((nft.Set(LOCALHOST_NODEPORTS, _NODE_PORT, refused_on_loopback),) if gate else ()),
+            *(
+                (nft.Set(names.LOCALHOST_NODEPORTS, _NODE_PORT, refused_on_loopback),)
+                if gate
+                else ()
+            ),
         ),
         chains=(
             *_hooked_chains(node, headers),
             *_check_chains(node, headers),
+            *(
+                _draw(headers, node_port=port, name=name)
+                for (port, _), name in names.LISTS.items()
+            ),
+            *(_pinned(headers, node_port=port, local=local) for port, local in names.LISTS),
             *((_localhost_check(node, headers),) if gate else ()),
-            _chain(MARK_TO_MASQUERADE, (nft.Mark(mark),)),
+            _chain(names.MARK_TO_MASQUERADE, (nft.Mark(mark),)),
             _chain("masquerade-marked", (nft.Mark(mark, clear=True),), (nft.Masquerade(),)),
             _hooked(
                 "nat/postrouting",
                 (100, "srcnat"),
                 (nft.is_marked(mark), nft.jump("masquerade-marked")),
-                (nft.TRANSLATED, nft.InSet(_itself(headers), HAIRPINS), nft.Masquerade()),
+                (nft.TRANSLATED, nft.InSet(_itself(headers), names.HAIRPINS), nft.Masquerade()),
             ),
         ),
     )
@@ -136,30 +90,38 @@ def _sets(headers: nft.Headers, *, endpoint_counters: bool) -> tuple[nft.Set, ..
     number = (nft.PRIORITY,)
 
     def endpoints(name: str, key: nft.Key, comment: str) -> nft.Set:
-        key, data = (*key, INDEX), (headers.daddr, nft.DPORT)
-        return nft.Set(name, key, comment, data, typeof=True, counter=endpoint_counters)
+        key, data = (*key, nft.PRIORITY), (headers.daddr, nft.DPORT)
+        return nft.Set(name, key, comment, data, counter=endpoint_counters)
 
     return (
-        nft.Set(CLUSTER_IPS, address, "cluster IPs in use"),
-        nft.Set(NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
-        nft.Set(SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
-        nft.Set(SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True),
-        nft.Set(NODEPORT_CONNECTIONS, _NODE_PORT, "new connections of a node port", counter=True),
-        nft.Set(SERVICE_CHOICES, frontend, "how a frontend chooses its endpoint", verdicts=True),
-        nft.Set(NODEPORT_CHOICES, _NODE_PORT, "how a node port chooses", verdicts=True),
-        endpoints(SERVICE_ENDPOINTS, frontend, "the n-th endpoint of a frontend"),
-        endpoints(SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
-        endpoints(NODEPORT_ENDPOINTS, _NODE_PORT, "the n-th endpoint of a node port"),
-        endpoints(NODEPORT_LOCAL_ENDPOINTS, _NODE_PORT, "the n-th endpoint on this node"),
-        nft.Set(SERVICE_REFUSALS, frontend, "frontends with nobody to serve", verdicts=True),
-        nft.Set(NODEPORT_REFUSALS, _NODE_PORT, "node ports with nobody to serve", verdicts=True),
-        nft.Set(FIREWALL_IPS, frontend, "whose source ranges a frontend has", number),
-        nft.Set(FIREWALL_SOURCES, sources, "source ranges", interval=True),
-        nft.Set(HAIRPINS, _itself(headers), "endpoints of this node that reach themselves"),
-        nft.Set(SERVICE_AFFINITY, frontend, "services that keep their clients", number),
-        nft.Set(NODEPORT_AFFINITY, _NODE_PORT, "the same for node ports", number),
-        nft.Set(REMEMBER_SERVICES, frontend, "how a choice is remembered", verdicts=True),
-        nft.Set(REMEMBER_NODEPORTS, _NODE_PORT, "the same for node ports", verdicts=True),
+        nft.Set(names.CLUSTER_IPS, address, "cluster IPs in use"),
+        nft.Set(names.NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
+        nft.Set(names.SERVICE_CIDRS, address, "where cluster IPs are taken from", interval=True),
+        nft.Set(
+            names.SERVICE_CONNECTIONS, frontend, "new connections of a frontend", counter=True
+        ),
+        nft.Set(
+            names.NODEPORT_CONNECTIONS, _NODE_PORT, "new connections of a node port", counter=True
+        ),
+        nft.Set(names.SERVICE_CHOICES, frontend, "how a frontend chooses its endpoint", number),
+        nft.Set(names.NODEPORT_CHOICES, _NODE_PORT, "how a node port chooses", number),
+        nft.Set(names.CHOICE_CHAINS, number, "the chain of a way of choosing", verdicts=True),
+        endpoints(names.SERVICE_ENDPOINTS, frontend, "the n-th endpoint of a frontend"),
+        endpoints(names.SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
+        endpoints(names.NODEPORT_ENDPOINTS, _NODE_PORT, "the n-th endpoint of a node port"),
+        endpoints(names.NODEPORT_LOCAL_ENDPOINTS, _NODE_PORT, "the n-th endpoint on this node"),
+        nft.Set(names.SERVICE_REFUSALS, frontend, "frontends without an endpoint"),
+        nft.Set(names.NODEPORT_REFUSALS, _NODE_PORT, "node ports without an endpoint"),
+        nft.Set(names.SERVICE_DROPS, frontend, "frontends without an endpoint on this node"),
+        nft.Set(names.NODEPORT_DROPS, _NODE_PORT, "node ports without an endpoint on this node"),
+        nft.Set(names.FIREWALL_IPS, frontend, "whose source ranges a frontend has", number),
+        nft.Set(names.FIREWALL_SOURCES, sources, "source ranges", interval=True),
+        nft.Set(names.HAIRPINS, _itself(headers), "endpoints of this node that reach themselves"),
+        nft.Set(names.SERVICE_AFFINITY, frontend, "services that keep their clients", number),
+        nft.Set(names.NODEPORT_AFFINITY, _NODE_PORT, "the same for node ports", number),
+        nft.Set(names.REMEMBER_SERVICES, frontend, "how a choice is remembered", number),
+        nft.Set(names.REMEMBER_NODEPORTS, _NODE_PORT, "the same for node ports", number),
+        nft.Set(names.REMEMBER_CHAINS, number, "the chain of a way of remembering", verdicts=True),
     )
 
 
@@ -173,10 +135,10 @@ def _pins(headers: nft.Headers, size: int) -> tuple[nft.Set, ...]:
     here = "the same among endpoints of this node"
     shared = "for clients that found the other map full"
     return (
-        pins(AFFINITY, "which endpoint a client of a service has", headers.saddr, size),
-        pins(LOCAL_AFFINITY, here, headers.saddr, size),
-        pins(SHARED_AFFINITY, shared, INDEX, _SHARED_SIZE),
-        pins(SHARED_LOCAL_AFFINITY, here, INDEX, _SHARED_SIZE),
+        pins(names.AFFINITY, "which endpoint a client of a service has", headers.saddr, size),
+        pins(names.LOCAL_AFFINITY, here, headers.saddr, size),
+        pins(names.SHARED_AFFINITY, shared, nft.numgen(65536), _SHARED_SIZE),
+        pins(names.SHARED_LOCAL_AFFINITY, here, nft.numgen(65536), _SHARED_SIZE),
     )
 
 
@@ -200,7 +162,7 @@ def _hooked_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...
     frontend = (headers.daddr, *_NODE_PORT)
     firewall: nft.Rule = (
         new,
-        nft.SetPriority(frontend, FIREWALL_IPS),
+        nft.SetPriority(frontend, names.FIREWALL_IPS),
         nft.jump("check-sources"),
     )
     new_node_ports: nft.Rule = (new, nft.jump("refuse-nodeports"))
@@ -215,16 +177,19 @@ def _hooked_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...
     # is gone. It is not translated then, and would be refused; so it is looked up once more.
     late = (
         *mark,
-        (nft.VerdictMap(frontend, SERVICE_CHOICES),),
-        (_to_node_port(headers), nft.VerdictMap(_NODE_PORT, NODEPORT_CHOICES)),
+        _go(frontend, names.SERVICE_CHOICES),
+        (_to_node_port(headers), *_go(_NODE_PORT, names.NODEPORT_CHOICES)),
     )
-    to_input = (new_node_ports, new_services, *localhost, remember)
+    # The priority has carried numbers. When IPv4 forwards a packet, the kernel sets it again.
+    clear: nft.Rule = (new, nft.TRANSLATED, nft.SetPriority())
+    to_input = (new_node_ports, new_services, *localhost, clear, remember)
+    forwarded = checks if node.family is Family.IPV4 else (*checks, clear)
     return (
         _hooked("filter/prerouting-pre-dnat", (-110, "dstnat - 10"), firewall),
         _hooked("filter/output-pre-dnat", (-110, "-110"), firewall),
         _hooked("filter/input", (0, "filter"), *to_input),
-        _hooked("filter/forward", (0, "filter"), *checks),
-        _hooked("filter/output", (0, "filter"), *checks),
+        _hooked("filter/forward", (0, "filter"), *forwarded),
+        _hooked("filter/output", (0, "filter"), *checks, clear),
         _hooked("filter/postrouting-remember", (90, "srcnat - 10"), remember),
         _hooked("nat/prerouting", (-100, "dstnat"), *nat),
         _hooked("nat/prerouting-late", (-90, "dstnat + 10"), *late),
@@ -233,51 +198,111 @@ def _hooked_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...
     )
 
 
+_CHAINS = {
+    names.SERVICE_CHOICES: names.CHOICE_CHAINS,
+    names.NODEPORT_CHOICES: names.CHOICE_CHAINS,
+    names.REMEMBER_SERVICES: names.REMEMBER_CHAINS,
+    names.REMEMBER_NODEPORTS: names.REMEMBER_CHAINS,
+}
+"""Where the numbers in a map lead: to chains of nat, or to chains of filter hooks."""
+
+
+def _go(key: nft.Key, numbers: str) -> nft.Rule:
+    """Go to the chain that a frontend's number stands for.
+
+    A map with a chain for each frontend would make the kernel check the whole table whenever one
+    of them changes. The number is carried in the packet's priority; both statements must be in
+    one rule, else the priority of a packet that is for no frontend would choose.
+    """
+    return (nft.SetPriority(key, numbers), nft.VerdictMap((nft.PRIORITY,), _CHAINS[numbers]))
+
+
+def _draw(headers: nft.Headers, *, node_port: bool, name: str) -> nft.Chain:
+    """The place was drawn before, and is in the packet's priority.
+
+    It is drawn in one chain for each length, and looked up in this one: the kernel reads the whole
+    map when a chain first refers to it.
+    """
+    key = (*_frontend(headers, node_port=node_port), nft.PRIORITY)
+    return _chain(names.draw_chain(name), (nft.Dnat(headers.family, key, name),))
+
+
+def _frontend(headers: nft.Headers, *, node_port: bool) -> nft.Key:
+    """The part of a key that names the frontend, as the packet does."""
+    return _NODE_PORT if node_port else (headers.daddr, *_NODE_PORT)
+
+
+def _pinned(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
+    """The client is looked up with the number of the service."""
+    remembered = (
+        nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[local]),
+        nft.Dnat(headers.family, shared_place(headers), names.SHARED_PINS[local]),
+    )
+    return _chain(
+        names.pinned_chain(node_port=node_port, local=local),
+        (nft.SetPriority(_frontend(headers, node_port=node_port), names.NUMBERS[node_port]),),
+        *((each, dnat) for dnat in remembered for each in nft.PROTOCOLS),
+    )
+
+
+def shared_place(headers: nft.Headers) -> nft.Key:
+    """One of the places that clients of a service share when the map of pins is full."""
+    return (nft.source_hash(headers, names.SHARED_PLACES), nft.PRIORITY)
+
+
 def _to_node_port(headers: nft.Headers) -> nft.InSet:
-    return nft.InSet((headers.daddr,), NODEPORT_ADDRESSES)
+    return nft.InSet((headers.daddr,), names.NODEPORT_ADDRESSES)
 
 
 def _mark_cluster_ip_traffic(node: NodeView, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     """Traffic to cluster IPs that must come back through this node is masqueraded."""
     if node.masquerading is Masquerading.NEVER:
         return ()
-    to_cluster_ip = nft.InSet((headers.daddr,), CLUSTER_IPS)
+    to_cluster_ip = nft.InSet((headers.daddr,), names.CLUSTER_IPS)
     unless_pod = node.masquerading is Masquerading.UNLESS_POD
     not_a_pod = is_pod(node, headers, negate=True) if unless_pod else None
     sources = () if not_a_pod is None else (not_a_pod,)
-    return ((to_cluster_ip, *sources, nft.jump(MARK_TO_MASQUERADE)),)
+    return ((to_cluster_ip, *sources, nft.jump(names.MARK_TO_MASQUERADE)),)
 
 
 def _check_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...]:
     frontend = (headers.daddr, *_NODE_PORT)
     to_node_port = _to_node_port(headers)
-    allowed = nft.InSet((nft.RANGED_PRIORITY, headers.saddr), FIREWALL_SOURCES)
-    was_node_port = nft.InSet((headers.original_daddr,), NODEPORT_ADDRESSES)
+    allowed = nft.InSet((nft.RANGED_PRIORITY, headers.saddr), names.FIREWALL_SOURCES)
+    was_node_port = nft.InSet((headers.original_daddr,), names.NODEPORT_ADDRESSES)
     node_port_then = (nft.L4PROTO, nft.ORIGINAL_DPORT)
-    remember_service = nft.VerdictMap((headers.original_daddr, *node_port_then), REMEMBER_SERVICES)
-    remember_node_port = nft.VerdictMap(node_port_then, REMEMBER_NODEPORTS)
+    remember_service = _go((headers.original_daddr, *node_port_then), names.REMEMBER_SERVICES)
+    remember_node_port = _go(node_port_then, names.REMEMBER_NODEPORTS)
     return (
         _chain(
             "frontends",
-            (nft.InSet(frontend, SERVICE_CONNECTIONS),),
-            (nft.VerdictMap(frontend, SERVICE_CHOICES),),
-            (to_node_port, nft.InSet(_NODE_PORT, NODEPORT_CONNECTIONS)),
-            (to_node_port, nft.VerdictMap(_NODE_PORT, NODEPORT_CHOICES)),
+            (nft.InSet(frontend, names.SERVICE_CONNECTIONS),),
+            _go(frontend, names.SERVICE_CHOICES),
+            (to_node_port, nft.InSet(_NODE_PORT, names.NODEPORT_CONNECTIONS)),
+            (to_node_port, *_go(_NODE_PORT, names.NODEPORT_CHOICES)),
         ),
-        _chain("refuse-services", (nft.VerdictMap(frontend, SERVICE_REFUSALS),)),
-        _chain("refuse-nodeports", (to_node_port, nft.VerdictMap(_NODE_PORT, NODEPORT_REFUSALS))),
+        _chain(
+            "refuse-services",
+            (nft.InSet(frontend, names.SERVICE_REFUSALS), nft.goto(names.REFUSE)),
+            (nft.InSet(frontend, names.SERVICE_DROPS), nft.DROP),
+        ),
+        _chain(
+            "refuse-nodeports",
+            (to_node_port, nft.InSet(_NODE_PORT, names.NODEPORT_REFUSALS), nft.goto(names.REFUSE)),
+            (to_node_port, nft.InSet(_NODE_PORT, names.NODEPORT_DROPS), nft.DROP),
+        ),
         _chain(
             "refuse-cluster-ips",
-            (nft.InSet((headers.daddr,), CLUSTER_IPS), nft.goto(REFUSE)),
-            (nft.InSet((headers.daddr,), SERVICE_CIDRS), nft.DROP),
+            (nft.InSet((headers.daddr,), names.CLUSTER_IPS), nft.goto(names.REFUSE)),
+            (nft.InSet((headers.daddr,), names.SERVICE_CIDRS), nft.DROP),
         ),
         _chain("check-sources", (allowed, nft.SetPriority(), nft.RETURN), (nft.DROP,)),
-        _chain(REFUSE, (nft.Reject(node.family),)),
+        _chain(names.REFUSE, (nft.Reject(node.family),)),
         # A port of conntrack has no type but beside its protocol: hence a rule for each.
         _chain(
             "remember",
-            *((each, remember_service) for each in nft.PROTOCOLS),
-            *((was_node_port, each, remember_node_port) for each in nft.PROTOCOLS),
+            *((each, *remember_service) for each in nft.PROTOCOLS),
+            *((was_node_port, each, *remember_node_port) for each in nft.PROTOCOLS),
         ),
     )
 
@@ -285,7 +310,7 @@ def _check_chains(node: NodeView, headers: nft.Headers) -> tuple[nft.Chain, ...]
 def _localhost_check(node: NodeView, headers: nft.Headers) -> nft.Chain:
     """Node ports that are refused on loopback addresses, counted by protocol."""
     loopback = nft.in_prefix(headers.daddr, LOOPBACK[node.family])
-    refused = nft.InSet(_NODE_PORT, LOCALHOST_NODEPORTS)
+    refused = nft.InSet(_NODE_PORT, names.LOCALHOST_NODEPORTS)
     return _chain(
         "localhost-check",
         *(
@@ -296,6 +321,6 @@ def _localhost_check(node: NodeView, headers: nft.Headers) -> nft.Chain:
                 nft.UseCounter(counter),
                 nft.Reject(node.family),
             )
-            for each, counter in LOCALHOST_COUNTER.items()
+            for each, counter in names.LOCALHOST_COUNTER.items()
         ),
     )

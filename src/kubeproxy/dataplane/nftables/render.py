@@ -22,7 +22,8 @@ def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911  # o
         case nft.Mark(bit, clear):
             return f"meta mark set meta mark {'^' if clear else '|'} 0x{bit:08x}"
         case nft.SetPriority(key, name):
-            return f"meta priority set {f'{concat(key)} map @{name}' if key else 'none'}"
+            value = f"{concat(key)} map @{name}" if name else concat(key)
+            return f"meta priority set {value or 'none'}"
         case nft.VerdictMap(key, name):
             return f"{concat(key)} vmap @{name}"
         case nft.Dnat(family, key, name):

@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 
 from kubeproxy.base.inet import pack
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.elements import Elements, bounds, joined, key_in, range_head
 from kubeproxy.dataplane.unfit import Unfit
 from kubeproxy.table.entries import Entry, FrontendKind
@@ -73,7 +73,10 @@ class SourceChange:
             self._users[number] -= 1
 
     def join(self, entry: Entry, number: int = 0) -> int:
-        """The number of the entry's list, 0 if it has none; a new list gets this one if it can."""
+        """The number of the entry's list, 0 if it has none; a new list gets this one if it can.
+
+        A Service whose ranges change keeps its number then, and only what differs is written.
+        """
         vips = entry.addresses(FrontendKind.LOAD_BALANCER)
         if entry.source_ranges is None or not vips:
             return 0
@@ -91,10 +94,13 @@ class SourceChange:
         return found
 
     def _number(self, ranges: Ranges, number: int) -> int:
-        known = self._lists.numbers.get(ranges) or self._fresh.get(ranges)
-        if known:
+        if ranges in self._fresh:
+            return self._fresh[ranges]
+        known = self._lists.numbers.get(ranges)
+        if known and known not in self._given:
             return known
-        if not number or number in self._lists.ranges or number in self._given:
+        in_use = self._lists.users[number] + self._users[number]
+        if not number or in_use or number in self._given:
             number = self._last_number = self._last_number + 1
         self._given.add(number)
         self._fresh[ranges] = number
@@ -107,9 +113,9 @@ class SourceChange:
         after: dict[bytes, bytes] = {}
         for number, difference in self._users.items():
             users = self._lists.users[number]
-            if users and not users + difference:
+            if users and (number in fresh or not users + difference):
                 before |= list_elements(number, self._lists.ranges[number])
-            elif not users and difference:
+            if number in fresh:
                 after |= list_elements(number, fresh[number])
         return {names.FIREWALL_SOURCES: before}, {names.FIREWALL_SOURCES: after}
 
@@ -117,6 +123,8 @@ class SourceChange:
         """Note that the transaction succeeded."""
         lists = self._lists
         lists.last_number = self._last_number
+        for number in self._given & lists.ranges.keys():
+            del lists.numbers[lists.ranges[number]]
         for ranges, number in self._fresh.items():
             lists.ranges[number], lists.numbers[ranges] = ranges, number
         lists.users.update(self._users)

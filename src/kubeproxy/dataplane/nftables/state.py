@@ -1,18 +1,25 @@
 """What is programmed, and the transactions from one state to the next.
 
-`Programmed` keeps no elements: those of an entry follow from the entry, its places and its number.
-Only elements that entries share are counted.
+`Programmed` keeps no elements: those of an entry follow from the entry, its places and the numbers
+that were given. Only elements that entries share are counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from struct import Struct
 
 import msgspec
 
-from kubeproxy.dataplane.nftables import program as names
+from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import Batch
-from kubeproxy.dataplane.nftables.choices import LISTS, NUMBERS, chain_of, with_parts
+from kubeproxy.dataplane.nftables.chainnumbers import (
+    ChainNumbers,
+    by_votes,
+    chain_elements,
+    fresh_numbers,
+    numbers_in,
+)
+from kubeproxy.dataplane.nftables.choices import Choice, chain_of, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
@@ -28,7 +35,7 @@ from kubeproxy.dataplane.nftables.elements import (
     without_data,
 )
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place
+from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place, ways
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
 from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
 from kubeproxy.table.node import NodeView
@@ -48,6 +55,7 @@ class Programmed(msgspec.Struct):
     shared: Counter[ElementKey] = msgspec.field(default_factory=Counter)
     sources: SourceLists = msgspec.field(default_factory=SourceLists)
     chains: set[str] = set()
+    numbers: ChainNumbers = {}
     last_number: int = 0
     most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
     """With so many chains it is worth looking for unused ones."""
@@ -57,12 +65,14 @@ class Step(msgspec.Struct):
     """A transaction, and how it changes the state when it succeeds.
 
     `idle` are chains of unused choices: they leave the state, whether or not they are deleted.
+    Their numbers stay in it, as they stay in the kernel.
     """
 
     batch: Batch
     placed: dict[ServicePortName, Placed | None]
     shared: Counter[ElementKey]
     sources: SourceChange
+    numbers: ChainNumbers
     last_number: int
     lost_backends: bool = False
     idle: frozenset[str] = frozenset()
@@ -104,13 +114,19 @@ def step(
         own = known.number if known else 0
         if entry.affinity_seconds and not own:
             own = number = number + 1
-        allowed = sources.join(entry)
+        allowed = sources.join(entry, known.sources if known else 0)
         placed[entry.name] = given[entry.name] = place(entry, known, own, allowed)
         shared.update(shared_elements(entry))
-    old = [entry_elements(each, state.node, given.get(name)) for name, each in taken.items()]
-    new = [entry_elements(each, node, taken.get(name)) for name, each in given.items()]
     batch = Batch()
-    _add_chains(batch, placed.values(), state.chains, node)
+    wanted_choices = {choice for each in given.values() for choice in choices(each)}
+    _add_chains(batch, wanted_choices, state.chains, node)
+    fresh = fresh_numbers(_names(wanted_choices), state.numbers)
+    numbers = {**state.numbers, **fresh} if fresh else state.numbers
+    old = [
+        entry_elements(each, state.node, numbers, given.get(name)) for name, each in taken.items()
+    ]
+    new = [entry_elements(each, node, numbers, taken.get(name)) for name, each in given.items()]
+    new.append(chain_elements(fresh))
     held = {each: state.shared[each] for each in shared}
     lists_before, lists_after = sources.elements()
     old += [node_elements(state.node), without_data(each for each in held if held[each] > 0)]
@@ -119,7 +135,7 @@ def step(
     for name in before | after:
         batch.change(name, before[name], after[name])
     lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
-    return Step(batch, placed, shared, sources, number, lost)
+    return Step(batch, placed, shared, sources, numbers, number, lost)
 
 
 def _loses(known: Placed | None, fresh: Placed | None) -> bool:
@@ -131,11 +147,14 @@ def _loses(known: Placed | None, fresh: Placed | None) -> bool:
     return bool({*known.cluster} - {*fresh.cluster} or {*known.local} - {*fresh.local})
 
 
+def _names(wanted: Iterable[Choice]) -> list[str]:
+    return sorted(choice.chain for choice in wanted)
+
+
 def _add_chains(
-    batch: Batch, placed: Iterable[Placed | None], known: set[str], node: NodeView
+    batch: Batch, wanted: Iterable[Choice], known: set[str], node: NodeView
 ) -> set[str]:
     """Add the chains that are needed and not known; the names of all that are needed."""
-    wanted = {choice for each in placed if each is not None for choice in choices(each)}
     needed = with_parts(wanted)
     batch.chains = [chain_of(choice, node) for choice in needed if choice.chain not in known]
     return {choice.chain for choice in needed}
@@ -146,6 +165,7 @@ def commit(state: Programmed, done: Step, node: NodeView) -> None:
     state.node = node
     done.sources.commit()
     state.last_number = done.last_number
+    state.numbers = done.numbers
     state.chains.update(chain.name for chain in done.batch.chains)
     state.chains.difference_update(done.idle)
     for name, placed in done.placed.items():
@@ -190,12 +210,12 @@ def adopt(entry: Entry, kernel: Elements) -> Placed:
         key = frontend_key(frontend, entry.protocol)
         node_port = frontend.kind is FrontendKind.NODE_PORT
         if _known(cluster) < len(entry.cluster):
-            lists = kernel.get(LISTS[node_port, False], {})
+            lists = kernel.get(names.LISTS[node_port, False], {})
             cluster = max(cluster, _list(lists, key, known, len(entry.cluster)), key=_known)
         if _known(local) < len(entry.local):
-            lists = kernel.get(LISTS[node_port, True], {})
+            lists = kernel.get(names.LISTS[node_port, True], {})
             local = max(local, _list(lists, key, known, len(entry.local)), key=_known)
-        number = number or _number(kernel, NUMBERS[node_port], key)
+        number = number or _number(kernel, names.NUMBERS[node_port], key)
         sources = sources or _number(kernel, names.FIREWALL_IPS, key)
     return Placed(entry, cluster, local, number, sources)
 
@@ -242,9 +262,9 @@ def reconcile(
     left at the end belong to no entry and are removed.
     """
     batch = Batch()
-    placed: dict[ServicePortName, Placed | None] = {}
+    placed: dict[ServicePortName, Placed] = {}
     shared: Counter[ElementKey] = Counter()
-    number = max(state.last_number, largest_number(kernel, *NUMBERS.values()))
+    number = max(state.last_number, largest_number(kernel, *names.NUMBERS.values()))
     sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
     for entry in entries:
@@ -254,20 +274,45 @@ def reconcile(
         if entry.affinity_seconds and not own:
             own = number = number + 1
         taken.add(own)
-        fresh = place(entry, known, own, sources.join(entry, known.sources))
-        placed[entry.name] = fresh
-        _take(batch, entry_elements(fresh, node), kernel)
+        placed[entry.name] = place(entry, known, own, sources.join(entry, known.sources))
         shared.update(shared_elements(entry))
-    _, lists = sources.elements()
-    _take(batch, together([node_elements(node), without_data(shared), lists]), kernel)
-    for name, left in kernel.items():
-        batch.change(name, left, {})
-    needed = _add_chains(batch, placed.values(), state.chains, node)
+    wanted = {choice for each in placed.values() for choice in choices(each)}
+    needed = _add_chains(batch, wanted, state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
     # The rules of idle chains were not compared: a chain that is needed later is written again.
     idle = frozenset(state.chains - needed - fixed)
+    numbers = _chain_numbers(wanted, state.chains - fixed, placed.values(), kernel)
+    for each in placed.values():
+        _take(batch, entry_elements(each, node, numbers), kernel)
+    _, lists = sources.elements()
+    others = [node_elements(node), without_data(shared), lists, chain_elements(numbers)]
+    _take(batch, together(others), kernel)
+    for name, left in kernel.items():
+        batch.change(name, left, {})
     # Pins may be left of removed services, whose numbers may be given again.
-    return Step(batch, placed, shared, sources, number, lost_backends=True, idle=idle)
+    after: dict[ServicePortName, Placed | None] = {**placed}
+    return Step(batch, after, shared, sources, numbers, number, lost_backends=True, idle=idle)
+
+
+def _chain_numbers(
+    wanted: Iterable[Choice], chains: Collection[str], placed: Iterable[Placed], kernel: Elements
+) -> dict[str, int]:
+    """The numbers of the choices that are wanted, as far as possible those of the kernel.
+
+    Other chains that exist keep theirs. Where other processes have changed what leads to a chain,
+    the frontends still say what its number was.
+    """
+    needed = _names(wanted)
+    numbers = {chain: number for chain, number in numbers_in(kernel).items() if chain in chains}
+    if any(kernel.values()) and not numbers.keys() >= {*needed}:
+        votes = Counter(
+            (choice.chain, _number(kernel, name, frontend_key(frontend, each.entry.protocol)))
+            for each in placed
+            for name, frontend, choice in ways(each)
+            if choice.chain not in numbers
+        )
+        numbers |= by_votes(votes, numbers.values())
+    return {**numbers, **fresh_numbers(needed, numbers)}
 
 
 def _take(batch: Batch, wanted: Elements, kernel: Elements) -> None:

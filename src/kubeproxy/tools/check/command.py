@@ -5,23 +5,24 @@ Trials in scratch namespaces, and meanwhile a look at the node itself.
 
 import os
 import socket
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.base.errors import KernelError
+from kubeproxy.base.errors import FieldError, KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.flags import FLAGS
-from kubeproxy.config.flagset import Parsed
+from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.gates import Gates
+from kubeproxy.config.kinds import DURATION, STRINGS
 from kubeproxy.config.load import load
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.config.validate import validate
+from kubeproxy.config.values import Duration, of_seconds
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.dataplane.preflight import NODE, Finding, Grade, Machine, Modules, lacking, ok
@@ -36,7 +37,7 @@ from kubeproxy.tools.check.judge import Report, concerning, judge
 from kubeproxy.tools.check.ports import WantedPort, holder, port_finding
 from kubeproxy.tools.check.rights import Rights, right_findings
 from kubeproxy.tools.check.rivals import rival_findings
-from kubeproxy.tools.check.scratch import Broken, Child, TrialResult
+from kubeproxy.tools.check.scratch import Broken, TrialResult, outcomes, start
 from kubeproxy.tools.check.sightings import sightings
 from kubeproxy.tools.check.sysctls import (
     OPERATORS,
@@ -45,20 +46,36 @@ from kubeproxy.tools.check.sysctls import (
     proxy_findings,
 )
 from kubeproxy.tools.check.view import screen
-from kubeproxy.tools.command import OUTPUT, Command, print_answer
+from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
 
-# A trial takes a fraction of a second; on a machine that is busy beyond measure, some.
-_SECONDS = 20.0
+NOT_POSSIBLE: Final = 1
+NOT_KNOWN: Final = 2
 
 _NO_SCRATCH = (
     "run this check as root on the node; without root, user namespaces must be allowed (sysctl"
     " user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a"
     " container also its seccomp profile)"
 )
+_SLOW: Final = "run this check again when the node has less to do, or with a longer --timeout"
 _AFTERWARDS: Final = """
-Without --config and --proxy-mode every mode is judged. Nothing on the node is changed.
-Exit codes: 0 when the mode, or one of them, would work here, 1 when not.
+Without --mode, --proxy-mode and --config every mode is judged. Nothing on the node is changed.
+
+Exit codes: 0 when the mode, or one of them, would work here; 1 when not, and for mistakes in the
+command line; 2 when it is not known: something that a mode needs could not be tried.
 """
+_MODE: Final = Flag(
+    "mode",
+    STRINGS,
+    (),
+    f"Judge this mode: {', '.join(MODES)}. Several with commas between them, or given again."
+    " Wins over --proxy-mode and over the mode in the config file.",
+)
+_TIMEOUT: Final = Flag(
+    "timeout",
+    DURATION,
+    of_seconds(120),
+    "How long to wait for the trials, which take a fraction of a second where nothing else runs.",
+)
 
 # The daemon's flags that change what is looked at. All others are taken, and change nothing.
 _SHARED: Final = frozenset(
@@ -81,11 +98,26 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def _run(parsed: Parsed) -> int:
-    """Judge the mode that the command line or its config file names; all when neither does."""
-    named = parsed.value("config", str) or parsed.value("proxy-mode", str)
-    report = survey([_plan(parsed, mode) for mode in (("",) if named else MODES)])
+    """Judge the modes that the command line or its config file names; all when neither does."""
+    timeout = parsed.value("timeout", Duration)
+    if timeout <= Duration():
+        raise FieldError("timeout", str(timeout), "must be above 0")
+    report = survey([_plan(parsed, mode) for mode in _modes(parsed)], timeout.seconds)
     print_answer(parsed, report, partial(screen, report), cut=False)  # a remedy is never cut off
-    return 0 if report.works else 1
+    if report.works:
+        return 0
+    return NOT_POSSIBLE if report.known else NOT_KNOWN
+
+
+def _modes(parsed: Parsed) -> Iterable[str]:
+    """The modes to judge; "" is the configured one."""
+    wanted = [str(each).strip() for each in parsed.value("mode", tuple)]
+    wanted = list(dict.fromkeys(filter(None, wanted)))
+    for name in wanted:
+        if name not in MODES:
+            raise FieldError("mode", name, f"must be one of {', '.join(MODES)}")
+    configured = parsed.value("config", str) or parsed.value("proxy-mode", str)
+    return wanted or (("",) if configured else MODES)
 
 
 def _plan(parsed: Parsed, mode: str) -> Plan:
@@ -94,38 +126,40 @@ def _plan(parsed: Parsed, mode: str) -> Plan:
     return Plan(load_mode(loaded.config.mode), loaded.config)
 
 
+_OWN: Final = (_MODE, _TIMEOUT, OUTPUT)
 COMMAND: Final = Command(
     "check",
-    (OUTPUT, *FLAGS),
+    (*_OWN, *FLAGS),
     _run,
     _AFTERWARDS,
-    listed=(OUTPUT, *(replace(flag, group="Proxy") for flag in FLAGS if flag.name in _SHARED)),
+    listed=(*_OWN, *(replace(flag, group="Proxy") for flag in FLAGS if flag.name in _SHARED)),
+    meant="mode",
+    kernel=True,
 )
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
 
-def survey(plans: Sequence[Plan]) -> Report:
-    """Look at everything that matters for these modes."""
+def survey(plans: Sequence[Plan], seconds: float) -> Report:
+    """Look at everything that matters for these modes; trials may take so long."""
     no_ipv6 = why_no_ipv6()
     rights = host.own_rights()
     machine = _machine((Family.IPV4,) if no_ipv6 else tuple(Family), rights)
     modes = [plan.mode for plan in plans]
-    deadline = time.monotonic() + _SECONDS
     trials = {
-        NODE: Child(partial(_conntrack, machine.families)),
-        **{p.mode.name: Child(partial(p.mode.trial, p.config, machine)) for p in plans},
+        NODE: start(partial(_conntrack, machine.families)),
+        **{p.mode.name: start(partial(p.mode.trial, p.config, machine)) for p in plans},
     }
     programs = host.programs(machine.families)
     seen = sightings(programs.kind, administers=rights.administers)
-    outcomes = {topic: child.outcome(deadline) for topic, child in trials.items()}
+    tried = outcomes(trials, seconds, partial(_still_trying, seconds))
     without = f"only; IPv6: {no_ipv6[0].lower()}{no_ipv6[1:]}" if no_ipv6 else "and IPv6"
     findings = [
         ok(NODE, "IP families", f"IPv4 {without}"),
         *(finding for mode in modes for finding in mode.check(machine)),
         *right_findings(rights, legacy=programs.kind == "legacy"),
         *programs.findings,
-        *_found(NODE, "conntrack", outcomes[NODE]),
-        *(each for mode in modes for each in _tried(mode, outcomes[mode.name], machine, rights)),
+        *_found(NODE, "conntrack", tried[NODE], Grade.UNKNOWN),
+        *(each for mode in modes for each in _tried(mode, tried[mode.name], machine, rights)),
         # After the trials: modules bring their settings.
         *_settings(plans, machine, seen.scan.devices, root=rights.is_root),
         *rival_findings(seen, modes),
@@ -168,15 +202,23 @@ def _tried(
     return _found(mode.name, "rules", outcome)
 
 
-def _found(topic: str, what: str, outcome: TrialResult | Broken) -> Sequence[Finding]:
+def _found(
+    topic: str, what: str, outcome: TrialResult | Broken, refused: Grade = Grade.UNTRIED
+) -> Sequence[Finding]:
+    """What a trial found; `refused` is what it comes to that there is no namespace for it."""
     if isinstance(outcome, Broken):
-        remedy = "run it again; if that stays so, report it"
+        remedy = _SLOW if outcome.slow else "run this check again; if that stays so, report it"
         detail = f"the trial in a scratch namespace has no result: {outcome.why}"
-        return [lacking(topic, what, detail, remedy, Grade.UNKNOWN)]
+        return [lacking(topic, what, detail, remedy, Grade.UNTRIED)]
     if not outcome.refused:
         return outcome.findings
     detail = f"could not be tried: a scratch network namespace is refused ({outcome.refused})"
-    return [lacking(topic, what, detail, _NO_SCRATCH, Grade.UNKNOWN)]
+    return [lacking(topic, what, detail, _NO_SCRATCH, refused)]
+
+
+def _still_trying(seconds: float, topics: Collection[str]) -> None:
+    names = ", ".join("connection tracking" if name == NODE else name for name in topics)
+    note(f"still trying {names}; the limit is {seconds:g} s (--timeout)")
 
 
 def _settings(

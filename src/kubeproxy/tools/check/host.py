@@ -19,6 +19,7 @@ from kubeproxy.dataplane.preflight import (
     modules_in,
     ok,
     one_will_do,
+    unfinished,
 )
 from kubeproxy.dataplane.xtables_text import PROGRAM
 from kubeproxy.linux.netlink_socket import Refused
@@ -36,8 +37,9 @@ _MODULES = Path("/lib/modules")
 _LOADED = Path("/sys/module")
 _KERNEL_HAS_MODULES = Path("/proc/modules")
 _BRIDGE_SYSCTLS = Path("/proc/sys/net/bridge")
+_INSTALL = "install iptables, or choose nftables"
 _SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_SECONDS = 5.0
+_SECONDS = 30.0  # a program that nobody has run yet, on a slow and busy machine
 
 
 def own_rights() -> Rights:
@@ -110,32 +112,35 @@ class Programs(msgspec.Struct, frozen=True):
 def programs(families: Iterable[Family]) -> Programs:
     """Which iptables programs there are."""
     versions = {family: _version(family) for family in families}
-    said = next((version for version in versions.values() if version), "")
+    said = next((each for each in versions.values() if isinstance(each, str) and each), "")
     kind = ("nft" if "nf_tables" in said else "legacy") if said else ""
     findings = [_program_finding(family, version) for family, version in versions.items()]
     return Programs(kind, one_will_do(findings, "the family is not served"))
 
 
-def _version(family: Family) -> str:
+def _version(family: Family) -> str | ToolFailed:
+    """What the program says of itself, "" where there is none."""
     program = find_program(family)
     try:
         return run([program, "--version"], seconds=_SECONDS).strip() if program else ""
-    except ToolFailed:
-        return ""
+    except ToolFailed as error:
+        return error
 
 
-def _program_finding(family: Family, version: str) -> Finding:
+def _program_finding(family: Family, version: str | ToolFailed) -> Finding:
     what = PROGRAM[family]
+    if isinstance(version, ToolFailed):
+        if not version.ended:
+            return unfinished(PROGRAMS, what, version)
+        return lacking(PROGRAMS, what, str(version), _INSTALL)
     missing = [what + verb for verb in ("", "-save", "-restore") if not find_program(family, verb)]
-    detail = f"{what} --version fails"
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         detail = f"{', '.join(missing)} {verb} not installed, or not in PATH"
-    elif why := unfit(version):
+        return lacking(PROGRAMS, what, detail, _INSTALL)
+    if why := unfit(version):
         return lacking(PROGRAMS, what, why, "install a newer one, or choose nftables")
-    elif version:
-        return ok(PROGRAMS, what, version)
-    return lacking(PROGRAMS, what, detail, "install iptables, or choose nftables")
+    return ok(PROGRAMS, what, version)
 
 
 # --- listeners --------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from kubeproxy.serve.status.words import plural
 
 
 class ModeVerdict(msgspec.Struct, frozen=True):
-    """Whether a mode would work, and why not."""
+    """Whether a mode would work, and why not; `known` is false when that was not found out."""
 
     mode: str
     ready: bool
     conclusion: str
+    known: bool = True
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,6 +36,11 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     def works(self) -> bool:
         """Whether any of the modes that were asked for would work."""
         return any(verdict.ready for verdict in self.verdicts)
+
+    @property
+    def known(self) -> bool:
+        """Whether that was found out."""
+        return self.works or all(verdict.known for verdict in self.verdicts)
 
 
 def concerning(findings: Iterable[Finding], modes: Collection[Mode]) -> tuple[Finding, ...]:
@@ -63,6 +69,9 @@ def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     missing = by_state[Grade.MISSING]
     if missing:
         return ModeVerdict(mode.name, False, f"not possible: {_reason(missing)}")
+    untried = by_state[Grade.UNTRIED]
+    if untried:
+        return ModeVerdict(mode.name, False, f"not known: {_reason(untried)}", known=False)
     unknown, warnings = len(by_state[Grade.UNKNOWN]), len(by_state[Grade.WARNING])
     conclusion = "ready"
     if unknown:
@@ -72,7 +81,7 @@ def judge(mode: Mode, findings: Iterable[Finding]) -> ModeVerdict:
     return ModeVerdict(mode.name, True, conclusion)
 
 
-def _reason(missing: Sequence[Finding]) -> str:
-    first = missing[0]
+def _reason(found: Sequence[Finding]) -> str:
+    first = found[0]
     said = ": ".join(part for part in (first.detail or first.what, first.remedy) if part)
-    return f"{said} (and {len(missing) - 1} more)" if len(missing) > 1 else said
+    return f"{said} (and {len(found) - 1} more)" if len(found) > 1 else said

@@ -2,7 +2,8 @@
 
 A forked child enters a new network namespace, tries, and leaves its findings in memory that it
 shares with its parent. What it writes, it writes there: the node's own rules, devices and settings
-are never touched. A child that breaks or hangs is a finding too. It ends when its parent is gone.
+are never touched. A child that breaks or hangs has no result, and the reason is kept. It ends when
+its parent is gone.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +21,8 @@ from typing import NoReturn
 import msgspec
 
 from kubeproxy.dataplane.preflight import Finding
+from kubeproxy.linux.tools import ending
+from kubeproxy.tools.check.host import own_rights
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -30,6 +33,11 @@ _PR_SET_PDEATHSIG = 1
 
 # Where iptables keeps its lock: the child's is its own, so that it delays no other.
 _LOCKS = Path("/run")
+
+# Seconds until the first report that trials are under way; the pauses between reports double.
+_FIRST_REPORT = 5.0
+# Seconds for the kernel to end a process that was killed: one that waits for a device never ends.
+_KILL_SECONDS = 5.0
 
 Trial = Callable[[], Sequence[Finding]]
 
@@ -44,9 +52,10 @@ class TrialResult(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Why a child left nothing."""
+    """Why a child left no result; `slow` when it was still at work."""
 
     why: str
+    slow: bool = False
 
 
 class Child:
@@ -59,38 +68,81 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        self._pid = os.fork()
-        if not self._pid:
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for descriptor in (self._answer, self._complaint, self._ended, alive):
+                os.close(descriptor)
+            raise
+        if not self.pid:
             _run(partial(_tried, trial, parent), self._answer, self._complaint)
         os.close(alive)
+
+    def fileno(self) -> int:
+        """What can be read when the child has ended."""
+        return self._ended
 
     def outcome(self, deadline: float) -> TrialResult | Broken:
         """Wait for the child, up to that moment of the monotonic clock; then it is ended."""
         try:
-            remaining = max(0.0, deadline - time.monotonic())
-            in_time = bool(select.select([self._ended], [], [], remaining)[0])
+            in_time = self._ends_within(deadline - time.monotonic())
         finally:
-            answer, complaint = self._end()
+            code = self._end()
+            answer, complaint = _content(self._answer), _content(self._complaint)
         if not in_time:
-            return Broken("it did not end in time, and was ended")
+            return Broken("it did not end in time", slow=True)
         try:
             return msgspec.json.decode(answer, type=TrialResult)
         except msgspec.DecodeError:
             lines = complaint.decode(errors="replace").strip().splitlines()
-            return Broken(f"it failed: {lines[-1] if lines else 'no output on stderr'}")
+            return Broken(f"it failed: {lines[-1] if lines else ending(code)}")
 
-    def _end(self) -> tuple[bytes, bytes]:
+    def _ends_within(self, seconds: float) -> bool:
+        return bool(select.select([self], [], [], max(0.0, seconds))[0])
+
+    def _end(self) -> int:
         """See to it that nothing of the child is left, nor of the programs that it runs.
 
-        What it has written comes back.
+        Its return code comes back.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)  # before it had its own group
-        os.waitpid(self._pid, 0)
+            os.kill(self.pid, signal.SIGKILL)  # before it had its own group
+        status = signal.SIGKILL.value
+        if self._ends_within(_KILL_SECONDS):
+            _, status = os.waitpid(self.pid, 0)
         os.close(self._ended)
-        return _content(self._answer), _content(self._complaint)
+        return os.waitstatus_to_exitcode(status)
+
+
+def start(trial: Trial) -> Child | Broken:
+    """Start a trial, where the system has room for one more process."""
+    try:
+        return Child(trial)
+    except OSError as error:
+        return Broken(f"no process can be started for it: {error.strerror}")
+
+
+def outcomes(
+    trials: Mapping[str, Child | Broken],
+    seconds: float,
+    report: Callable[[Collection[str]], None],
+) -> dict[str, TrialResult | Broken]:
+    """Wait for all trials, so long at most; those that take long are reported now and then."""
+    deadline = time.monotonic() + seconds
+    running = {name: child for name, child in trials.items() if isinstance(child, Child)}
+    pause = _FIRST_REPORT
+    while running and (remaining := deadline - time.monotonic()) > 0:
+        ended = select.select(running.values(), [], [], min(pause, remaining))[0]
+        running = {name: child for name, child in running.items() if child not in ended}
+        if not ended and remaining > pause:
+            report(running)
+            pause *= 2
+    return {
+        name: child if isinstance(child, Broken) else child.outcome(deadline)
+        for name, child in trials.items()
+    }
 
 
 def _content(descriptor: int) -> bytes:
@@ -120,6 +172,8 @@ def _tried(trial: Trial, parent: int) -> TrialResult:
         enter()
     except OSError as error:
         return TrialResult(refused=error.strerror or str(error))
+    if not own_rights().administers:
+        return TrialResult(refused="nothing in it may be changed")
     _end_with(parent)
     return TrialResult(tuple(trial()))
 

@@ -13,6 +13,7 @@ _MARK: Final = {
     Grade.WARNING: Span("! ", Style.YELLOW),
     Grade.MISSING: Span("!!", Style.RED),
     Grade.UNKNOWN: Span("--", Style.CYAN),
+    Grade.UNTRIED: Span("??", Style.YELLOW),
 }
 _HOW: Final = "Rules and devices are tried in scratch network namespaces: nothing here is changed."
 _ARROW: Final = "-> "
@@ -77,7 +78,7 @@ def _finding(finding: Finding, column: int, width: int) -> Iterator[Line]:
 
 def _verdict(verdict: ModeVerdict, column: int, width: int) -> Iterator[Line]:
     name = f"{verdict.mode}:"
-    style = Style.GREEN if verdict.ready else Style.RED
+    style = Style.GREEN if verdict.ready else Style.RED if verdict.known else Style.YELLOW
     gap = " " * (column + len(GAP))
     first, *more = _wrapped(verdict.conclusion, width - len(gap))
     yield line(Span(name, style), gap[len(name) :], first)

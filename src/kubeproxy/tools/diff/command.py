@@ -62,7 +62,7 @@ def _run(parsed: Parsed) -> int:
     return 0 if all(family.equal for family in found) else DIFFERENT
 
 
-COMMAND: Final = Command("diff", _FLAGS, _run, _AFTERWARDS)
+COMMAND: Final = Command("diff", _FLAGS, _run, _AFTERWARDS, kernel=True)
 usage_text = COMMAND.usage_text
 
 

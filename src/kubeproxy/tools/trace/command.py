@@ -112,7 +112,7 @@ def _run(parsed: Parsed) -> int:
     return 0
 
 
-COMMAND: Final = Command("trace --to SERVICE", _FLAGS, _run, _AFTERWARDS, meant="to")
+COMMAND: Final = Command("trace --to SERVICE", _FLAGS, _run, _AFTERWARDS, meant="to", kernel=True)
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
 
