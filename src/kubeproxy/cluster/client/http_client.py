@@ -224,7 +224,7 @@ class HttpClient:
                 return await self._by_http2().request(request, context)
             except NotOffered:
                 self._is_http1 = True
-                klog.info("The API server does not offer HTTP/2, using HTTP/1.1", v=2)
+                klog.info("The API server does not offer HTTP/2, using HTTP/1.1", v=4)
         return await self._by_http1().request(request, context)
 
     def _by_http1(self) -> "Http1":
