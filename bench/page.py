@@ -29,6 +29,7 @@ INSTRUCTIONS = DOCS / "performance-instructions.json"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
 METHOD = ROOT / "bench/method.md"
+FLEET = ROOT / "bench/fleet.md"
 TEST_KERNEL = "UML"
 _HOW_TO_READ = (
     "A ratio is the other proxy's figure divided by ours: above 1 is better for us. Figures are "
@@ -114,6 +115,7 @@ def _lines(figures: Figures, code: str) -> Iterator[str]:
     yield from section(counted)
     yield "## The machine\n"
     yield "\n".join(_machine(results.machine)) + "\n"
+    yield FLEET.read_text()
     yield METHOD.read_text().rstrip() + "\n"
     yield (
         f"These figures were made with `{results.command}`, `{ipvs.command}` and "

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from fakes.apiserver import FakeApiServer
 from kubeproxy.cluster.client.access import Access, ClusterEntry, UserEntry
+from kubeproxy.cluster.client.contenttypes import ONLY_JSON, Accepts
 from kubeproxy.cluster.client.http_client import RateLimit
 from kubeproxy.cluster.client.observed import Attempt, Exchange
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
@@ -94,12 +95,13 @@ async def following(
     *kinds: Kind,
     watch_list: bool = True,
     rate_limit: RateLimit | None = None,
+    accepts: Accepts = ONLY_JSON,
 ) -> AsyncIterator[Consumer]:
     """Watch the kinds (Services by default) as long as the context lasts."""
     if isinstance(access, FakeApiServer):
         access = access_to(access)
     limit = rate_limit or RateLimit(-1)
-    settings = WatchSettings(NODE, kinds or (Kind.SERVICE,), watch_list, limit)
+    settings = WatchSettings(NODE, kinds or (Kind.SERVICE,), watch_list, limit, accepts)
     consumer = Consumer()
     source = ApiServer(access, settings, environ={}, observe=consumer.observed)
     consumer.gaps = source.gaps

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from fakes.apierrors import ApiError
+from fakes.apiprotobuf import frame_of
 from fakes.apistreams import Ending, Watcher
 
 HALF_AN_EVENT = b'{"type":"ADDED","object":{"kind":"Service","apiVersion":"v1","meta'
@@ -20,6 +21,14 @@ GATE_OFF = ApiError(
     "ListOptions.meta.k8s.io is invalid: sendInitialEvents: Forbidden: sendInitialEvents is"
     " forbidden for watch unless the WatchList feature gate is enabled",
 )
+
+
+def half_an_event(watcher: Watcher) -> bytes:
+    """The beginning of an event, in the encoding of the watch."""
+    if not watcher.protobuf:
+        return HALF_AN_EVENT
+    whole = HALF_AN_EVENT + b'data":{"name":"half"}}}'
+    return frame_of(whole)[:-3]
 
 
 class Refusal(msgspec.Struct):
@@ -97,7 +106,7 @@ class Faults:
         """Reset the connections of all open watches, optionally within a line."""
         for watcher in self._watchers():
             if mid_line:
-                watcher.put(HALF_AN_EVENT)
+                watcher.put(half_an_event(watcher))
             watcher.queue.put_nowait(Ending.RESET)
 
     def end_streams(self) -> None:
@@ -108,7 +117,7 @@ class Faults:
     def truncate(self) -> None:
         """Send half an event to all open watches, then end them cleanly."""
         for watcher in self._watchers():
-            watcher.put(HALF_AN_EVENT)
+            watcher.put(half_an_event(watcher))
             watcher.queue.put_nowait(Ending.CLEAN)
 
     def garbage(self, data: bytes = b"<html>this is not JSON</html>\n") -> None:

@@ -22,6 +22,7 @@ from fakes.apierrors import ApiError, status_of, too_large
 from fakes.apifaults import Faults, Refusal
 from fakes.apilists import page_of
 from fakes.apioptions import Options, parse_options
+from fakes.apiprotobuf import PROTOBUF, list_body, status_body
 from fakes.apiresources import RESOURCE_OF_KIND, Resource, Target, target_of
 from fakes.apistore import (
     Body,
@@ -69,6 +70,7 @@ class FakeApiServer:
         self.requests: list[Request] = []
         self.faults = Faults(lambda: self._watchers)
         self.tokens = tokens
+        self.knows_protobuf = True
         self._tls = tls
         self._prefix = prefix
         self._port = port
@@ -205,7 +207,7 @@ class FakeApiServer:
             self._authenticate(request)
             return await self._dispatch(request, path, refusal)
         except ApiError as error:
-            response = _json(msgspec.json.encode(status_of(error)), error.code)
+            response = _refusal(request, error)
             if refusal is not None and refusal.retry_after is not None:
                 response.headers["Retry-After"] = str(refusal.retry_after)
             return response
@@ -248,6 +250,8 @@ class FakeApiServer:
             self.store, target.resource, options, cached=not self.faults.paginate_cached
         )
         body = self._encoded.list_of(target.resource, options.selection, page)
+        if self._sends_protobuf(request):
+            return web.Response(body=list_body(body.plain), headers={"Content-Type": PROTOBUF})
         gzip = len(body.plain) > GZIP_ABOVE and _takes_gzip(request)
         if self.faults.rate is None:
             return _json(body.gzipped if gzip else body.plain, gzip=gzip)
@@ -265,10 +269,12 @@ class FakeApiServer:
         options: Options,
         refusal: Refusal | None,
     ) -> web.StreamResponse:
-        watcher = self._opened(target, options, refusal)
+        protobuf = self._sends_protobuf(request)
+        watcher = self._opened(target, options, refusal, protobuf=protobuf)
         loop = asyncio.get_running_loop()
         deadline = None if options.timeout is None else loop.time() + options.timeout
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        content_type = f"{PROTOBUF};stream=watch" if protobuf else "application/json"
+        response = web.StreamResponse(headers={"Content-Type": content_type})
         gzip = bool(options.initial_events) and _takes_gzip(request)
         outlet = Outlet(response, gzip=gzip, rate=lambda: self.faults.rate)
         self._watchers.append(watcher)
@@ -281,13 +287,25 @@ class FakeApiServer:
             self._watchers_changed.set()
         return response
 
-    def _opened(self, target: Target, options: Options, refusal: Refusal | None) -> Watcher:
+    def _sends_protobuf(self, request: web.BaseRequest) -> bool:
+        """What the first type in Accept says; refused with 406 if that is all, and not known."""
+        asked = [each.strip() for each in request.headers.get("Accept", "*/*").split(",")]
+        if asked[0] != PROTOBUF:
+            return False
+        if not self.knows_protobuf and len(asked) == 1:
+            raise ApiError(406, "only the following media types are accepted: application/json")
+        return self.knows_protobuf
+
+    def _opened(
+        self, target: Target, options: Options, refusal: Refusal | None, *, protobuf: bool
+    ) -> Watcher:
         """A watcher with its initial events already in its queue."""
         version = options.version or self.store.version
         streaming = options.initial_events is not False and (
             bool(options.initial_events) or not options.version
         )
-        watcher = Watcher(target.resource, options, self.store.version if streaming else version)
+        start = self.store.version if streaming else version
+        watcher = Watcher(target.resource, options, start, protobuf=protobuf)
         try:
             if refusal is not None:
                 raise refusal.error
@@ -350,6 +368,14 @@ def _body(data: bytes) -> Body:
         return msgspec.json.decode(data, type=Body)
     except msgspec.MsgspecError as error:
         raise ApiError(415, f"the body of the request is not JSON: {error}") from error
+
+
+def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
+    status = status_of(error)
+    if error.code != 406 and request.headers.get("Accept", "").startswith(PROTOBUF):
+        body, headers = status_body(status), {"Content-Type": PROTOBUF}
+        return web.Response(body=body, status=error.code, headers=headers)
+    return _json(msgspec.json.encode(status), error.code)
 
 
 def _takes_gzip(request: web.BaseRequest) -> bool:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from fakes.apierrors import ApiError, status_of
 from fakes.apioptions import Options
+from fakes.apiprotobuf import frame_of
 from fakes.apiresources import Resource
 from fakes.apistore import Change, event_for, whole
 
@@ -30,8 +31,11 @@ class Ending(Enum):
 class Watcher:
     """The queue of one watch. What was queued for it stays, whatever is compacted later."""
 
-    def __init__(self, resource: Resource, options: Options, start: int) -> None:
+    def __init__(
+        self, resource: Resource, options: Options, start: int, *, protobuf: bool = False
+    ) -> None:
         self.resource = resource
+        self.protobuf = protobuf
         self.options = options
         self.start = start
         self.queue: asyncio.Queue[bytes | Ending] = asyncio.Queue()
@@ -48,7 +52,11 @@ class Watcher:
             return
         event = event_for(change, self.options.selection)
         if event is not None:
-            self.put(event_line(self.resource, *event))
+            self.put_event(event_line(self.resource, *event))
+
+    def put_event(self, line: bytes) -> None:
+        """Queue an event, in the encoding of the watch."""
+        self.put(frame_of(line) if self.protobuf else line)
 
     def put(self, line: bytes) -> None:
         """Queue bytes."""
@@ -58,11 +66,11 @@ class Watcher:
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
         """Queue a bookmark, if this watch allows them."""
         if self.options.bookmarks:
-            self.put(bookmark_line(self.resource, version, initial_end=initial_end))
+            self.put_event(bookmark_line(self.resource, version, initial_end=initial_end))
 
     def fail(self, error: ApiError) -> None:
         """Queue an ERROR event and the end."""
-        self.put(error_line(error))
+        self.put_event(error_line(error))
         self.queue.put_nowait(Ending.CLEAN)
 
 
@@ -155,7 +163,10 @@ async def serve_watch(
     """Send what is queued until the deadline (clean end), an ending, or the client's leave."""
     try:
         async with asyncio.timeout_at(deadline):
-            if watcher.initial is not None:
+            if watcher.initial is not None and watcher.protobuf:
+                for line in watcher.initial.lines.splitlines():
+                    await outlet.write(frame_of(line))
+            elif watcher.initial is not None:
                 await outlet.begin(watcher.initial)
             while True:
                 piece = await _next_piece(watcher.queue)

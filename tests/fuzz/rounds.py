@@ -18,7 +18,7 @@ from hypothesis.strategies import SearchStrategy
 
 from fuzz.hostile import mutated
 
-TARGETS = 7
+TARGETS = 8
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "20")) / TARGETS
 EXAMPLES = 50
 OURS = f"{os.sep}kubeproxy{os.sep}"

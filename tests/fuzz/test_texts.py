@@ -96,7 +96,7 @@ def test_kubeconfigs() -> None:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No certificates of the system are read a thousand times."""
-    monkeypatch.setattr("kubeproxy.cluster.client.credentials.TlsContexts", lambda _: None)
+    monkeypatch.setattr("kubeproxy.cluster.client.credentials.TlsContexts", lambda *_: None)
 
 
 def read_manifest(data: bytes) -> None:

@@ -156,6 +156,7 @@ def _source(
         from kubeproxy.cluster.manifests.source import Manifests  # noqa: PLC0415  # either or
 
         return Manifests(manifests, name), f"manifests in {', '.join(manifests)}"
+    from kubeproxy.cluster.client.contenttypes import accepts  # noqa: PLC0415
     from kubeproxy.cluster.client.http_client import RateLimit  # noqa: PLC0415
     from kubeproxy.cluster.client.kubeconfig import find_access  # noqa: PLC0415
     from kubeproxy.cluster.watch import apiserver  # noqa: PLC0415  # costly to import
@@ -166,6 +167,7 @@ def _source(
         node_name=name,
         watch_list=loaded.gates.enabled("WatchListClient"),
         rate_limit=RateLimit(client.qps, client.burst),
+        accepts=accepts(client.content_type, client.accept_content_types),
     )
     source = apiserver.ApiServer(access, settings, observe=observe)
     return source, f"API server {access.server}"

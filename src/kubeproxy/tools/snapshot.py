@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from kubeproxy.base.errors import ApiServerError, OperatorError
 from kubeproxy.base.inet import Family, family_of, parse_address
 from kubeproxy.cluster.client.access import Access
+from kubeproxy.cluster.client.contenttypes import ONLY_JSON
 from kubeproxy.cluster.client.kubeconfig import find_access
 from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import Document
@@ -261,7 +262,7 @@ async def from_api_server(access: Access, wanted: Viewpoint) -> Snapshot:
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            source = ApiServer(access, WatchSettings(node_name=name))
+            source = ApiServer(access, WatchSettings(node_name=name, accepts=ONLY_JSON))
             following = tasks.create_task(source.run(deliver))
             await _wait_known(cluster, changed, access.server)
             following.cancel()

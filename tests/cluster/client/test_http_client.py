@@ -2,7 +2,8 @@
 
 import pytest
 
-from kubeproxy.cluster.client.http_client import RateLimit, TokenBucket, proxy_for
+from kubeproxy.cluster.client.http_client import RateLimit, TokenBucket
+from kubeproxy.cluster.client.routes import proxy_for
 
 PROXY = "http://proxy:3128"
 

@@ -112,6 +112,7 @@ def test_the_first_request_is_a_watch_list_with_the_selectors_and_a_chance_timeo
             ("timeoutSeconds", "450"),
         ),
         watch=True,
+        accept="application/json",
     )
     assert expected == ask(ListWatch(SERVICES), chance=0.5)
 

@@ -5,7 +5,7 @@ import pytest
 from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.watch import wire
-from kubeproxy.cluster.watch.wire import InvalidData, LineSplitter, decode_event, decode_upsert
+from kubeproxy.cluster.watch.wire import JSON, InvalidData, LineSplitter
 
 SERVICE = b'{"metadata":{"name":"cart","namespace":"shop"},"spec":{"clusterIP":"10.112.0.21"}}'
 
@@ -23,8 +23,8 @@ def line(type_: bytes, obj: bytes) -> bytes:
     ],
 )
 def test_a_valid_upsert_is_decoded_in_one_step(data: bytes) -> None:
-    expected = decode(Kind.SERVICE, decode_event(data).object)
-    assert expected == decode_upsert(Kind.SERVICE, data)
+    expected = decode(Kind.SERVICE, JSON.event(data).object)
+    assert expected == JSON.upsert(Kind.SERVICE, data)
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,15 @@ def test_a_valid_upsert_is_decoded_in_one_step(data: bytes) -> None:
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_all_else_is_left_to_decode_event(other: bytes) -> None:
-    assert decode_upsert(Kind.SERVICE, other) is None
+def test_all_else_is_left_to_the_second_step(other: bytes) -> None:
+    assert JSON.upsert(Kind.SERVICE, other) is None
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_every_kind_is_decoded_in_one_step(kind: Kind) -> None:
     data = line(b"ADDED", b'{"metadata":{"name":"n","namespace":"shop"}}')
-    expected = decode(kind, decode_event(data).object)
-    assert expected == decode_upsert(kind, data)
+    expected = decode(kind, JSON.event(data).object)
+    assert expected == JSON.upsert(kind, data)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_lines_of_a_stream(chunks: list[bytes], expected: list[bytes], rest: byt
     splitter = LineSplitter()
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     assert expected == found
-    assert rest == splitter.finish()
-    assert splitter.finish() == b""
+    assert ([rest] if rest else []) == splitter.finish()
+    assert splitter.finish() == []
 
 
 def test_a_line_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ asked again when its credential has expired or the server answered 401 to it.
 import base64
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,11 +18,9 @@ from kubeproxy.base.errors import reason_of
 from kubeproxy.cluster.client.access import Access, CredentialsError, UserEntry
 from kubeproxy.cluster.client.execplugin import Credential, ExecPlugin
 from kubeproxy.cluster.client.tls import TlsContexts
+from kubeproxy.cluster.client.transport import Headers
 
 TOKEN_LIFE = 50.0
-
-Headers = tuple[tuple[str, str], ...]
-"""In order, because impersonation repeats a name."""
 
 
 class TokenFile:
@@ -68,10 +66,16 @@ class Proof(msgspec.Struct, frozen=True):
 class Credentials:
     """The credentials of one `Access`. Files are read at once, so that mistakes show at start."""
 
-    def __init__(self, access: Access, environ: Mapping[str, str], now: float) -> None:
+    def __init__(
+        self,
+        access: Access,
+        environ: Mapping[str, str],
+        now: float,
+        protocols: Sequence[str] = (),
+    ) -> None:
         user = access.user
         self._always = impersonation_headers(user)
-        self._contexts = TlsContexts(access) if access.uses_tls else None
+        self._contexts = TlsContexts(access, protocols) if access.uses_tls else None
         self._token_file = _token_file(access, now)
         self._fixed = ""
         if user.token:

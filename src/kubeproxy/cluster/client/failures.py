@@ -7,8 +7,7 @@ import errno
 import os
 import socket
 import ssl
-
-import aiohttp
+from enum import Enum
 
 from kubeproxy.base.errors import ApiServerError
 from kubeproxy.cluster.client.status import Status
@@ -29,39 +28,48 @@ class RefusedError(ApiServerError):
 _CHECK_TRUST = "check the server URL, certificate-authority and tls-server-name"
 _CHECK_PROXY = "check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY"
 
+
+class Failure(Enum):
+    """Where a request failed: what is said of it."""
+
+    NAME = (
+        "the name of {server} cannot be resolved ({why}); check the server URL and the node's DNS"
+    )
+    UNTRUSTED = "the certificate of {server} is not trusted ({why}); " + _CHECK_TRUST
+    PROXY = "the proxy to {server} cannot be reached ({why}); " + _CHECK_PROXY
+    PROXY_REFUSED = "the proxy to {server} refused with {why}; " + _CHECK_PROXY
+    NO_TLS = "no TLS connection to {server} ({why}); check that its port speaks TLS"
+    CONNECT = "cannot connect to {server} ({why}{hint})"
+    NO_RESPONSE = "{server} closed the connection without a response"
+    CUT = "{server} closed the connection in the middle of its response"
+    RESET = "{server} ended the response ({why})"
+    SILENT = "{server} did not answer a ping; check the network between this node and the server"
+    NOT_HTTP = (
+        "{server} does not speak HTTP as expected; check its port and whether it is http or https"
+    )
+    TLS_ENDED = (
+        "{server} ended the TLS connection ({why}); check that it accepts our client certificate"
+    )
+    TIMEOUT = "{server} did not answer in time"
+    CONNECTION = "the connection to {server} failed ({why}{hint})"
+    OTHER = "the request to {server} failed ({why})"
+
+
+class RequestFailed(Exception):
+    """A request that failed in one of these ways; `why` is its cause, or a text."""
+
+    def __init__(self, failure: Failure, why: Exception | str = "") -> None:
+        super().__init__(failure, why)
+        self.failure = failure
+        self.why = why
+
+
 # The first type that fits decides: subclasses stand before their base classes.
-_FAILURES: tuple[tuple[type[Exception], str], ...] = (
-    (
-        aiohttp.ClientConnectorDNSError,
-        "the name of {server} cannot be resolved ({why}); check the server URL and the node's DNS",
-    ),
-    (
-        aiohttp.ClientConnectorCertificateError,
-        "the certificate of {server} is not trusted ({why}); " + _CHECK_TRUST,
-    ),
-    (
-        aiohttp.ClientProxyConnectionError,
-        "the proxy to {server} cannot be reached ({why}); " + _CHECK_PROXY,
-    ),
-    (aiohttp.ClientHttpProxyError, "the proxy to {server} refused with {why}; " + _CHECK_PROXY),
-    (
-        aiohttp.ClientSSLError,
-        "no TLS connection to {server} ({why}); check that its port speaks TLS",
-    ),
-    (aiohttp.ClientConnectorError, "cannot connect to {server} ({why}{hint})"),
-    (aiohttp.ServerDisconnectedError, "{server} closed the connection without a response"),
-    (aiohttp.ClientPayloadError, "{server} closed the connection in the middle of its response"),
-    (
-        aiohttp.ClientResponseError,
-        "{server} does not speak HTTP as expected; check its port and whether it is http or https",
-    ),
-    (
-        ssl.SSLError,
-        "{server} ended the TLS connection ({why}); check that it accepts our client certificate",
-    ),
-    (TimeoutError, "{server} did not answer in time"),
-    (OSError, "the connection to {server} failed ({why}{hint})"),
-    (Exception, "the request to {server} failed ({why})"),
+_FAILURES: tuple[tuple[type[Exception], Failure], ...] = (
+    (ssl.SSLError, Failure.TLS_ENDED),
+    (TimeoutError, Failure.TIMEOUT),
+    (OSError, Failure.CONNECTION),
+    (Exception, Failure.OTHER),
 )
 
 _HINTS = {
@@ -74,29 +82,21 @@ _HINTS = {
 
 def describe_failure(error: Exception, server: str) -> str:
     """Why a server could not be reached, and what to check."""
-    template = next(text for type_, text in _FAILURES if isinstance(error, type_))
-    cause = _cause(error)
+    if isinstance(error, RequestFailed):
+        failure, cause = error.failure, error.why
+    else:
+        failure = next(failure for type_, failure in _FAILURES if isinstance(error, type_))
+        cause = error
     hint = _HINTS.get(cause.errno or 0, "") if isinstance(cause, OSError) else ""
-    return template.format(server=server, why=_why(cause), hint=hint)
+    return failure.value.format(server=server, why=_why(cause), hint=hint)
 
 
-def _cause(error: Exception) -> Exception:
-    """The exception of the system that caused that of the HTTP library."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return error.certificate_error
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error
-    return error
-
-
-def _why(cause: Exception) -> str:
+def _why(cause: Exception | str) -> str:
     match cause:
         case ssl.SSLCertVerificationError():
             return cause.verify_message
         case ssl.SSLError() if cause.reason:
             return cause.reason.replace("_", " ").lower()
-        case aiohttp.ClientHttpProxyError():
-            return f"{cause.status} {cause.message}"
         case socket.gaierror() if cause.strerror:
             return cause.strerror.lower()
         case OSError() if cause.errno is not None and cause.errno > 0:

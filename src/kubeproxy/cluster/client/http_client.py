@@ -7,38 +7,44 @@ operator. What the bytes mean is not known here.
 import asyncio
 import contextlib
 import platform
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from kubeproxy.base import klog
-from kubeproxy.base.inet import Prefix, contains, parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.client.credentials import Credentials, Proof
-from kubeproxy.cluster.client.failures import UnreachableError, describe_failure
+from kubeproxy.cluster.client.failures import RequestFailed, UnreachableError, describe_failure
 from kubeproxy.cluster.client.observed import Attempt, Exchange, Observe
 from kubeproxy.cluster.client.resources import Query
 from kubeproxy.cluster.client.response import Response
+from kubeproxy.cluster.client.routes import may_be_http2, pings_of, route_to
+from kubeproxy.cluster.client.transport import (
+    CONNECT_TIMEOUT,
+    JSON,
+    NotOffered,
+    RawResponse,
+    Request,
+)
 
-CONNECT_TIMEOUT = 30.0
+if TYPE_CHECKING:
+    from kubeproxy.cluster.client.http1 import Http1
+    from kubeproxy.cluster.client.http2 import Http2
+
 RESPONSE_TIMEOUT = 120.0
 """For the first byte of a response."""
-KEEP_IDLE_CONNECTIONS = 90.0
 MOST_RETRIES = 10
 LONGEST_RETRY_AFTER = 300
 LOGGED_WAIT = 0.05
 LONG_WAIT = 1.0
 LONG_WAIT_PERIOD = 10.0
 
-_LOOPBACK = (Prefix("127.0.0.0", 8), Prefix("::1", 128))
-_DEFAULT_PORT = {"http": 80, "https": 443}
 _Exchanged = contextlib.AbstractAsyncContextManager[Response]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 
@@ -78,6 +84,7 @@ class _Call(msgspec.Struct, frozen=True):
     path: str
     query: Query = ()
     method: str = "GET"
+    accept: str = JSON
     watch: bool = False
     body: bytes | None = None
     content_type: str = ""
@@ -93,7 +100,8 @@ def user_agent() -> str:
 class HttpClient:
     """An HTTP client of one server; an async context manager that owns its connections.
 
-    Making one reads the files of the credentials, so that errors show before anything runs.
+    HTTP/2 where the server offers it, else HTTP/1.1. Making one reads the files of the
+    credentials, so that errors show before anything runs.
     """
 
     def __init__(
@@ -104,37 +112,42 @@ class HttpClient:
         observe: Observe,
     ) -> None:
         self.access = access
-        self._host = urlsplit(access.server).netloc
+        self._route = route_to(access, environ)
+        self._prefix = urlsplit(access.server).path
         self._observe = observe
         self._bucket = TokenBucket(limit)
         self._last_long_wait = 0.0
-        self._credentials = Credentials(access, environ, time.monotonic())
-        self._headers = [("User-Agent", user_agent()), ("Accept", "application/json")]
+        self._may_be_http2 = may_be_http2(self._route, environ)
+        self._pings = pings_of(environ)
+        protocols = ("h2", "http/1.1") if self._may_be_http2 else ()
+        self._credentials = Credentials(access, environ, time.monotonic(), protocols)
+        self._headers = [("User-Agent", user_agent())]
         if not access.cluster.disable_compression:
             self._headers.append(("Accept-Encoding", "gzip"))
-        self._proxy = access.cluster.proxy_url or proxy_for(access.server, environ) or None
-        self._session: aiohttp.ClientSession | None = None
+        self._is_open = False
+        self._http1: Http1 | None = None
+        self._http2: Http2 | None = None
+        self._is_http1 = False
+        """Whether the server did not offer HTTP/2 at the last connection."""
         self._reachable = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=256 * 1024,
-            skip_auto_headers=("Accept-Encoding",),
-            auto_decompress=False,
-        )
+        self._is_open = True
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        self._is_open = False
+        transports = (self._http1, self._http2)
+        self._http1 = self._http2 = None
+        for transport in transports:
+            if transport is not None:
+                await transport.close()
 
-    def get(self, path: str, query: Query, *, watch: bool = False) -> _Exchanged:
+    def get(
+        self, path: str, query: Query, *, accept: str = JSON, watch: bool = False
+    ) -> _Exchanged:
         """The response to a GET, of any status, after the retries that the server asked for."""
-        return self._exchange(_Call(path, query, watch=watch))
+        return self._exchange(_Call(path, query, accept=accept, watch=watch))
 
     def write(self, method: str, path: str, body: bytes, content_type: str) -> _Exchanged:
         """As `get`, for a request with a body; the rate limit holds for it too."""
@@ -143,7 +156,7 @@ class HttpClient:
     @contextlib.asynccontextmanager
     async def _exchange(self, call: _Call) -> AsyncIterator[Response]:
         began = time.monotonic()
-        response = None
+        response: Response | None = None
         try:
             response = Response(await self._respond(call), self.access.server)
             yield response
@@ -154,9 +167,11 @@ class HttpClient:
                 received = response.received
             if not call.watch:
                 seconds, sent = time.monotonic() - began, len(call.body or b"")
-                self._observe(Exchange(call.method, self._host, seconds, sent, received))
+                self._observe(
+                    Exchange(call.method, self._route.authority, seconds, sent, received)
+                )
 
-    async def _respond(self, call: _Call) -> aiohttp.ClientResponse:
+    async def _respond(self, call: _Call) -> RawResponse:
         retry_of = ""
         for attempt in range(MOST_RETRIES + 1):
             response = await self._attempt(call, retry_of)
@@ -169,12 +184,14 @@ class HttpClient:
             await asyncio.sleep(pause)
         raise AssertionError  # the last attempt returns
 
-    async def _attempt(self, call: _Call, retry_of: str) -> aiohttp.ClientResponse:
+    async def _attempt(self, call: _Call, retry_of: str) -> RawResponse:
         waited = 0.0 if call.watch else await self._wait_for_token(call.path)
         proof = await self._credentials.prove(time.monotonic(), time.time())
 
         def observe(code: str) -> None:
-            self._observe(Attempt(call.method, self._host, code, waited, call.watch, retry_of))
+            self._observe(
+                Attempt(call.method, self._route.authority, code, waited, call.watch, retry_of)
+            )
 
         try:
             response = await self._send(proof, call)
@@ -188,23 +205,41 @@ class HttpClient:
             self._credentials.refused(proof)
         return response
 
-    async def _send(self, proof: Proof, call: _Call) -> aiohttp.ClientResponse:
-        assert self._session is not None, "use `async with`"  # noqa: S101  # a mistake in our code
+    async def _send(self, proof: Proof, call: _Call) -> RawResponse:
+        assert self._is_open, "use `async with`"  # noqa: S101  # a mistake in our code
         query = f"?{urlencode(call.query, quote_via=quote, safe='')}" if call.query else ""
         typed = [("Content-Type", call.content_type)] if call.content_type else []
+        headers = (*proof.headers, *self._headers, ("Accept", call.accept), *typed)
+        request = Request(call.method, self._prefix + call.path + query, headers, call.body)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT + RESPONSE_TIMEOUT):
-                return await self._session.request(
-                    call.method,
-                    URL(self.access.server + call.path + query, encoded=True),
-                    data=call.body,
-                    headers=[*proof.headers, *self._headers, *typed],
-                    ssl=proof.context or True,
-                    server_hostname=self.access.cluster.tls_server_name or None,
-                    proxy=self._proxy,
-                )
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # such as an invalid name
+                return await self._transmit(request, proof.context)
+        except (RequestFailed, OSError, ValueError) as error:  # such as an invalid name
+            self._is_http1 = False  # another server may listen there when we connect again
             raise UnreachableError(describe_failure(error, self.access.server)) from error
+
+    async def _transmit(self, request: Request, context: ssl.SSLContext | None) -> RawResponse:
+        if self._may_be_http2 and not self._is_http1 and context is not None:
+            try:
+                return await self._by_http2().request(request, context)
+            except NotOffered:
+                self._is_http1 = True
+                klog.info("The API server does not offer HTTP/2, using HTTP/1.1", v=4)
+        return await self._by_http1().request(request, context)
+
+    def _by_http1(self) -> "Http1":
+        if self._http1 is None:
+            from kubeproxy.cluster.client.http1 import Http1  # noqa: PLC0415  # rarely needed
+
+            self._http1 = Http1(self._route)
+        return self._http1
+
+    def _by_http2(self) -> "Http2":
+        if self._http2 is None:
+            from kubeproxy.cluster.client.http2 import Http2  # noqa: PLC0415  # not with HTTP/1.1
+
+            self._http2 = Http2(self._route, self._pings)
+        return self._http2
 
     async def _wait_for_token(self, path: str) -> float:
         now = time.monotonic()
@@ -225,66 +260,10 @@ class HttpClient:
                 await self._reachable.wait()
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> int | None:
+def _retry_after(response: RawResponse) -> int | None:
     """Seconds after which the server wants the request again; None when it does not say."""
     later = response.status == HTTPStatus.TOO_MANY_REQUESTS or response.status >= 500
-    given = response.headers.get("Retry-After", "")
+    given = response.headers.get("retry-after", "")
     if not later or not (given.isascii() and given.isdigit()):
         return None
     return min(int(given), LONGEST_RETRY_AFTER)
-
-
-def proxy_for(server: str, environ: Mapping[str, str]) -> str:
-    """The URL of the proxy for a server's URL, from the environment; "" when it needs none.
-
-    The rules are those of Go programs, for which operators of Kubernetes write their NO_PROXY:
-    names match with their subdomains, prefixes match addresses, loopback needs no proxy.
-    """
-    parts = urlsplit(server)
-    name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
-    proxy = environ.get(name) or environ.get(name.lower()) or ""
-    host = (parts.hostname or "").rstrip(".")
-    if not proxy or _is_local(host):
-        return ""
-    port = parts.port or _DEFAULT_PORT.get(parts.scheme, 0)
-    excepted = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if any(_matches(entry.strip().lower(), host, port) for entry in excepted.split(",")):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_local(host: str) -> bool:
-    address = parse_address(host)
-    if address is None:
-        return host == "localhost"
-    return any(contains(prefix, address) for prefix in _LOOPBACK)
-
-
-def _matches(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of NO_PROXY covers the host: `*`, a prefix, an address or a name."""
-    if not entry or entry == "*":
-        return bool(entry)
-    address = parse_address(host)
-    prefix = parse_prefix(entry)
-    if prefix is not None:
-        return address is not None and contains(prefix, address)
-    name, wanted_port = _split_port(entry)
-    if wanted_port and wanted_port != str(port):
-        return False
-    if address is not None:
-        return parse_address(name) == address
-    name = name.removeprefix("*")
-    if name.startswith("."):
-        return host.endswith(name)
-    return host == name or host.endswith(f".{name}")
-
-
-def _split_port(entry: str) -> tuple[str, str]:
-    """`name:port` or `[address]:port`; a bare IPv6 address has no port."""
-    if entry.startswith("["):
-        name, _, rest = entry[1:].partition("]")
-        return name, rest.removeprefix(":")
-    if entry.count(":") != 1:
-        return entry, ""
-    name, _, port = entry.partition(":")
-    return name, port

@@ -1,27 +1,20 @@
 """The response to one request: a status, and a body that arrives in chunks."""
 
 import asyncio
-import socket
 import zlib
 
-import aiohttp
-
-from kubeproxy.cluster.client.failures import UnreachableError, describe_failure
+from kubeproxy.cluster.client.failures import RequestFailed, UnreachableError, describe_failure
 from kubeproxy.cluster.client.resources import SMALL_LIST
+from kubeproxy.cluster.client.transport import RawResponse
 
 READ_TIMEOUT = 120.0
 """Seconds between two chunks of a list."""
-READ_SIZE = 64 * 1024
-"""Limits how long other tasks wait while a chunk is handled."""
 PIECE = 1024 * 1024
 """At most so much is decompressed at a time."""
 
 _GZIP = 16 + zlib.MAX_WBITS
 _WINDOW = 4096
 """What follows a gzip member is copied at its end: at most so much."""
-
-# A peer that has vanished is noticed after 45 s, as soon as upstream does with HTTP/2 pings.
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
 class Inflater:
@@ -61,22 +54,23 @@ class Inflater:
 
 
 class Response:
-    """Reads a response that aiohttp leaves compressed.
+    """Reads a response, and decompresses it.
 
     Decompressing it here needs one call a chunk, and does not depend on how a version of aiohttp
     treats a stream of thousands of gzip members. `received` counts the decompressed bytes so far.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, server: str) -> None:
+    def __init__(self, response: RawResponse, server: str) -> None:
         self.status = response.status
+        self.content_type = response.headers.get("content-type", "")
         self.received = 0
         self._response = response
         self._server = server
-        compressed = response.headers.get("Content-Encoding") == "gzip"
+        compressed = response.headers.get("content-encoding") == "gzip"
         self._inflater = Inflater() if compressed else None
 
     def close(self) -> None:
-        """Release the connection, which is kept if the body was read to its end."""
+        """Leave the rest unread."""
         self._response.close()
 
     async def read_some(self, seconds: float) -> bytes | None:
@@ -84,11 +78,9 @@ class Response:
         try:
             async with asyncio.timeout(seconds):
                 return await self._next()
-        except aiohttp.ClientError as error:
-            raise UnreachableError(describe_failure(error, self._server)) from error
         except TimeoutError:
             return None
-        except OSError as error:
+        except (RequestFailed, OSError) as error:
             raise UnreachableError(describe_failure(error, self._server)) from error
         except zlib.error as error:
             raise UnreachableError(f"{self._server} sent invalid gzip data: {error}") from error
@@ -98,7 +90,7 @@ class Response:
         while True:
             piece = inflater.take() if inflater is not None else b""
             if not piece:
-                piece = await self._response.content.read(READ_SIZE)
+                piece = await self._response.read()
                 if inflater is not None and piece:
                     inflater.feed(piece)
                     continue
@@ -124,11 +116,5 @@ class Response:
                 )
 
     def keep_alive(self) -> None:
-        """Have the kernel check now and then whether the peer still exists."""
-        connection = self._response.connection
-        transport = connection.transport if connection is not None else None
-        sock = transport.get_extra_info("socket") if transport is not None else None
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in _KEEPALIVE:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        """Have it noticed when the peer vanishes while nothing is sent."""
+        self._response.keep_alive()

@@ -9,6 +9,14 @@ from http import HTTPStatus
 import msgspec
 
 from kubeproxy.cluster.objects.decode import UNREADABLE, decode_nested
+from kubeproxy.cluster.objects.protobuf import (
+    MAGIC,
+    Field,
+    InvalidProtobuf,
+    Message,
+    text,
+    unwrapped,
+)
 
 TOO_LARGE = "ResourceVersionTooLarge"
 MOST_OF_OTHER_TEXT = 200
@@ -63,15 +71,24 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_StatusObject)
+_CAUSE = Message(_Cause, Field(1, "reason", text))
+_DETAILS = Message(_Details, Field(4, "causes", _CAUSE.decode, repeated=True))
+_STATUS = Message(
+    _StatusObject,
+    Field(3, "message", text),
+    Field(4, "reason", text),
+    Field(5, "details", _DETAILS.decode, keep_empty=True),
+    Field(6, "code"),
+)
 
 
 def decode_status(body: bytes | msgspec.Raw, http_code: int = 0) -> Status:
     """The Status in a response, or in an ERROR event (which has no HTTP status)."""
     try:
-        wire = decode_nested(_decoder, body)
-    except UNREADABLE:
-        text = bytes(body).decode(errors="replace")[:MOST_OF_OTHER_TEXT]
-        return Status(http_code, _phrase(http_code), " ".join(text.split()))
+        wire = _decode(bytes(body))
+    except (*UNREADABLE, InvalidProtobuf):
+        shown = bytes(body).decode(errors="replace")[:MOST_OF_OTHER_TEXT]
+        return Status(http_code, _phrase(http_code), " ".join(shown.split()))
     causes = (wire.details.causes if wire.details else None) or ()
     code = http_code or wire.code or 0
     return Status(
@@ -80,6 +97,12 @@ def decode_status(body: bytes | msgspec.Raw, http_code: int = 0) -> Status:
         wire.message or "",
         tuple(cause.reason for cause in causes if cause.reason),
     )
+
+
+def _decode(body: bytes) -> _StatusObject:
+    if body.startswith(MAGIC):
+        return _STATUS.decode(unwrapped(body))
+    return decode_nested(_decoder, body)
 
 
 def _phrase(code: int) -> str:

@@ -7,7 +7,7 @@ lives longer than ten minutes, and both sides have agreed on theirs.
 import contextlib
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kubeproxy.base import klog
@@ -25,16 +25,20 @@ class TlsError(OperatorError):
 
 
 class TlsContexts:
-    """The contexts of one `Access`: reads its files at once, and again when they change."""
+    """The contexts of one `Access`: reads its files at once, and again when they change.
 
-    def __init__(self, access: Access) -> None:
+    `protocols` are offered to the server, which chooses one (ALPN).
+    """
+
+    def __init__(self, access: Access, protocols: Sequence[str] = ()) -> None:
         self._access = access
+        self._protocols = protocols
         ca, user = access.cluster.certificate_authority, access.user
         self._files = [path for path in (ca, user.client_certificate, user.client_key) if path]
         self._stamps = self._stamp()
         self._checked = 0.0
         self._certificate: Certificate | None = None
-        self._context = build_context(access, None)
+        self._context = build_context(access, None, protocols)
 
     def current(self, now: float, certificate: Certificate | None = None) -> ssl.SSLContext:
         """The context to connect with; a certificate from an exec plugin takes part if given."""
@@ -47,7 +51,7 @@ class TlsContexts:
         if changed:
             # Files that are half written leave the old context in force until they change again.
             try:
-                self._context = build_context(self._access, certificate)
+                self._context = build_context(self._access, certificate, self._protocols)
                 self._certificate = certificate
             except TlsError as error:
                 klog.error(
@@ -67,8 +71,10 @@ def _stamp_of(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def build_context(access: Access, certificate: Certificate | None) -> ssl.SSLContext:
-    """A context for these files and data, as they are now."""
+def build_context(
+    access: Access, certificate: Certificate | None, protocols: Sequence[str] = ()
+) -> ssl.SSLContext:
+    """A context for these files and data, as they are now; it offers the protocols (ALPN)."""
     cluster = access.cluster
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -80,6 +86,8 @@ def build_context(access: Access, certificate: Certificate | None) -> ssl.SSLCon
     else:
         context.load_default_certs()
     _show_certificate(context, access.user, certificate)
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     return context
 
 

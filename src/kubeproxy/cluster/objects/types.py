@@ -11,7 +11,7 @@ from kubeproxy.cluster.objects.meta import ObjectMeta
 # --- Service (v1) -----------------------------------------------------------------------------
 
 
-class _ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
+class ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
     """One of `spec.ports`. `targetPort` is not read: EndpointSlices have the port numbers."""
 
     name: str | None = None
@@ -20,12 +20,16 @@ class _ServicePortSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_port: int | None = None
 
 
-class _ClientIPConfig(msgspec.Struct, frozen=True, rename="camel"):
+class ClientIPConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """`clientIP`."""
+
     timeout_seconds: int | None = None
 
 
-class _SessionAffinityConfig(msgspec.Struct, frozen=True):
-    client_ip: _ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
+class SessionAffinityConfig(msgspec.Struct, frozen=True):
+    """`sessionAffinityConfig`."""
+
+    client_ip: ClientIPConfig | None = msgspec.field(name="clientIP", default=None)
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,27 +39,33 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
     cluster_ip: str | None = msgspec.field(name="clusterIP", default=None)
     cluster_ips: tuple[str, ...] | None = msgspec.field(name="clusterIPs", default=None)
     ip_families: tuple[str, ...] | None = None
-    ports: tuple[_ServicePortSpec, ...] | None = None
+    ports: tuple[ServicePortSpec, ...] | None = None
     external_ips: tuple[str, ...] | None = msgspec.field(name="externalIPs", default=None)
     load_balancer_source_ranges: tuple[str, ...] | None = None
     internal_traffic_policy: str | None = None
     external_traffic_policy: str | None = None
     health_check_node_port: int | None = None
     session_affinity: str | None = None
-    session_affinity_config: _SessionAffinityConfig | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
 
 
-class _LoadBalancerIngress(msgspec.Struct, frozen=True, rename="camel"):
+class LoadBalancerIngress(msgspec.Struct, frozen=True, rename="camel"):
+    """One of `ingress`."""
+
     ip: str | None = None
     ip_mode: str | None = None
 
 
-class _LoadBalancerStatus(msgspec.Struct, frozen=True):
-    ingress: tuple[_LoadBalancerIngress, ...] | None = None
+class LoadBalancerStatus(msgspec.Struct, frozen=True):
+    """`loadBalancer`."""
+
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
 
 
-class _ServiceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    load_balancer: _LoadBalancerStatus | None = None
+class ServiceStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """`status` of a Service."""
+
+    load_balancer: LoadBalancerStatus | None = None
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -63,13 +73,15 @@ class Service(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta
     spec: ServiceSpec | None = None
-    status: _ServiceStatus | None = None
+    status: ServiceStatus | None = None
 
 
 # --- ServiceCIDR (networking.k8s.io/v1) -------------------------------------------------------
 
 
-class _ServiceCIDRSpec(msgspec.Struct, frozen=True):
+class ServiceCIDRSpec(msgspec.Struct, frozen=True):
+    """`spec` of a ServiceCIDR."""
+
     cidrs: tuple[str, ...] | None = None
 
 
@@ -77,7 +89,7 @@ class ServiceCIDR(msgspec.Struct, frozen=True):
     """Ranges of cluster IPs."""
 
     metadata: ObjectMeta
-    spec: _ServiceCIDRSpec | None = None
+    spec: ServiceCIDRSpec | None = None
 
 
 # --- EndpointSlice (discovery.k8s.io/v1) ------------------------------------------------------
@@ -133,30 +145,38 @@ class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):
 # --- Node (v1) --------------------------------------------------------------------------------
 
 
-class _NodeAddress(msgspec.Struct, frozen=True):
+class NodeAddress(msgspec.Struct, frozen=True):
+    """One of `addresses`."""
+
     type: str = ""
     address: str = ""
 
 
-class _NodeStatus(msgspec.Struct, frozen=True):
-    addresses: tuple[_NodeAddress, ...] | None = None
+class NodeStatus(msgspec.Struct, frozen=True):
+    """`status` of a Node."""
+
+    addresses: tuple[NodeAddress, ...] | None = None
 
 
-class _Taint(msgspec.Struct, frozen=True):
+class Taint(msgspec.Struct, frozen=True):
+    """One of `taints`."""
+
     key: str = ""
 
 
-class _NodeSpec(msgspec.Struct, frozen=True):
+class NodeSpec(msgspec.Struct, frozen=True):
+    """`spec` of a Node."""
+
     pod_cidrs: tuple[str, ...] | None = msgspec.field(name="podCIDRs", default=None)
-    taints: tuple[_Taint, ...] | None = None
+    taints: tuple[Taint, ...] | None = None
 
 
 class Node(msgspec.Struct, frozen=True):
     """A Node."""
 
     metadata: ObjectMeta
-    spec: _NodeSpec | None = None
-    status: _NodeStatus | None = None
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
 
 
 KubeObject = Service | EndpointSlice | Node | ServiceCIDR

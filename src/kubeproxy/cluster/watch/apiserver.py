@@ -17,6 +17,7 @@ import msgspec
 
 from kubeproxy.base.errors import ApiServerError
 from kubeproxy.cluster.client.access import Access, CredentialsError
+from kubeproxy.cluster.client.contenttypes import DEFAULT, Accepts, is_protobuf
 from kubeproxy.cluster.client.failures import RefusedError, UnreachableError, describe_refusal
 from kubeproxy.cluster.client.http_client import HttpClient, RateLimit
 from kubeproxy.cluster.client.observed import Observe, ignore
@@ -37,7 +38,9 @@ from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.source import Gap
 from kubeproxy.cluster.watch.incidents import Incident, Output
 from kubeproxy.cluster.watch.listwatch import ApiRequest, ListWatch
+from kubeproxy.cluster.watch.protobuf_wire import PROTOBUF
 from kubeproxy.cluster.watch.reports import Reports
+from kubeproxy.cluster.watch.wire import JSON, Encoding
 
 Deliver = Callable[[Event], None]
 _Body = TypeVar("_Body")
@@ -54,6 +57,7 @@ class WatchSettings(msgspec.Struct, frozen=True):
     watch_list: bool = True
     """The feature gate WatchListClient."""
     rate_limit: RateLimit = RateLimit()
+    accepts: Accepts = DEFAULT
 
 
 class ApiServer:
@@ -84,7 +88,10 @@ class ApiServer:
         """
         async with self._client, asyncio.TaskGroup() as tasks:
             for resource in self._resources():
-                protocol = ListWatch(resource, watch_list=self._settings.watch_list)
+                settings = self._settings
+                protocol = ListWatch(
+                    resource, watch_list=settings.watch_list, accepts=settings.accepts
+                )
                 reflector = _Reflector(resource, protocol, self._client, self._reports, deliver)
                 tasks.create_task(reflector.run(), name=f"watch {resource.name}")
 
@@ -132,6 +139,10 @@ class ApiServer:
             ) from error
 
 
+def _encoding(response: Response) -> Encoding:
+    return PROTOBUF if is_protobuf(response.content_type) else JSON
+
+
 class _Reflector(msgspec.Struct):
     """Sends the requests of one `ListWatch`, and delivers the events that result."""
 
@@ -165,8 +176,8 @@ class _Reflector(msgspec.Struct):
                 unreachable = isinstance(error, UnreachableError)
 
     async def _exchange(self, request: ApiRequest) -> None:
-        path, watch = self._resource.path, request.watch
-        async with self._client.get(path, request.query, watch=watch) as response:
+        path, watch, accept = self._resource.path, request.watch, request.accept
+        async with self._client.get(path, request.query, accept=accept, watch=watch) as response:
             if response.status != HTTPStatus.OK:
                 body = bytes(await response.read_all())
                 await self._handle(self._protocol.refused(decode_status(body, response.status)))
@@ -175,12 +186,12 @@ class _Reflector(msgspec.Struct):
             else:
                 listed = await response.read_all(self._resource.largest)
                 self._reports.answered(self._resource, time.monotonic())
-                await self._handle(self._protocol.received_list(listed))
+                await self._handle(self._protocol.received_list(listed, _encoding(response)))
 
     async def _watch(self, response: Response) -> None:
         response.keep_alive()
         protocol = self._protocol
-        await self._handle(protocol.opened(time.monotonic()))
+        await self._handle(protocol.opened(time.monotonic(), _encoding(response)))
         while protocol.streaming:
             if protocol.synced:
                 self._reports.answered(self._resource, time.monotonic())

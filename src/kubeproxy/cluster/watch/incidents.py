@@ -13,6 +13,7 @@ class IncidentReason(Enum):
     """What went wrong: the log message, and its verbosity; None for an error."""
 
     WATCH_LIST_REFUSED = "The API server refused the watch-list, falling back to a list", 2
+    NOT_ACCEPTABLE = "The API server does not send what was accepted, asking for JSON", 2
     EXPIRED = "The resourceVersion of the watch has expired, relisting", 4
     REFUSED = "The API server refused the request", None
     TRY_LATER = "The API server asked to retry later", None

@@ -4,8 +4,8 @@ No I/O, no clock, no random numbers in here. The caller takes `next_request`, wa
 sends it, and reports what happened:
 
     refused(status)          the server answered with another status than 200
-    received_list(body)      the body of a list, or of one page of it
-    opened(now)              a watch was answered with 200; then receive(chunk) for its bytes as
+    received_list(body, encoding)    the body of a list, or of one page of it
+    opened(now, encoding)    a watch was answered with 200; then receive(chunk) for its bytes as
                              long as `streaming`, closed(now) when the server ended it properly,
                              idle(now) when nothing came for `idle_timeout` seconds
     disconnected(now)        there was no response, or it was cut off
@@ -24,12 +24,13 @@ A watch that is cut off, or refused for now, is resumed from `_version`. Whateve
 leads to a relist.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from http import HTTPStatus
 
 import msgspec
 
+from kubeproxy.cluster.client.contenttypes import ONLY_JSON, Accepts
 from kubeproxy.cluster.client.resources import (
     PAGE_SIZE,
     Query,
@@ -37,13 +38,14 @@ from kubeproxy.cluster.client.resources import (
     list_query,
     watch_query,
 )
-from kubeproxy.cluster.client.status import Status, decode_status
+from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.events import Delete, Event, Keep, Reset, Synced, Upsert
-from kubeproxy.cluster.objects.decode import UndecodableObject, decode
+from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.objects.meta import ObjectMeta
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.watch import wire
 from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
+from kubeproxy.cluster.watch.wire import Encoding
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 SHORTEST_WATCH = 1.0
@@ -82,10 +84,11 @@ class Backoff:
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A request to send after so many seconds: a list, or a watch, which is a stream of lines."""
+    """A request to send after so many seconds: a list, or a watch, which is a stream of events."""
 
     query: Query
     watch: bool
+    accept: str
     delay: float = 0.0
 
 
@@ -98,18 +101,30 @@ class _Phase(Enum):
 class _Stream:
     """One open watch."""
 
-    def __init__(self, opened: float) -> None:
+    def __init__(self, opened: float, encoding: Encoding) -> None:
         self.opened = opened
-        self.lines = wire.LineSplitter()
+        self.encoding = encoding
+        self.splitter = encoding.splitter()
         self.has_events = False
         self.has_bookmarks = False
         self.waits = 0
 
 
 class ListWatch:
-    """Lists and watches one resource. `watch_list=False` never requests a watch-list."""
+    """Lists and watches one resource. `watch_list=False` never requests a watch-list.
 
-    def __init__(self, resource: Resource, *, watch_list: bool = True) -> None:
+    Where the two differ in what they accept, the stream that began with all objects ends with
+    them, and a watch takes its place.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        watch_list: bool = True,
+        accepts: Accepts = ONLY_JSON,
+    ) -> None:
+        self._accepts = accepts
         self._resource = resource
         self._kind = resource.kind
         self._first_phase = _Phase.WATCH_LIST if watch_list else _Phase.LIST
@@ -161,10 +176,11 @@ class ListWatch:
         self._timeout_seconds = int(300 + 300 * chance)
         version = self._version if self._is_version_usable else ""
         if self._phase is _Phase.LIST:
-            return ApiRequest(self._list_query(version), watch=False, delay=delay)
+            return ApiRequest(self._list_query(version), False, self._accepts.list, delay)
         self._requested_version, seconds = version, self._timeout_seconds
         query = watch_query(self._resource, version, seconds, watch_list=not self.synced)
-        return ApiRequest(query, watch=True, delay=delay)
+        accept = self._accepts.watch if self.synced else self._accepts.list
+        return ApiRequest(query, True, accept, delay)
 
     def _list_query(self, version: str) -> Query:
         if self._continue_token:
@@ -181,6 +197,10 @@ class ListWatch:
 
     def refused(self, status: Status) -> list[Output]:
         """The server answered with another status than 200."""
+        unknown = (HTTPStatus.NOT_ACCEPTABLE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        if status.code in unknown and self._accepts != ONLY_JSON:
+            self._accepts = ONLY_JSON
+            return [Incident(IncidentReason.NOT_ACCEPTABLE, status)]
         if self._phase is _Phase.WATCH_LIST:
             return self._watch_list_refused(status)
         if self._phase is _Phase.LIST:
@@ -246,23 +266,25 @@ class ListWatch:
 
     # --- lists --------------------------------------------------------------------------------
 
-    def received_list(self, body: bytes | bytearray) -> Iterator[Output]:
+    def received_list(
+        self, body: bytes | bytearray, encoding: Encoding = wire.JSON
+    ) -> Iterator[Output]:
         """The body of a list, or of one page of it. Objects are decoded one at a time.
 
         The iterator must be read to its end: the state changes while it is read.
         """
         try:
-            page = wire.decode_page(body)
+            page = encoding.page(body)
         except wire.InvalidData as error:
             yield from self._relist(IncidentReason.INVALID_DATA, detail=str(error))
             return
         if not self._continue_token:
             yield Reset(self._kind)
-        for raw in page.items or ():
-            yield from self._decoded(raw)
-        self._continue_token = page.metadata.continue_token
+        for raw in page.items:
+            yield from self._decoded(raw, encoding)
+        self._continue_token = page.token
         if not self._continue_token:
-            yield self._complete(page.metadata.resource_version)
+            yield self._complete(page.version)
         elif self._requested_version == "0":
             self._cache_has_pages = True
 
@@ -273,9 +295,9 @@ class ListWatch:
 
     # --- watches ------------------------------------------------------------------------------
 
-    def opened(self, now: float) -> list[Event]:
+    def opened(self, now: float, encoding: Encoding = wire.JSON) -> list[Event]:
         """The server answered a watch with 200."""
-        self._stream = _Stream(now)
+        self._stream = _Stream(now, encoding)
         return [] if self.synced else [Reset(self._kind)]
 
     def receive(self, chunk: bytes) -> Iterator[Output]:
@@ -284,16 +306,18 @@ class ListWatch:
         The iterator must be read to its end: the state changes while it is read.
         """
         stream = self._stream
-        if stream is None:
-            return
+        if stream is not None:
+            yield from self._events_of(stream, lambda: stream.splitter.feed(chunk))
+
+    def _events_of(self, stream: _Stream, split: Callable[[], list[bytes]]) -> Iterator[Output]:
         try:
-            for line in stream.lines.feed(chunk):
+            for data in split():
                 stream.has_events = True
-                found = wire.decode_upsert(self._kind, line)
+                found = stream.encoding.upsert(self._kind, data)
                 if found is not None:
                     yield self._upsert(found)
                     continue
-                yield from self._event(stream, wire.decode_event(line))
+                yield from self._event(stream, stream.encoding.event(data))
                 if self._stream is None:
                     return
         except wire.InvalidData as error:
@@ -307,8 +331,7 @@ class ListWatch:
         stream = self._stream
         if stream is None:
             return []
-        rest = stream.lines.finish()
-        outputs = list(self.receive(rest + b"\n")) if rest else []
+        outputs = list(self._events_of(stream, stream.splitter.finish))
         return outputs if self._stream is None else outputs + self._ended(stream, now)
 
     def _ended(self, stream: _Stream, now: float) -> list[Output]:
@@ -344,25 +367,25 @@ class ListWatch:
     def _event(self, stream: _Stream, event: wire.WatchEvent) -> list[Output]:
         match event.type:
             case "ADDED" | "MODIFIED":
-                return self._decoded(event.object)
+                return self._decoded(event.object, stream.encoding)
             case "DELETED":
-                metadata = wire.metadata_of(event)  # enough for a deletion
+                metadata = stream.encoding.metadata(event)  # enough for a deletion
                 self._advance(metadata.resource_version)
                 return [Delete(self._kind, metadata.key)]
             case "BOOKMARK":
                 stream.has_bookmarks = True
-                return self._bookmark(wire.metadata_of(event))
+                return self._bookmark(stream.encoding.metadata(event))
             case "ERROR":
-                status = decode_status(event.object)
+                status = stream.encoding.status(event)
                 if self.synced:
                     return self._watch_refused(status, IncidentReason.ERROR_EVENT)
                 return self._watch_list_refused(status)
             case _:
                 return [Incident(IncidentReason.UNKNOWN_EVENT, detail=event.type)]
 
-    def _decoded(self, raw: msgspec.Raw) -> list[Output]:
+    def _decoded(self, raw: msgspec.Raw, encoding: Encoding) -> list[Output]:
         try:
-            return [self._upsert(decode(self._kind, raw))]
+            return [self._upsert(encoding.decode(self._kind, raw))]
         except UndecodableObject as error:
             self._advance(error.resource_version)
             return [error] if error.key is None else [error, Keep(self._kind, error.key)]
@@ -383,4 +406,6 @@ class ListWatch:
             return []
         if not metadata.resource_version:
             raise wire.InvalidData("the last initial event has no resourceVersion")
+        if self._accepts.watch != self._accepts.list:
+            self._stream = None
         return [self._complete(metadata.resource_version)]

@@ -1,19 +1,23 @@
-"""The bytes of a list and of a watch: lines, events, pages. The objects inside stay bytes.
+"""The bytes of a list and of a watch: events and pages. The objects inside stay bytes.
 
 One invalid object must not spoil the others, and a list of thousands must not be in memory twice.
-So the envelope is decoded first, and each object by itself.
+So the envelope is decoded first, and each object by itself. `Encoding` is what JSON, which is in
+here, and protobuf (`protobuf_wire`) have in common.
 """
 
-from typing import Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from kubeproxy.base.errors import ApiServerError
+from kubeproxy.cluster.client.status import Status, decode_status
 from kubeproxy.cluster.objects.decode import (
     METADATA,
     TYPE_OF_KIND,
     UNREADABLE,
     Json,
+    decode,
     decode_nested,
 )
 from kubeproxy.cluster.objects.meta import Kind, ObjectMeta
@@ -28,6 +32,65 @@ _Decoded = TypeVar("_Decoded")
 
 class InvalidData(ApiServerError):
     """Bytes that no API server sends."""
+
+
+class Splitter(Protocol):
+    """Cuts a stream into events."""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that are complete now."""
+        ...
+
+    def finish(self) -> list[bytes]:
+        """What is left at the end of the stream."""
+        ...
+
+
+class WatchEvent(msgspec.Struct):
+    """One event of a watch; its object is still encoded."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A list, or a page of it, and the token of the next one; its objects are still encoded."""
+
+    version: str
+    token: str
+    items: Sequence[msgspec.Raw]
+
+
+class Encoding(Protocol):
+    """How the server encodes what it sends."""
+
+    def splitter(self) -> Splitter:
+        """For a new stream."""
+        ...
+
+    def upsert(self, kind: Kind, data: bytes) -> KubeObject | None:
+        """The object of an ADDED or MODIFIED event, where both are valid; None for all else."""
+        ...
+
+    def event(self, data: bytes) -> WatchEvent:
+        """The event in a piece of a stream."""
+        ...
+
+    def decode(self, kind: Kind, data: msgspec.Raw) -> KubeObject:
+        """An object. Raises `UndecodableObject`."""
+        ...
+
+    def metadata(self, event: WatchEvent) -> ObjectMeta:
+        """The metadata of the object of an event, whatever the rest of it is."""
+        ...
+
+    def status(self, event: WatchEvent) -> Status:
+        """Why an ERROR event ends the watch."""
+        ...
+
+    def page(self, body: bytes | bytearray) -> Page:
+        """The page in the body of a list."""
+        ...
 
 
 class LineSplitter:
@@ -58,31 +121,24 @@ class LineSplitter:
         self._pieces, self._size = [last], len(last)
         return [line for line in lines if line.strip()]
 
-    def finish(self) -> bytes:
-        """The incomplete last line; empty when there is none."""
-        rest = b"".join(self._pieces)
+    def finish(self) -> list[bytes]:
+        """A last line without its end, if there is one."""
+        rest = b"".join(self._pieces).strip()
         self._pieces, self._size = [], 0
-        return rest.strip()
+        return [rest] if rest else []
 
 
-class WatchEvent(msgspec.Struct):
-    """One line of a watch."""
-
-    type: str
-    object: msgspec.Raw
-
-
-class ListMeta(msgspec.Struct):
+class _ListMeta(msgspec.Struct):
     """The version of a list, and the token of its next page."""
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     continue_token: str = msgspec.field(name="continue", default="")
 
 
-class ListPage(msgspec.Struct):
+class _ListPage(msgspec.Struct):
     """A list, or a page of it. The API server may send null for no items."""
 
-    metadata: ListMeta
+    metadata: _ListMeta
     items: list[msgspec.Raw] | None = None
 
 
@@ -96,7 +152,7 @@ _upsert_decoders: dict[Kind, msgspec.json.Decoder[_UpsertEvent[KubeObject]]] = {
     kind: msgspec.json.Decoder(_UpsertEvent[of])  # type: ignore[valid-type]  # a value of a table
     for kind, of in TYPE_OF_KIND.items()
 }
-_page_decoder = msgspec.json.Decoder(ListPage)
+_page_decoder = msgspec.json.Decoder(_ListPage)
 
 
 def _decode(decoder: msgspec.json.Decoder[_Decoded], data: Json, otherwise: str) -> _Decoded:
@@ -106,32 +162,49 @@ def _decode(decoder: msgspec.json.Decoder[_Decoded], data: Json, otherwise: str)
         raise InvalidData(f"{otherwise}: {error}") from error
 
 
-def decode_event(line: bytes) -> WatchEvent:
-    """The event in a line of a watch."""
-    return _decode(_event_decoder, line, "not a watch event")
+class JsonEncoding:
+    """An event a line."""
+
+    def splitter(self) -> LineSplitter:
+        """For a new stream."""
+        return LineSplitter()
+
+    def upsert(self, kind: Kind, data: bytes) -> KubeObject | None:
+        """The object of an ADDED or MODIFIED event, where both are valid.
+
+        None for all else: `event` finds out what it is. Nearly all lines are of these types, and
+        decoding a line once instead of twice saves a tenth of the cost of an initial list.
+        """
+        try:
+            found = decode_nested(_upsert_decoders[kind], data).object
+        except UNREADABLE:
+            return None
+        return found if found.metadata.name else None
+
+    def event(self, data: bytes) -> WatchEvent:
+        """The event in a line of a watch."""
+        return _decode(_event_decoder, data, "not a watch event")
+
+    def decode(self, kind: Kind, data: msgspec.Raw) -> KubeObject:
+        """An object."""
+        return decode(kind, data)
+
+    def metadata(self, event: WatchEvent) -> ObjectMeta:
+        """The metadata of the object of an event, whatever the rest of it is."""
+        return _decode(METADATA, event.object, "an object without valid metadata").metadata
+
+    def status(self, event: WatchEvent) -> Status:
+        """Why an ERROR event ends the watch."""
+        return decode_status(event.object)
+
+    def page(self, body: bytes | bytearray) -> Page:
+        """The page in the body of a list."""
+        found = _decode(_page_decoder, body, "not a list")
+        if not found.metadata.resource_version:
+            raise InvalidData("the list has no resourceVersion to watch from")
+        return Page(
+            found.metadata.resource_version, found.metadata.continue_token, found.items or ()
+        )
 
 
-def decode_upsert(kind: Kind, line: bytes) -> KubeObject | None:
-    """The object of an ADDED or MODIFIED event, where both are valid.
-
-    None for all else: `decode_event` finds out what it is. Nearly all lines are of these types,
-    and decoding a line once instead of twice saves a tenth of the cost of an initial list.
-    """
-    try:
-        found = decode_nested(_upsert_decoders[kind], line).object
-    except UNREADABLE:
-        return None
-    return found if found.metadata.name else None
-
-
-def decode_page(body: bytes | bytearray) -> ListPage:
-    """The page in the body of a list."""
-    page = _decode(_page_decoder, body, "not a list")
-    if not page.metadata.resource_version:
-        raise InvalidData("the list has no resourceVersion to watch from")
-    return page
-
-
-def metadata_of(event: WatchEvent) -> ObjectMeta:
-    """The metadata of the object of an event, whatever the rest of it is."""
-    return _decode(METADATA, event.object, "an object without valid metadata").metadata
+JSON = JsonEncoding()
