@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from fakes.programs import install, only_in
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.preflight import Grade
 from kubeproxy.dataplane.xtables_check import restored
-from kubeproxy.linux import tools, xtables
+from kubeproxy.linux import xtables
 
 TEXT = "*nat\n:KUBE-X - [0:0]\n-A KUBE-X -m recent -j RETURN\n-A KUBE-X -j MARK\nCOMMIT\n"
 REFUSES_RECENT = "if /bin/grep -q recent; then echo no recent >&2; exit 2; fi"
@@ -16,15 +17,8 @@ REFUSES_RECENT = "if /bin/grep -q recent; then echo no recent >&2; exit 2; fi"
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that holds all programs there are."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    only_in(tmp_path, monkeypatch)
     return tmp_path
-
-
-def install(programs: Path, script: str) -> None:
-    program = programs / "iptables-restore"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +50,7 @@ def test_rules_are_restored(
     if "sleep" in script:
         monkeypatch.setattr(xtables, "_SECONDS", 0.5)
         monkeypatch.setattr(xtables, "_BYTES_A_SECOND", 10**9)
-    install(programs, script)
+    install(programs, "iptables-restore", script)
     finding = restored("iptables", Family.IPV4, TEXT)
     assert (finding.topic, finding.what, finding.state) == ("iptables", "IPv4 rules", state)
     assert detail in finding.detail

@@ -17,12 +17,12 @@ import pytest
 from msgspec.structs import replace
 
 from dataplane.leftover_rules import IPTABLES, kubelet, ordinary, others, rules
+from fakes.programs import only_in
 from kubeproxy.base.inet import Family
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.dataplane.preflight import NODE, Finding, ok
-from kubeproxy.linux import tools
 from kubeproxy.linux.tools import RuleKind, find
 from kubeproxy.tools.check import scratch
 from kubeproxy.tools.check.command import Plan, survey
@@ -179,8 +179,7 @@ def _extensions() -> Path:
 
 @pytest.fixture
 def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    only_in(tmp_path, monkeypatch)
 
 
 @pytest.mark.usefixtures("no_tools")

@@ -9,9 +9,9 @@ import pytest
 
 from dataplane import leftover_rules
 from dataplane.leftover_rules import IPTABLES, IPVS, LEFTOVERS, Leftover
+from fakes.programs import only_in
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.cleanup import NotAllRemoved, clean_up
-from kubeproxy.linux import tools
 from kubeproxy.linux.legacytables import legacy_chains
 from kubeproxy.linux.links import delete_dummy
 from kubeproxy.linux.tools import RuleKind
@@ -151,8 +151,7 @@ def test_without_the_capability(node: Namespace) -> None:
 
 @pytest.fixture
 def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    only_in(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("backend", "family"), BACKENDS)

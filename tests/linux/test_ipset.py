@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeproxy.linux import ipset, tools
+from fakes.programs import install, only_in
+from kubeproxy.linux import ipset
 from kubeproxy.linux.ipset import IpsetFailed
 
 TEXT = "create KUBE-IPVS-IPS hash:ip\nadd KUBE-IPVS-IPS nonsense\n"
@@ -13,15 +14,8 @@ TEXT = "create KUBE-IPVS-IPS hash:ip\nadd KUBE-IPVS-IPS nonsense\n"
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that holds all programs there are."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    only_in(tmp_path, monkeypatch)
     return tmp_path
-
-
-def install(programs: Path, script: str) -> None:
-    program = programs / "ipset"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
 
 
 @pytest.mark.usefixtures("programs")
@@ -39,7 +33,7 @@ def test_a_missing_program() -> None:
     ],
 )
 def test_a_version_that_will_do(programs: Path, said: str) -> None:
-    install(programs, f"echo '{said}'")
+    install(programs, "ipset", f"echo '{said}'")
     ipset.check()
 
 
@@ -55,13 +49,13 @@ def test_a_version_that_will_do(programs: Path, said: str) -> None:
     ],
 )
 def test_a_version_that_will_not_do(programs: Path, said: str, expected: str) -> None:
-    install(programs, f"echo '{said}'")
+    install(programs, "ipset", f"echo '{said}'")
     with pytest.raises(IpsetFailed, match=expected):
         ipset.check()
 
 
 def test_the_line_that_is_refused_is_named(programs: Path) -> None:
-    install(programs, "echo 'ipset v7.17: Error in line 2: Syntax error' >&2; exit 1")
+    install(programs, "ipset", "echo 'ipset v7.17: Error in line 2: Syntax error' >&2; exit 1")
     with pytest.raises(IpsetFailed) as raised:
         ipset.restore(TEXT)
     assert raised.value.line == 2
@@ -79,13 +73,13 @@ def test_the_line_that_is_refused_is_named(programs: Path) -> None:
     ],
 )
 def test_no_line_to_show(programs: Path, said: str) -> None:
-    install(programs, f"echo '{said}' >&2; exit 1")
+    install(programs, "ipset", f"echo '{said}' >&2; exit 1")
     with pytest.raises(IpsetFailed, match=f"exit code 1: {said}$"):
         ipset.restore(TEXT)
 
 
 def test_the_text_goes_in(programs: Path, tmp_path: Path) -> None:
-    install(programs, f'echo "$@" >{tmp_path}/arguments; /bin/cat >{tmp_path}/text')
+    install(programs, "ipset", f'echo "$@" >{tmp_path}/arguments; /bin/cat >{tmp_path}/text')
     ipset.restore(TEXT)
     arguments, text = (tmp_path / "arguments").read_text(), (tmp_path / "text").read_text()
     assert (arguments, text) == ("restore -exist\n", TEXT)
@@ -103,14 +97,14 @@ def test_the_capability_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch
 def test_sets_that_are_not_there_are_left_out(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(programs, "while read line; do echo $line; done")
+    install(programs, "ipset", "while read line; do echo $line; done")
     monkeypatch.setattr(ipset, "names", lambda: ("KUBE-A", "theirs"))
     assert ipset.save(["KUBE-A", "KUBE-B"]) == "save KUBE-A\n"
     assert ipset.save(["KUBE-B"]) == ""
 
 
 def test_sets_that_cannot_be_read(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(programs, "echo 'Kernel error received: Operation not permitted' >&2; exit 1")
+    install(programs, "ipset", "echo 'Kernel error received: Operation not permitted' >&2; exit 1")
     monkeypatch.setattr(ipset, "names", lambda: ("KUBE-A",))
     with pytest.raises(IpsetFailed, match="Operation not permitted"):
         ipset.save(["KUBE-A"])
@@ -124,7 +118,7 @@ def test_sets_that_cannot_be_read(programs: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_whether_it_came_to_its_end(programs: Path, script: str, ended: bool) -> None:
-    install(programs, script)
+    install(programs, "ipset", script)
     with pytest.raises(IpsetFailed) as caught:
         ipset.restore(TEXT)
     assert ended is caught.value.ended

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.programs import only_in
 from kubeproxy.base.inet import Family
-from kubeproxy.linux import tools
 from kubeproxy.linux.ipvs import Ipvs, IpvsMissing
 from kubeproxy.linux.netlink import ipvs as codec
 
@@ -14,8 +14,7 @@ from kubeproxy.linux.netlink import ipvs as codec
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that holds all programs there are."""
     monkeypatch.setattr(codec, "FAMILY_NAME", "NOT-IPVS")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    only_in(tmp_path, monkeypatch)
     return tmp_path
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes import programs
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.preflight import Grade
-from kubeproxy.linux import tools
 from kubeproxy.tools.check import host
 
 
@@ -70,16 +70,13 @@ def _loaded() -> set[str]:
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that is the whole PATH."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(tools, "_ELSEWHERE", str(tmp_path))
+    programs.only_in(tmp_path, monkeypatch)
     return tmp_path
 
 
 def install(path: Path, name: str, script: str) -> None:
     for verb in ("", "-save", "-restore"):
-        program = path / f"{name}{verb}"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        programs.install(path, f"{name}{verb}", script)
 
 
 def test_no_programs_at_all(path: Path) -> None:

@@ -1,8 +1,8 @@
 """An entry as it is programmed: the places of its backends, and how its frontends choose one.
 
-A list of backends has n places, 0 to n-1, and all are taken: a packet draws a number below n. When
-a backend leaves, the last one moves into its place and all others stay, so that one change is a
-few elements however long the list is.
+A list of backends has n places, and all are taken: a packet draws one of n numbers. When a backend
+leaves, the last one moves into its place and all others stay, so that one change is a few elements
+however long the list is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
