@@ -1,6 +1,7 @@
 """The address plan of all tests is in `world.py`."""
 
 import gc
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -69,7 +70,11 @@ def _machine_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def _process_as_it_was() -> Iterator[None]:
     """What a daemon or a command changes of its process, the next test does not meet."""
     log, threshold = klog.settings(), gc.get_threshold()
+    root = logging.getLogger()
+    handlers = set(root.handlers)
     yield
+    for added in [each for each in root.handlers if each not in handlers]:
+        root.removeHandler(added)
     klog.configure(log)
     gc.set_threshold(*threshold)
     gc.unfreeze()
