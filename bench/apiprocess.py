@@ -1,5 +1,6 @@
 """The API server of a run, a process of its own: `python -m bench.apiprocess SIZE DIRECTORY`.
 
+As a real one it speaks HTTP/2, and HTTP/1.1 with clients that do not, and sends JSON or protobuf.
 It loads the cluster, says where it listens, and obeys commands, one JSON line each on standard
 input, answered by one line on standard output. Changes are prepared before they are sent, so that
 the time at which they are handed to the sockets is not that of their making.
@@ -26,6 +27,7 @@ from bench.clusters import (
 )
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
+from fakes.http2front import Http2Front
 from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, list_query
 
 TIMEOUT = 600.0
@@ -69,11 +71,11 @@ def main(size: Size, directory: Path) -> None:
 
 async def _serve(size: Size, directory: Path) -> None:
     tls, authority = server_tls(directory)
-    async with FakeApiServer(tls) as server:
+    async with FakeApiServer() as server, Http2Front(server, tls) as front:
         for document in (node_document(), service_cidr_document(), *documents(size)):
             server.put(document)
         _encode_ahead(server)
-        _say(Listening(server.url, str(authority.cert)))
+        _say(Listening(front.url, str(authority.cert)))
         prepared: list[Document] = []
         async for line in await _lines():
             command = msgspec.json.decode(line, type=Command)

@@ -45,7 +45,7 @@ class Cluster(Protocol):
 
 
 def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
-    """The config file: defaults, but that nothing waits, and the API server speaks JSON."""
+    """The config file: defaults, but that nothing waits."""
     # In a file 0 means the default of a second: the shortest time that can be written is meant.
     sync = {"minSyncPeriod": "1ns"}
     return {
@@ -54,11 +54,7 @@ def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
         "hostnameOverride": NODE,
         "clusterCIDR": POD_RANGE,
         "mode": proxy.mode,
-        "clientConnection": {
-            "kubeconfig": str(kubeconfig),
-            "contentType": "application/json",
-            "acceptContentTypes": "application/json",
-        },
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
         # The limits of conntrack are those of the host, which is not ours.
         "conntrack": {"maxPerCore": 0, "min": 0},
         "nftables": sync,

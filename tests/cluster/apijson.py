@@ -3,12 +3,16 @@
 import json
 
 from kubeproxy.cluster.client.status import Status
+from kubeproxy.cluster.watch.incidents import Output
+from kubeproxy.cluster.watch.listwatch import ListWatch
+from kubeproxy.cluster.watch.wire import JSON, Encoding
 
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 EXPIRED = Status(410, "Expired", "too old resource version: 1 (15510)")
 TOO_LARGE = Status(504, "Timeout", "Too large resource version", ("ResourceVersionTooLarge",))
 GATE_OFF = Status(422, "Invalid", "sendInitialEvents is forbidden for watch")
+UNAUTHORIZED = Status(401, "Unauthorized", "Unauthorized")
 FORBIDDEN = Status(403, "Forbidden", "services is forbidden")
 BUSY = Status(429, "TooManyRequests", "too many requests")
 BROKEN = Status(500, "InternalError", "boom")
@@ -63,6 +67,13 @@ def status_body(status: Status) -> bytes:
 
 
 def page(version: str, *items: dict[str, object], token: str = "") -> bytes:
-    """A list, or a page of it."""
+    """A list, or a page of it, without spaces, as it is read in pieces."""
     metadata = {"resourceVersion": version} | ({"continue": token} if token else {})
-    return json.dumps({"kind": "ServiceList", "metadata": metadata, "items": items}).encode()
+    body = {"kind": "ServiceList", "metadata": metadata, "items": items}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def listed(protocol: ListWatch, body: bytes, encoding: Encoding = JSON) -> list[Output]:
+    """What follows from a list, or a page of it, that arrives as a whole."""
+    protocol.list_opened(encoding)
+    return [*protocol.receive_list(body), *protocol.listed()]

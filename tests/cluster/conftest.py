@@ -15,5 +15,5 @@ async def server() -> AsyncIterator[FakeApiServer]:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubeproxy.cluster.watch.listwatch.BACKOFF_INITIAL", 0.01)
-    monkeypatch.setattr("kubeproxy.cluster.watch.listwatch.BACKOFF_LIMIT", 0.02)
+    monkeypatch.setattr("kubeproxy.cluster.watch.backoff.BACKOFF_INITIAL", 0.01)
+    monkeypatch.setattr("kubeproxy.cluster.watch.backoff.BACKOFF_LIMIT", 0.02)

@@ -5,6 +5,7 @@ import zlib
 import msgspec
 
 from fakes.apilists import encode_list
+from fakes.apiprotobuf import frame_of
 from fakes.apiresources import Resource
 from fakes.apistore import Page, Selection, Store
 from fakes.apistreams import Initial, compressor, event_line
@@ -29,6 +30,7 @@ class ListBody:
 class _What(msgspec.Struct, frozen=True):
     resource: Resource
     selection: Selection
+    protobuf: bool = False
 
 
 class Encoded:
@@ -50,14 +52,16 @@ class Encoded:
             self._lists[what] = page.version, body
         return body
 
-    def initial_of(self, resource: Resource, selection: Selection) -> Initial:
+    def initial_of(
+        self, resource: Resource, selection: Selection, *, protobuf: bool = False
+    ) -> Initial:
         """The initial events, one for each object."""
-        what = _What(resource, selection)
+        what = _What(resource, selection, protobuf)
         changed = self._store.last_change(resource)
         version, initial = self._initial.get(what, (0, None))
         if initial is None or version != changed:
             page = self._store.list(resource, selection)
             lines = [event_line(resource, "ADDED", stored.encoded) for stored in page.items]
-            initial = Initial(b"".join(lines))
+            initial = Initial(b"".join(map(frame_of, lines) if protobuf else lines))
             self._initial[what] = changed, initial
         return initial

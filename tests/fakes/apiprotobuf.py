@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
+from fakes.apiresources import RESOURCE_OF_KIND
 from fakes.apistore import Body
 
 MAGIC = b"k8s\0"
@@ -61,7 +63,12 @@ _SCHEMAS: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "zone": (7, "string"),
         "hints": (8, "Hints"),
     },
-    "Reference": {"kind": (1, "string"), "namespace": (2, "string"), "name": (3, "string")},
+    "Reference": {
+        "kind": (1, "string"),
+        "namespace": (2, "string"),
+        "name": (3, "string"),
+        "uid": (4, "string"),
+    },
     "Conditions": {"ready": (1, "int"), "serving": (2, "int"), "terminating": (3, "int")},
     "Hints": {"forZones": (1, "Name"), "forNodes": (2, "Name")},
     "Name": {"name": (1, "string")},
@@ -132,7 +139,10 @@ def _field(number: int, kind: str, value: object) -> bytes:
 
 def wrapped(kind: str, encoded: bytes) -> bytes:
     """A message as the body of a response, or as the object of an event."""
-    return MAGIC + field(1, field(1, b"v1") + field(2, kind.encode())) + field(2, encoded)
+    resource = RESOURCE_OF_KIND.get(kind.removesuffix("List"))
+    version = "v1" if resource is None else resource.api_version
+    named = field(1, version.encode()) + field(2, kind.encode())
+    return MAGIC + field(1, named) + field(2, encoded)
 
 
 def event_frame(type_: str, kind: str, encoded: bytes) -> bytes:
@@ -141,12 +151,33 @@ def event_frame(type_: str, kind: str, encoded: bytes) -> bytes:
     return len(event).to_bytes(4, "big") + event
 
 
+class _Event(msgspec.Struct):
+    type: str
+    object: dict[str, msgspec.Raw]
+
+
 def frame_of(line: bytes) -> bytes:
     """One event of a watch, from its JSON."""
-    event = msgspec.json.decode(line, type=Body)
-    obj = event["object"]
-    assert isinstance(obj, dict)
-    return event_frame(str(event["type"]), obj["kind"], message(obj["kind"], obj))
+    event = msgspec.json.decode(line, type=_Event)
+    kind = msgspec.json.decode(event.object["kind"], type=str)
+    fields = ((key, event.object.get(key)) for key in _SCHEMAS[kind])
+    encoded = [_encoded(kind, key, raw) for key, raw in fields if raw is not None]
+    return event_frame(event.type, kind, b"".join(encoded))
+
+
+def _encoded(schema: str, key: str, raw: msgspec.Raw) -> bytes:
+    """A field of an object; what was encoded before is not encoded again."""
+    if not bytes(raw).startswith(b"["):
+        return _remembered(schema, key, bytes(raw))
+    items = msgspec.json.decode(raw, type=list[msgspec.Raw])
+    return b"".join([_remembered(schema, key, bytes(item)) for item in items])
+
+
+@lru_cache(1 << 18)  # as many as the endpoints of a large cluster
+def _remembered(schema: str, key: str, raw: bytes) -> bytes:
+    value = msgspec.json.decode(raw)
+    number, kind = _SCHEMAS[schema][key]
+    return b"" if value is None else _field(number, kind, value)
 
 
 def status_body(status: Body) -> bytes:

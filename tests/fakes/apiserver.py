@@ -77,7 +77,7 @@ class FakeApiServer:
         self._bookmark_every = bookmark_every
         self._watchers: list[Watcher] = []
         self._watchers_changed = asyncio.Event()
-        self._http = web.Server(self._answer, access_log=None, handler_cancellation=True)
+        self._http = web.Server(self.answer, access_log=None, handler_cancellation=True)
         self._listener: asyncio.Server | None = None
         self._bookmarks: asyncio.Task[None] | None = None
 
@@ -162,11 +162,14 @@ class FakeApiServer:
             watcher.bookmark(self.store.version)
 
     def encode_ahead(self, path: str, query: Mapping[str, str]) -> None:
-        """Encode what a stream of this path and query begins with, before anybody asks."""
+        """Encode what answers to this path and query begin with, before anybody asks."""
         target = target_of(path)
         assert target is not None
         selection = parse_options(target, query).selection
-        self._encoded.initial_of(target.resource, selection).gzipped()
+        page = self.store.list(target.resource, selection)
+        assert self._encoded.list_of(target.resource, selection, page).gzipped
+        for protobuf in (False, True):
+            self._encoded.initial_of(target.resource, selection, protobuf=protobuf).gzipped()
 
     def watchers_of(self, kind: str) -> list[Watcher]:
         """The open watches of a kind: what they have been sent, and when."""
@@ -191,7 +194,12 @@ class FakeApiServer:
 
     # Requests.
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    def http1(self) -> asyncio.Protocol:
+        """What serves one connection."""
+        return self._http()
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """What a request gets, which is recorded."""
         path = request.path.removeprefix(self._prefix)
         query = dict(request.query)
         self.requests.append(Request(request.method, path, query, request.headers))
@@ -253,12 +261,14 @@ class FakeApiServer:
         if self._sends_protobuf(request):
             return web.Response(body=list_body(body.plain), headers={"Content-Type": PROTOBUF})
         gzip = len(body.plain) > GZIP_ABOVE and _takes_gzip(request)
-        if self.faults.rate is None:
-            return _json(body.gzipped if gzip else body.plain, gzip=gzip)
+        if self.faults.rate is None and not gzip:
+            return _json(body.plain)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        outlet = Outlet(response, gzip=gzip, rate=lambda: self.faults.rate)
+        if gzip:
+            response.headers["Content-Encoding"] = "gzip"
+        outlet = Outlet(response, gzip=False, rate=lambda: self.faults.rate)
         await response.prepare(request)
-        await outlet.write(body.plain)
+        await outlet.write(body.gzipped if gzip else body.plain)
         await outlet.finish()
         return response
 
@@ -322,7 +332,9 @@ class FakeApiServer:
         if at_least > self.store.version:
             raise too_large(at_least, self.store.version)
         selection = watcher.options.selection
-        watcher.initial = self._encoded.initial_of(watcher.resource, selection)
+        watcher.initial = self._encoded.initial_of(
+            watcher.resource, selection, protobuf=watcher.protobuf
+        )
         watcher.bookmark(self.store.version, initial_end=True)
 
     async def _write(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -382,9 +394,8 @@ def _takes_gzip(request: web.BaseRequest) -> bool:
     return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
-def _json(body: bytes, code: int = 200, *, gzip: bool = False) -> web.Response:
-    headers = {"Content-Type": "application/json"} | ({"Content-Encoding": "gzip"} if gzip else {})
-    return web.Response(body=body, status=code, headers=headers)
+def _json(body: bytes, code: int = 200) -> web.Response:
+    return web.Response(body=body, status=code, headers={"Content-Type": "application/json"})
 
 
 if __name__ == "__main__":

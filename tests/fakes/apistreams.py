@@ -96,15 +96,15 @@ def error_line(error: ApiError) -> bytes:
 class Initial:
     """The events with which streams of one version begin, compressed once for all of them."""
 
-    def __init__(self, lines: bytes) -> None:
-        self.lines = lines
+    def __init__(self, events: bytes) -> None:
+        self.events = events
         self._gzip: tuple[bytes, zlib._Compress] | None = None
 
     def gzipped(self) -> "tuple[bytes, zlib._Compress]":
-        """The lines compressed, and a compressor that goes on from there."""
+        """The events compressed, and a compressor that goes on from there."""
         if self._gzip is None:
             gzip = compressor()
-            self._gzip = gzip.compress(self.lines) + gzip.flush(zlib.Z_SYNC_FLUSH), gzip
+            self._gzip = gzip.compress(self.events) + gzip.flush(zlib.Z_SYNC_FLUSH), gzip
         data, gzip = self._gzip
         return data, gzip.copy()
 
@@ -129,7 +129,7 @@ class Outlet:
     async def begin(self, initial: Initial) -> None:
         """Send what a stream begins with."""
         if self._gzip is None:
-            await self._send(initial.lines)
+            await self._send(initial.events)
         else:
             data, self._gzip = initial.gzipped()
             await self._send(data)
@@ -163,10 +163,7 @@ async def serve_watch(
     """Send what is queued until the deadline (clean end), an ending, or the client's leave."""
     try:
         async with asyncio.timeout_at(deadline):
-            if watcher.initial is not None and watcher.protobuf:
-                for line in watcher.initial.lines.splitlines():
-                    await outlet.write(frame_of(line))
-            elif watcher.initial is not None:
+            if watcher.initial is not None:
                 await outlet.begin(watcher.initial)
             while True:
                 piece = await _next_piece(watcher.queue)

@@ -1,27 +1,27 @@
 """HTTP/2 in front of the test API server, as the real one offers it: TLS, and h2 by ALPN.
 
-Every stream is a request of its own to the server behind, whose faults show on the stream: a reset
-connection there is a reset stream here. The faults of HTTP/2 itself are methods of the front.
+Every stream is a request of its own that the server behind answers, whose faults show on the
+stream: a reset connection there is a reset stream here. The faults of HTTP/2 itself are methods of
+the front. Who does not offer h2 gets HTTP/1.1.
 """
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import aiohttp
 import h2.config
 import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
-from yarl import URL
 
 from fakes.apiserver import FakeApiServer
 from fakes.apistreams import reset
 from fakes.certs import ServerTLS
+from fakes.http2stream import FrontStream, request_on
 
-_HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive", "date", "server"}
 _INTERNAL_ERROR = h2.errors.ErrorCodes.INTERNAL_ERROR
 
 
@@ -81,55 +81,77 @@ class FrontConnection(asyncio.Protocol):
 
     async def _serve(self, number: int) -> None:
         try:
-            await self._forward(number)
+            await self._answer(number)
         finally:
             del self.tasks[number]
 
-    async def _forward(self, number: int) -> None:
-        """Ask the server behind, and send on what it answers."""
-        head = self._heads.pop(number)
-        headers = {name: value for name, value in head.items() if not name.startswith(":")}
+    async def _answer(self, number: int) -> None:
+        """Have the server behind answer."""
+        head, body = self._heads.pop(number), self._bodies.pop(number)
         if self._front.refuse_next:
             self._front.refuse_next -= 1
-            self._end(number, h2.errors.ErrorCodes.REFUSED_STREAM)
+            self.reset_stream(number, h2.errors.ErrorCodes.REFUSED_STREAM)
             return
+        request = request_on(FrontStream(self, number), head, body)
         try:
-            async with self._front.session.request(
-                head[":method"],
-                URL(self._front.behind.url + head[":path"], encoded=True),
-                headers=headers,
-                data=self._bodies.pop(number) or None,
-            ) as response:
-                kept = [
-                    (name.lower(), value)
-                    for name, value in response.headers.items()
-                    if name.lower() not in _HOP_BY_HOP
-                ]
-                self.h2.send_headers(number, [(":status", str(response.status)), *kept])
-                self.flush()
-                async for chunk in response.content.iter_any():
-                    await self._send(number, chunk)
-            self.h2.end_stream(number)
-            self.flush()
-        except (aiohttp.ClientError, OSError):
-            self._end(number, _INTERNAL_ERROR)
-        except h2.exceptions.ProtocolError:  # the client has left
+            response = await self._front.behind.answer(request)
+            await response.prepare(request)
+            await response.write_eof()
+        except ConnectionResetError:  # the client has left, or a fault has reset the stream
             pass
 
-    def _end(self, number: int, code: h2.errors.ErrorCodes) -> None:
-        self.h2.reset_stream(number, code)
-        self.flush()
+    def send_headers(self, number: int, headers: list[tuple[str, str]]) -> None:
+        """Begin a response."""
+        self._try(lambda: self.h2.send_headers(number, headers))
 
-    async def _send(self, number: int, data: bytes) -> None:
+    async def send(self, number: int, data: bytes) -> None:
+        """Send a part of a body, as much at a time as the client has room for."""
         while data:
-            room = min(self.h2.local_flow_control_window(number), self.h2.max_outbound_frame_size)
+            room = min(self._window(number), self.h2.max_outbound_frame_size)
             if room <= 0:
                 self._room.clear()
                 await self._room.wait()
                 continue
-            self.h2.send_data(number, data[:room])
-            self.flush()
-            data = data[room:]
+            piece, data = data[:room], data[room:]
+            self._send_piece(number, piece)
+
+    def end(self, number: int) -> None:
+        """End a response."""
+        self._try(lambda: self.h2.end_stream(number))
+
+    def reset_stream(self, number: int, code: h2.errors.ErrorCodes = _INTERNAL_ERROR) -> None:
+        """End a stream within a response."""
+        self._try(lambda: self.h2.reset_stream(number, code))
+
+    def _window(self, number: int) -> int:
+        try:
+            return self.h2.local_flow_control_window(number)
+        except h2.exceptions.ProtocolError as error:
+            raise ConnectionResetError from error
+
+    def _send_piece(self, number: int, piece: bytes) -> None:
+        self._try(lambda: self.h2.send_data(number, piece))
+
+    def _try(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except h2.exceptions.ProtocolError as error:
+            raise ConnectionResetError from error
+        self.flush()
+
+
+class _Negotiated(asyncio.Protocol):
+    """Hands a connection to the protocol that was agreed on."""
+
+    def __init__(self, front: "Http2Front") -> None:
+        self._front = front
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        agreed = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        chosen = FrontConnection(self._front) if agreed == "h2" else self._front.behind.http1()
+        transport.set_protocol(chosen)
+        chosen.connection_made(transport)
 
 
 class Http2Front:
@@ -151,10 +173,6 @@ class Http2Front:
         self._port = 0
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0)
-        self.session = aiohttp.ClientSession(
-            connector=connector, auto_decompress=False, skip_auto_headers=("Accept-Encoding",)
-        )
         await self.resume()
         return self
 
@@ -168,7 +186,6 @@ class Http2Front:
         await self.pause()
         if tasks:
             await asyncio.wait(tasks)
-        await self.session.close()
 
     @property
     def url(self) -> str:
@@ -178,7 +195,7 @@ class Http2Front:
     async def resume(self) -> None:
         """Listen, on the same port as before if there was one."""
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: FrontConnection(self), "127.0.0.1", self._port, ssl=self._context
+            lambda: _Negotiated(self), "127.0.0.1", self._port, ssl=self._context
         )
         self._port = self._listener.sockets[0].getsockname()[1]
 

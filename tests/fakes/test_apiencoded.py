@@ -2,9 +2,11 @@ import asyncio
 import zlib
 
 import aiohttp
+import pytest
 
 from fakes.apiclient import Client
 from fakes.apiencoded import Encoded
+from fakes.apiprotobuf import MAGIC, field, frame_of, wrapped
 from fakes.apiresources import RESOURCE_OF_KIND
 from fakes.apiserver import FakeApiServer
 from fakes.apistore import Body, Selection, Store
@@ -60,7 +62,29 @@ def test_initial_events_are_encoded_again_when_their_own_kind_changes_only() -> 
     store.put(NODE, named("Node", "n"))
     assert encoded.initial_of(SERVICE, ALL) is first
     store.delete(SERVICE, ("default", "a"))
-    assert encoded.initial_of(SERVICE, ALL).lines.count(b"\n") == 2
+    assert encoded.initial_of(SERVICE, ALL).events.count(b"\n") == 2
+
+
+def test_initial_events_in_protobuf_are_those_in_json() -> None:
+    encoded = Encoded(filled())
+    lines = encoded.initial_of(SERVICE, ALL).events.splitlines(keepends=True)
+    in_protobuf = encoded.initial_of(SERVICE, ALL, protobuf=True)
+    assert in_protobuf.events == b"".join(map(frame_of, lines))
+    assert encoded.initial_of(SERVICE, ALL, protobuf=True) is in_protobuf
+
+
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        pytest.param("EndpointSlice", b"discovery.k8s.io/v1", id="object"),
+        pytest.param("EndpointSliceList", b"discovery.k8s.io/v1", id="list"),
+        pytest.param("Status", b"v1", id="status"),
+    ],
+)
+def test_protobuf_names_the_group_of_its_objects(kind: str, version: bytes) -> None:
+    """Clients in Go look types up by it."""
+    named = field(1, version) + field(2, kind.encode())
+    assert wrapped(kind, b"").startswith(MAGIC + field(1, named))
 
 
 class Inflated:

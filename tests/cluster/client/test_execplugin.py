@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.following import following
+from cluster.following import following, service
 from fakes.apiserver import FakeApiServer
 from fakes.certs import issue, server_tls
 from kubeproxy.cluster.client import execplugin
@@ -275,7 +275,10 @@ async def test_a_token_of_a_plugin_is_used_and_replaced_after_401(tmp_path: Path
             server.tokens = {"two"}
             (tmp_path / "token").write_text(answer(token="two"))
             server.faults.cut_streams()
-            await consumer.wait_synced(times=2)
+            await consumer.wait(lambda: len(consumer.attempts) == 3)
+            server.put(service("a"))
+            await consumer.wait_names("a")
+            assert consumer.lists() == 1
         assert [a.code for a in consumer.attempts] == ["200", "401", "200"]
     assert runs(tmp_path) == 2
 

@@ -275,10 +275,9 @@ NO_CONFIGURATION = (
             id="proxy-of-unknown-kind",
         ),
         pytest.param(
-            "server: https://a, proxy-url: 'socks5://bar:1'",
-            f'{INVALID}invalid \'proxy-url\' "socks5://bar:1" for cluster "c":'
-            " SOCKS proxies are not supported by this proxy; use an http or https proxy",
-            id="socks-proxy",
+            "server: https://a, proxy-url: 'socks5://'",
+            f'{INVALID}invalid \'proxy-url\' "socks5://" for cluster "c": it names no host',
+            id="socks-proxy-without-host",
         ),
         pytest.param(
             "server: https://a, proxy-url: 'http://'",

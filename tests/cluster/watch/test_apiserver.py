@@ -241,7 +241,7 @@ async def test_when_one_watch_reaches_the_server_again_the_others_do_not_wait(
     server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = chain([60.0, 0.2, 60.0], repeat(0.2))  # at first only one of them waits briefly
-    monkeypatch.setattr("kubeproxy.cluster.watch.listwatch.Backoff.delay", lambda *_: next(waits))
+    monkeypatch.setattr("kubeproxy.cluster.watch.backoff.Backoff.delay", lambda *_: next(waits))
     await server.pause()
     async with following(server, Kind.SERVICE, Kind.NODE, Kind.SERVICE_CIDR) as consumer:
         await consumer.wait(lambda: len(consumer.attempts) == 3)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.apijson import BUSY, EXPIRED, bookmark
+from cluster.apijson import BUSY, EXPIRED, bookmark, listed, page
 from cluster.following import following, service
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
 from fakes.http2front import Http2Front
 from kubeproxy.cluster.client.access import Access, ClusterEntry
 from kubeproxy.cluster.client.contenttypes import DEFAULT
+from kubeproxy.cluster.client.http_client import spread
 from kubeproxy.cluster.client.resources import (
     ENDPOINT_SLICES,
     SERVICE_CIDRS,
@@ -32,15 +33,14 @@ def watching(chance: float = 0.0) -> ListWatch:
     """A protocol that has listed all objects, and watches."""
     protocol = ListWatch(SERVICES, accepts=DEFAULT)
     protocol.next_request(0.0, chance)
-    protocol.opened(0.0)
-    list(protocol.receive(bookmark("5", ends=True)))
+    listed(protocol, page("5"))
     protocol.next_request(0.0, chance)
     protocol.opened(0.0)
     return protocol
 
 
 def test_a_quiet_day_is_watches_only() -> None:
-    """As `rest_client_requests_total` would count them: nothing is polled, nothing listed."""
+    """As `rest_client_requests_total` would count them: one list at the start, nothing polled."""
     dice = random.Random(1)
     asked: Counter[str] = Counter()
     for resource in RESOURCES:
@@ -48,11 +48,13 @@ def test_a_quiet_day_is_watches_only() -> None:
         while now < DAY:
             request = protocol.next_request(now, dice.random())
             query = dict(request.query)
-            asked["watch-list" if "sendInitialEvents" in query else "watch"] += request.watch
-            asked["list"] += not request.watch
+            asked["watch" if request.watch else "list"] += 1
             now += request.delay
+            if not request.watch:
+                listed(protocol, page(str(version)))
+                continue
+            assert query["resourceVersion"] == str(version)  # of the last bookmark
             protocol.opened(now)
-            list(protocol.receive(bookmark(str(version), ends=True)))
             ends = now + int(query["timeoutSeconds"])
             while protocol.streaming and now + BOOKMARK_PERIOD < ends:
                 now, version = now + BOOKMARK_PERIOD, version + 1
@@ -60,8 +62,7 @@ def test_a_quiet_day_is_watches_only() -> None:
             if protocol.streaming:
                 now = ends
                 protocol.closed(now)
-    assert asked["watch-list"] == len(RESOURCES)
-    assert asked["list"] == 0
+    assert asked["list"] == len(RESOURCES)
     # Each lives from five to ten minutes.
     assert len(RESOURCES) * DAY / 600 < asked["watch"] < len(RESOURCES) * DAY / 300
 
@@ -90,6 +91,14 @@ def test_a_fleet_that_is_refused_at_once_does_not_ask_again_at_once(refusal: Sta
     assert max(tenths.values()) < NODES / 7
 
 
+def test_a_fleet_that_is_asked_to_wait_does_not_come_back_at_once() -> None:
+    dice = random.Random(1)
+    found = [spread(10, dice.random()) for _ in range(NODES)]
+    halves = Counter(int((seconds - 10) / 0.5) for seconds in found)
+    assert set(halves) == set(range(10))  # from 10 to 15 s, a tenth of them in each half second
+    assert max(halves.values()) < NODES / 7
+
+
 def test_a_fleet_without_a_server_spreads_further_each_time() -> None:
     dice = random.Random(1)
     rounds: list[list[float]] = [[], [], [], []]
@@ -105,8 +114,16 @@ def test_a_fleet_without_a_server_spreads_further_each_time() -> None:
     assert spread == pytest.approx([0.8, 1.6, 3.2, 6.4], rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "starting",
+    [
+        pytest.param(None, id="ready-at-once"),
+        pytest.param(403, id="without-its-roles"),  # kube-apiserver 1.36 after kill -9
+        pytest.param(429, id="without-its-caches"),
+    ],
+)
 async def test_a_fleet_survives_a_restart_of_its_server_without_a_list(
-    server: FakeApiServer, tmp_path: Path, short_waits: None
+    server: FakeApiServer, tmp_path: Path, short_waits: None, starting: int | None
 ) -> None:
     assert short_waits is None
     tls, authority = server_tls(tmp_path)
@@ -123,6 +140,8 @@ async def test_a_fleet_survives_a_restart_of_its_server_without_a_list(
             await server.wait_watchers(8)
             await front.pause()
             server.put(service("a"))
+            if starting is not None:
+                server.faults.status("watch=true", starting, times=16)
             await front.resume()
             for consumer in (one, two):
                 await consumer.wait_names("a")

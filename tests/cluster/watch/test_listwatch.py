@@ -11,22 +11,25 @@ from cluster.apijson import (
     FORBIDDEN,
     GATE_OFF,
     TOO_LARGE,
+    UNAUTHORIZED,
     UNAVAILABLE,
     bookmark,
     deeper,
     error_event,
     event,
+    listed,
     page,
     service,
     unreadable,
 )
+from kubeproxy.cluster.client.contenttypes import DEFAULT, JSON_TYPE
 from kubeproxy.cluster.client.resources import SERVICES
 from kubeproxy.cluster.client.status import Status
 from kubeproxy.cluster.events import Delete, Keep, Reset, Synced, Upsert
 from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
-from kubeproxy.cluster.watch.listwatch import ApiRequest, Backoff, ListWatch
+from kubeproxy.cluster.watch.listwatch import MOST_REFUSALS, ApiRequest, ListWatch
 
 
 def shown(outputs: Iterable[Output]) -> list[str]:
@@ -137,7 +140,7 @@ def test_without_the_gate_the_first_request_is_a_list() -> None:
 def test_without_the_gate_a_relist_is_a_list_at_the_last_version() -> None:
     protocol = ListWatch(SERVICES, watch_list=False)
     ask(protocol)
-    list(protocol.received_list(page("9")))
+    listed(protocol, page("9"))
     ask(protocol)
     protocol.opened(0.0)
     list(protocol.receive(error_event(BROKEN)))
@@ -236,7 +239,7 @@ def test_an_error_event_about_the_version_has_the_watch_list_repeated_without() 
 def test_the_fallback_to_a_list_holds_for_one_round_only() -> None:
     protocol = listing()
     ask(protocol)
-    list(protocol.received_list(page("9")))
+    listed(protocol, page("9"))
     open_stream(protocol)
     list(protocol.receive(error_event(BROKEN)))
     assert f"wait, {watch_list('9')}" == asked(protocol)
@@ -293,7 +296,7 @@ def test_a_list_has_all_objects_and_is_followed_by_a_watch_from_its_version() ->
     protocol = listing()
     assert asked(protocol) == "list: limit=500&resourceVersion=0"
     body = page("9", service("a", 3), service("b", 4))
-    assert shown(protocol.received_list(body)) == ["reset", "+a@3", "+b@4", "synced"]
+    assert shown(listed(protocol, body)) == ["reset", "+a@3", "+b@4", "synced"]
     assert watch("9") == asked(protocol)
     assert protocol.opened(0.0) == []
     assert shown(protocol.receive(event("ADDED", service("c", 11)))) == ["+c@11"]
@@ -303,45 +306,45 @@ def test_a_list_may_have_null_for_no_items() -> None:
     protocol = listing()
     ask(protocol)
     body = b'{"metadata":{"resourceVersion":"9"},"items":null}'
-    assert shown(protocol.received_list(body)) == ["reset", "synced"]
+    assert shown(listed(protocol, body)) == ["reset", "synced"]
 
 
 def test_the_pages_of_a_list_have_one_reset_and_one_synced() -> None:
     protocol = listing()
     ask(protocol)
     first = page("9", service("a", 3), token="t1")
-    assert shown(protocol.received_list(first)) == ["reset", "+a@3"]
+    assert shown(listed(protocol, first)) == ["reset", "+a@3"]
     assert asked(protocol) == "list: limit=500&continue=t1"
-    assert shown(protocol.received_list(page("9", service("b", 4), token="t2"))) == ["+b@4"]
+    assert shown(listed(protocol, page("9", service("b", 4), token="t2"))) == ["+b@4"]
     assert asked(protocol) == "list: limit=500&continue=t2"
-    assert shown(protocol.received_list(page("9", service("c", 5)))) == ["+c@5", "synced"]
+    assert shown(listed(protocol, page("9", service("c", 5)))) == ["+c@5", "synced"]
     assert watch("9") == asked(protocol)
 
 
 def test_a_page_that_does_not_arrive_is_asked_for_again() -> None:
     protocol = listing()
     ask(protocol)
-    list(protocol.received_list(page("9", service("a", 3), token="t1")))
+    listed(protocol, page("9", service("a", 3), token="t1"))
     ask(protocol)
     protocol.disconnected(1.0)
     assert asked(protocol) == "wait, list: limit=500&continue=t1"
-    assert shown(protocol.received_list(page("9"))) == ["synced"]
+    assert shown(listed(protocol, page("9"))) == ["synced"]
 
 
 def test_an_expired_continue_token_leads_to_one_list_without_pages() -> None:
     protocol = listing()
     ask(protocol)
-    list(protocol.received_list(page("9", service("a", 3), token="t1")))
+    listed(protocol, page("9", service("a", 3), token="t1"))
     ask(protocol)
     assert protocol.refused(EXPIRED) == []
     assert asked(protocol) == "list: resourceVersion=0"
-    assert shown(protocol.received_list(page("9", service("b", 4)))) == ["reset", "+b@4", "synced"]
+    assert shown(listed(protocol, page("9", service("b", 4)))) == ["reset", "+b@4", "synced"]
 
 
 def test_a_list_without_pages_that_has_expired_too_is_asked_for_without_a_version() -> None:
     protocol = listing()
     ask(protocol)
-    list(protocol.received_list(page("9", token="t1")))
+    listed(protocol, page("9", token="t1"))
     ask(protocol)
     protocol.refused(EXPIRED)
     ask(protocol)
@@ -352,9 +355,9 @@ def test_a_list_without_pages_that_has_expired_too_is_asked_for_without_a_versio
 def test_a_cache_that_pages_is_asked_for_pages_from_then_on() -> None:
     protocol = ListWatch(SERVICES, watch_list=False)
     ask(protocol)
-    list(protocol.received_list(page("9", token="t1")))
+    listed(protocol, page("9", token="t1"))
     ask(protocol)
-    list(protocol.received_list(page("9")))
+    listed(protocol, page("9"))
     open_stream(protocol)
     list(protocol.receive(error_event(BROKEN)))
     assert asked(protocol) == "wait, list: limit=500&resourceVersion=9"
@@ -365,9 +368,9 @@ def test_pages_of_a_list_without_a_version_do_not_count_as_those_of_a_cache() ->
     ask(protocol)
     protocol.refused(EXPIRED)
     ask(protocol)
-    list(protocol.received_list(page("9", token="t1")))
+    listed(protocol, page("9", token="t1"))
     ask(protocol)
-    list(protocol.received_list(page("9")))
+    listed(protocol, page("9"))
     open_stream(protocol)
     list(protocol.receive(error_event(BROKEN)))
     assert asked(protocol) == "wait, list: resourceVersion=9"
@@ -377,7 +380,7 @@ def test_pages_of_a_list_without_a_version_do_not_count_as_those_of_a_cache() ->
 def test_a_list_at_a_useless_version_is_repeated_at_once_without(status: Status) -> None:
     protocol = ListWatch(SERVICES, watch_list=False)
     ask(protocol)
-    list(protocol.received_list(page("9")))
+    listed(protocol, page("9"))
     open_stream(protocol)
     list(protocol.receive(error_event(BROKEN)))
     ask(protocol)
@@ -407,7 +410,7 @@ def test_a_refused_list_ends_the_round() -> None:
 def test_a_list_that_is_none_ends_the_round_and_says_nothing_else(body: bytes) -> None:
     protocol = listing()
     ask(protocol)
-    assert shown(protocol.received_list(body)) == ["INVALID_DATA"]
+    assert shown(listed(protocol, body)) == ["INVALID_DATA"]
     assert f"wait, {watch_list()}" == asked(protocol)
 
 
@@ -538,8 +541,10 @@ def test_a_short_watch_without_a_bookmark_is_just_opened_again() -> None:
         pytest.param(TOO_LARGE, "EXPIRED", watch_list("5"), id="too-large"),
         pytest.param(BUSY, "TRY_LATER", watch("5"), id="too-many-requests"),
         pytest.param(UNAVAILABLE, "TRY_LATER", watch("5"), id="unavailable"),
-        pytest.param(FORBIDDEN, "REFUSED", watch_list("5"), id="forbidden"),
-        pytest.param(BROKEN, "REFUSED", watch_list("5"), id="internal-error"),
+        pytest.param(UNAUTHORIZED, "REFUSED", watch("5"), id="unauthorized"),
+        pytest.param(FORBIDDEN, "REFUSED", watch("5"), id="forbidden"),
+        pytest.param(BROKEN, "REFUSED", watch("5"), id="internal-error"),
+        pytest.param(GATE_OFF, "REFUSED", watch_list("5"), id="invalid"),
     ],
 )
 def test_a_refused_watch(status: Status, reason: str, expected: str) -> None:
@@ -548,6 +553,38 @@ def test_a_refused_watch(status: Status, reason: str, expected: str) -> None:
     ask(protocol)
     assert shown(protocol.refused(status)) == [reason]
     assert f"wait, {expected}" == asked(protocol)
+
+
+def refused_watches(protocol: ListWatch) -> int:
+    """How many times the watch is tried while it is forbidden, before all objects are listed."""
+    count = 0
+    while (request := asked(protocol)) in (watch("5"), f"wait, {watch('5')}"):
+        assert shown(protocol.refused(FORBIDDEN)) == ["REFUSED"]
+        count += 1
+    assert f"wait, {watch_list('5')}" == request
+    return count
+
+
+def test_a_watch_that_stays_forbidden_gives_way_to_a_list() -> None:
+    """A role may allow lists and no watches: what it allows is better than nothing."""
+    protocol = watching("5")
+    protocol.disconnected(30.0)
+    assert refused_watches(protocol) == MOST_REFUSALS + 1
+    protocol.refused(FORBIDDEN)
+    assert asked(protocol) == "list: resourceVersion=5"
+    assert "synced" in shown(listed(protocol, page("5")))
+    assert refused_watches(protocol) == 1
+
+
+def test_a_watch_that_was_served_may_be_refused_as_often_again() -> None:
+    protocol = watching("5")
+    protocol.disconnected(30.0)
+    for _ in range(MOST_REFUSALS):
+        ask(protocol)
+        protocol.refused(FORBIDDEN)
+    open_stream(protocol, 60.0)
+    protocol.disconnected(90.0)
+    assert refused_watches(protocol) == MOST_REFUSALS + 1
 
 
 @pytest.mark.parametrize(
@@ -644,6 +681,57 @@ def test_a_watch_is_opened_again() -> None:
     assert watch("7") == asked(protocol)
 
 
+def test_a_list_that_breaks_off_is_not_taken_for_all_objects() -> None:
+    body = page("9", service("a", 3), service("b", 4), service("c", 5))
+    protocol = listing()
+    ask(protocol)
+    protocol.list_opened()
+    assert shown(protocol.receive_list(body[:-30])) == ["reset", "+a@3", "+b@4"]
+    protocol.disconnected(1.0)
+    assert asked(protocol) == f"wait, {watch_list()}"
+    assert shown(protocol.opened(2.0)) == ["reset"]
+
+
+def test_a_list_that_breaks_off_becomes_a_watch_list_if_it_may() -> None:
+    """A server gives a list a minute at most, which may be too little for a slow connection."""
+    protocol = ListWatch(SERVICES, accepts=DEFAULT)
+    assert ask(protocol).accept == JSON_TYPE
+    protocol.list_opened()
+    protocol.disconnected(60.0)
+    again = ask(protocol)
+    assert (dict(again.query)["sendInitialEvents"], again.accept) == ("true", JSON_TYPE)
+    protocol.opened(61.0)
+    assert shown(protocol.receive(bookmark("5", ends=True))) == ["synced"]
+    assert protocol.streaming
+    assert protocol.closed(400.0) == []
+    assert ask(protocol).accept == DEFAULT.watch
+
+
+def test_without_the_gate_a_list_that_breaks_off_is_asked_for_again() -> None:
+    protocol = ListWatch(SERVICES, watch_list=False)
+    ask(protocol)
+    protocol.list_opened()
+    protocol.disconnected(60.0)
+    assert asked(protocol) == "wait, list: limit=500&resourceVersion=0"
+
+
+def test_a_list_that_ends_half_way_is_asked_for_again() -> None:
+    protocol = listing()
+    ask(protocol)
+    body = page("9", service("a", 3), service("b", 4))
+    assert shown(listed(protocol, body[:-30])) == ["reset", "+a@3", "INVALID_DATA"]
+    assert watch_list() in asked(protocol)
+
+
+def test_what_arrives_of_a_list_that_was_cut_off_is_ignored() -> None:
+    protocol = listing()
+    ask(protocol)
+    protocol.list_opened()
+    protocol.disconnected(1.0)
+    assert shown(protocol.receive_list(page("9", service("a", 3)))) == []
+    assert shown(protocol.listed()) == []
+
+
 def test_reports_after_the_end_of_a_watch_are_ignored() -> None:
     protocol = watching("5")
     protocol.disconnected(30.0)
@@ -687,7 +775,7 @@ def test_an_object_of_any_depth_is_read_in_a_list() -> None:
     protocol = listing()
     ask(protocol)
     body = deeper(page("9", service("a", 3), unreadable("b", 4), service("c", 5)))
-    assert shown(protocol.received_list(body)) == ["reset", "+a@3", "?b@4", "=b", "+c@5", "synced"]
+    assert shown(listed(protocol, body)) == ["reset", "+a@3", "?b@4", "=b", "+c@5", "synced"]
 
 
 def test_an_object_that_is_not_utf_8_is_skipped() -> None:
@@ -707,7 +795,7 @@ def test_one_bad_item_spoils_nothing_in_a_list() -> None:
     ask(protocol)
     body = page("9", service("a", 3), unreadable("b", 4), {"metadata": 7}, service("c", 5))
     expected = ["reset", "+a@3", "?b@4", "=b", "?@", "+c@5", "synced"]
-    assert expected == shown(protocol.received_list(body))
+    assert expected == shown(listed(protocol, body))
 
 
 def test_a_known_object_that_no_longer_decodes_survives_a_relist() -> None:
@@ -763,31 +851,3 @@ def test_a_list_always_ends_with_synced() -> None:
     open_stream(protocol)
     stream = event("ADDED", unreadable("a", 8)) + bookmark("9", ends=True)
     assert shown(protocol.receive(stream)) == ["?a@8", "=a", "synced"]
-
-
-# --- backoff ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("chance", "expected"),
-    [
-        pytest.param(0.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="shortest"),
-        pytest.param(0.5, [1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 45.0, 45.0], id="middling"),
-    ],
-)
-def test_delays_double_up_to_a_limit(chance: float, expected: list[float]) -> None:
-    backoff = Backoff()
-    assert expected == pytest.approx([backoff.delay(0.0, chance) for _ in expected])
-
-
-@pytest.mark.parametrize(
-    ("later", "expected"),
-    [
-        pytest.param(121.0, 0.8, id="two-minutes-later-it-is-short-again"),
-        pytest.param(119.5, 1.6, id="before-that-it-is-not"),
-    ],
-)
-def test_a_backoff_is_reset_after_two_quiet_minutes(later: float, expected: float) -> None:
-    backoff = Backoff()
-    delay = backoff.delay(0.0, 0.0)
-    assert expected == pytest.approx(backoff.delay(delay + later, 0.0))

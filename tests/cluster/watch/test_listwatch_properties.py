@@ -17,6 +17,7 @@ from cluster.apijson import (
     UNAVAILABLE,
     bookmark,
     event,
+    listed,
     page,
     service,
     unreadable,
@@ -80,7 +81,7 @@ def test_no_bytes_raise_an_exception(data: bytes) -> None:
     outputs_of([STREAM, data + b"\n"])
     protocol = ListWatch(SERVICES, watch_list=False)
     protocol.next_request(0.0, 0.0)
-    list(protocol.received_list(data))
+    listed(protocol, data)
 
 
 # --- failures of a server --------------------------------------------------------------------
@@ -186,11 +187,14 @@ def exchange(
 
 def _listed(protocol: ListWatch, body: bytes, outcome: Outcome, now: float) -> list[Output]:
     if outcome is Outcome.NONE:
-        return list(protocol.received_list(body))
+        return listed(protocol, body)
+    half = body[: len(body) // 2]
     if outcome is Outcome.GARBAGE:
-        return list(protocol.received_list(body[: len(body) // 2]))
+        return listed(protocol, half)
+    protocol.list_opened()
+    outputs = list(protocol.receive_list(half))
     protocol.disconnected(now)
-    return []
+    return outputs
 
 
 def _ended(protocol: ListWatch, outcome: Outcome, now: float) -> list[Output]:

@@ -1,13 +1,15 @@
-"""TLS connections that can be HTTP/2: directly, or through a proxy that tunnels."""
+"""TLS connections that can be HTTP/2, directly or through a proxy: by CONNECT, or by SOCKS5."""
 
 import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
+from kubeproxy.cluster.client import socks
 from kubeproxy.cluster.client.failures import Failure, RequestFailed
 from kubeproxy.cluster.client.transport import CONNECT_TIMEOUT, NotOffered, Route
 
@@ -25,10 +27,22 @@ async def dial(
     route: Route, context: ssl.SSLContext, protocol: Callable[[], _Protocol]
 ) -> _Protocol:
     """A connection that speaks HTTP/2. Raises a `RequestFailed`, or `NotOffered`."""
-    try:
+    with failures():
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            tunnel = await _tunnel(route) if route.proxy else None
-            transport, connected = await _connect(route, context, protocol, tunnel)
+            opened = await tunnel(route) if route.proxy else None
+            transport, connected = await _connect(route, context, protocol, opened)
+    negotiated = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+    if negotiated != ALPN:
+        transport.abort()
+        raise NotOffered
+    return connected
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """What goes wrong while a connection is made, as a `RequestFailed`."""
+    try:
+        yield
     except socket.gaierror as error:
         raise RequestFailed(Failure.NAME, error) from error
     except ssl.SSLCertVerificationError as error:
@@ -37,25 +51,20 @@ async def dial(
         raise RequestFailed(Failure.NO_TLS, error) from error
     except OSError as error:
         raise RequestFailed(Failure.CONNECT, error) from error
-    negotiated = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-    if negotiated != ALPN:
-        transport.abort()
-        raise NotOffered
-    return connected
 
 
 async def _connect(
     route: Route,
     context: ssl.SSLContext,
     protocol: Callable[[], _Protocol],
-    tunnel: socket.socket | None,
+    opened: socket.socket | None,
 ) -> tuple[asyncio.Transport, _Protocol]:
     loop = asyncio.get_running_loop()
     name = route.server_name or route.host
-    if tunnel is not None:
+    if opened is not None:
         return await loop.create_connection(
             protocol,
-            sock=tunnel,
+            sock=opened,
             ssl=context,
             server_hostname=name,
             ssl_handshake_timeout=TLS_TIMEOUT,
@@ -71,29 +80,65 @@ async def _connect(
     )
 
 
-async def _tunnel(route: Route) -> socket.socket:
-    """A connection to the server through the proxy, by CONNECT."""
+async def tunnel(route: Route) -> socket.socket:
+    """A connection to the server through the proxy."""
     proxy = urlsplit(route.proxy)
+    is_socks = proxy.scheme in socks.SCHEMES
+    port = proxy.port or (socks.DEFAULT_PORT if is_socks else _DEFAULT_PROXY_PORT)
     try:
-        sock = await _connected_socket(proxy.hostname or "", proxy.port or _DEFAULT_PROXY_PORT)
+        sock = await _connected_socket(proxy.hostname or "", port)
+        try:
+            await (_ask_socks if is_socks else _ask_http)(sock, proxy, route)
+        except BaseException:
+            sock.close()
+            raise
     except OSError as error:
         raise RequestFailed(Failure.PROXY, error) from error
-    try:
-        host = f"[{route.host}]" if ":" in route.host else route.host
-        target = f"{host}:{route.port}"
-        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
-        if proxy.username is not None:
-            pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
-        answer = await _answer_to(sock, "\r\n".join([*lines, "", ""]).encode())
-    except BaseException:
-        sock.close()
-        raise
+    return sock
+
+
+async def _ask_http(sock: socket.socket, proxy: SplitResult, route: Route) -> None:
+    """Have an HTTP proxy connect, by CONNECT."""
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{host}:{route.port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.username is not None:
+        pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
+    answer = await _answer_to(sock, "\r\n".join([*lines, "", ""]).encode())
     status = answer.partition(b"\r\n")[0].decode("latin-1").partition(" ")[2]
     if not status.startswith("2"):
-        sock.close()
         raise RequestFailed(Failure.PROXY_REFUSED, status or "something else than HTTP")
-    return sock
+
+
+async def _ask_socks(sock: socket.socket, proxy: SplitResult, route: Route) -> None:
+    """Have a SOCKS5 proxy connect."""
+    login = None
+    if proxy.username is not None:
+        login = socks.Login(unquote(proxy.username), unquote(proxy.password or ""))
+    loop = asyncio.get_running_loop()
+    said = socks.handshake(route.host, route.port, login)
+    try:
+        step = next(said)
+        while True:
+            await loop.sock_sendall(sock, step.send)
+            step = said.send(await _exactly(sock, step.read))
+    except StopIteration:
+        return
+    except socks.SocksError as error:
+        raise RequestFailed(Failure.PROXY_REFUSED, str(error)) from error
+
+
+async def _exactly(sock: socket.socket, size: int) -> bytes:
+    """So many bytes and no more: what follows belongs to the server."""
+    loop = asyncio.get_running_loop()
+    answer = b""
+    while len(answer) < size:
+        data = await loop.sock_recv(sock, size - len(answer))
+        if not data:
+            raise socks.SocksError("something else than SOCKS5")
+        answer += data
+    return answer
 
 
 async def _connected_socket(host: str, port: int) -> socket.socket:

@@ -3,14 +3,19 @@
 It is imported when it is needed: most clusters never do.
 """
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from kubeproxy.cluster.client.dial import failures, tunnel
 from kubeproxy.cluster.client.failures import Failure, RequestFailed
+from kubeproxy.cluster.client.socks import SCHEMES
 from kubeproxy.cluster.client.transport import CONNECT_TIMEOUT, READ_SIZE, Request, Route
 
 KEEP_IDLE_CONNECTIONS = 90.0
@@ -88,19 +93,51 @@ class Http1Response:
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+class _SocksConnector(aiohttp.BaseConnector):
+    """Connections through a SOCKS5 proxy, which aiohttp does not know."""
+
+    def __init__(self, route: Route) -> None:
+        super().__init__(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS)
+        self._route = route
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: object,  # noqa: ARG002  # as aiohttp calls it
+        timeout: object,  # noqa: ARG002, ASYNC109
+    ) -> ResponseHandler:
+        with failures():
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                _, protocol = await self._loop.create_connection(
+                    self._factory,
+                    sock=await tunnel(self._route),
+                    ssl=req.ssl if req.is_ssl() else None,  # type: ignore[arg-type]  # a context
+                    server_hostname=(self._route.server_name or self._route.host)
+                    if req.is_ssl()
+                    else None,
+                )
+        return protocol
+
+
 class Http1:
     """Sends each request on a connection that no other uses at that time."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
+        self._is_socks = urlsplit(route.proxy).scheme in SCHEMES
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS),
+            connector=self._connector(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=256 * 1024,
             skip_auto_headers=("Accept-Encoding",),
             auto_decompress=False,
         )
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        if self._is_socks:
+            return _SocksConnector(self._route)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_IDLE_CONNECTIONS)
 
     async def request(self, request: Request, context: ssl.SSLContext | None) -> Http1Response:
         """The response, when its head has arrived."""
@@ -114,7 +151,7 @@ class Http1:
                 headers=request.headers,
                 ssl=context or True,
                 server_hostname=route.server_name or None,
-                proxy=route.proxy or None,
+                proxy=None if self._is_socks else route.proxy or None,
             )
         except aiohttp.ClientError as error:
             raise failed(error) from error

@@ -7,6 +7,7 @@ operator. What the bytes mean is not known here.
 import asyncio
 import contextlib
 import platform
+import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -180,8 +181,9 @@ class HttpClient:
                 return response
             response.close()
             retry_of = str(response.status)
-            klog.info("The API server asked to retry later", v=2, seconds=pause, path=call.path)
-            await asyncio.sleep(pause)
+            seconds = spread(pause, random.random())  # noqa: S311  # nothing secret depends on it
+            klog.info("The API server asked to retry later", v=2, seconds=seconds, path=call.path)
+            await asyncio.sleep(seconds)
         raise AssertionError  # the last attempt returns
 
     async def _attempt(self, call: _Call, retry_of: str) -> RawResponse:
@@ -258,6 +260,14 @@ class HttpClient:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(at_most):
                 await self._reachable.wait()
+
+
+def spread(seconds: float, chance: float) -> float:
+    """A pause that a server asked for, up to half as long again by `chance` in [0, 1).
+
+    It asks all nodes of a cluster for the same, and they must not come back all at once.
+    """
+    return seconds * (1.0 + chance / 2)
 
 
 def _retry_after(response: RawResponse) -> int | None:

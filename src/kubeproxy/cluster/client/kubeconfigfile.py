@@ -141,8 +141,6 @@ def _proxy_mistake(url: str) -> str:
         return f"parse failed: {error}"
     if parts.scheme not in PROXY_SCHEMES:
         return f'unsupported scheme "{parts.scheme}", must be http, https, or socks5'
-    if parts.scheme == "socks5":
-        return "SOCKS proxies are not supported by this proxy; use an http or https proxy"
     if not parts.hostname or port == 0:
         return "it names no host"
     return ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import AsyncIterator
 
 from kubeproxy.cluster.client.failures import RequestFailed, UnreachableError, describe_failure
 from kubeproxy.cluster.client.resources import SMALL_LIST
@@ -102,18 +103,24 @@ class Response:
     async def read_all(self, most: int = SMALL_LIST) -> bytearray:
         """The whole body, in one buffer; `UnreachableError` when it has more bytes than that."""
         body = bytearray()
+        async for piece in self.pieces(most):
+            body += piece
+        return body
+
+    async def pieces(self, most: int) -> AsyncIterator[bytes]:
+        """The body as it comes; `UnreachableError` when it has more bytes than that."""
         while True:
-            chunk = await self.read_some(READ_TIMEOUT)
-            if chunk is None:
+            piece = await self.read_some(READ_TIMEOUT)
+            if piece is None:
                 raise UnreachableError(f"{self._server} stopped in the middle of its response")
-            if not chunk:
-                return body
-            body += chunk
-            if len(body) > most:
+            if not piece:
+                return
+            if self.received > most:
                 raise UnreachableError(
                     f"{self._server} answered with more than {most} bytes;"
                     " check that the server URL leads to a Kubernetes API server"
                 )
+            yield piece
 
     def keep_alive(self) -> None:
         """Have it noticed when the peer vanishes while nothing is sent."""

@@ -65,6 +65,15 @@ class Status(msgspec.Struct, frozen=True):
             HTTPStatus.GATEWAY_TIMEOUT,
         )
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is about who asks, or the server's own state, as while a server starts."""
+        return self.code in (
+            HTTPStatus.UNAUTHORIZED,
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+        )
+
     def __str__(self) -> str:
         label = f"{self.code} {self.reason}".strip()
         return f"{label}: {self.message}" if self.message else label

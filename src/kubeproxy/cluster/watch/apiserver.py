@@ -184,9 +184,14 @@ class _Reflector(msgspec.Struct):
             elif watch:
                 await self._watch(response)
             else:
-                listed = await response.read_all(self._resource.largest)
-                self._reports.answered(self._resource, time.monotonic())
-                await self._handle(self._protocol.received_list(listed, _encoding(response)))
+                await self._list(response)
+
+    async def _list(self, response: Response) -> None:
+        self._protocol.list_opened(_encoding(response))
+        async for chunk in response.pieces(self._resource.largest):
+            await self._handle(self._protocol.receive_list(chunk))
+        self._reports.answered(self._resource, time.monotonic())
+        await self._handle(self._protocol.listed())
 
     async def _watch(self, response: Response) -> None:
         response.keep_alive()

@@ -4,7 +4,8 @@ No I/O, no clock, no random numbers in here. The caller takes `next_request`, wa
 sends it, and reports what happened:
 
     refused(status)          the server answered with another status than 200
-    received_list(body, encoding)    the body of a list, or of one page of it
+    list_opened(encoding)  a list, or a page of it, was answered with 200; then receive_list(chunk)
+                             for its bytes, and listed() at their end
     opened(now, encoding)    a watch was answered with 200; then receive(chunk) for its bytes as
                              long as `streaming`, closed(now) when the server ended it properly,
                              idle(now) when nothing came for `idle_timeout` seconds
@@ -13,18 +14,18 @@ sends it, and reports what happened:
 The phases:
 
     WATCH_LIST  one stream that first has all objects, up to a bookmark, and then the changes.
-                Preferred, because it needs little memory. LIST is the fallback for one round.
-    LIST        all objects, in pages; then WATCH.
+                LIST is the fallback for one round; of a list that breaks off, this is.
+    LIST        all objects, in one response or in pages; then WATCH.
     WATCH       the changes since `_version`.
 
 A list delivers Reset, all objects, Synced. `_version` is the resourceVersion up to which all
 changes were delivered. A list sets it when it is complete, so an incomplete one is never resumed.
 A watch that is cut off, or refused for now, is resumed from `_version`. Whatever casts doubt on
-`_version` or on the stream (expired, ERROR event, invalid data, closed at once, no event at all)
-leads to a relist.
+`_version` or on the stream (expired, ERROR event, invalid data, closed at once, no event at all,
+a watch that stays refused) leads to a relist.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from http import HTTPStatus
 
@@ -44,6 +45,7 @@ from kubeproxy.cluster.objects.decode import UndecodableObject
 from kubeproxy.cluster.objects.meta import ObjectMeta
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.watch import wire
+from kubeproxy.cluster.watch.backoff import Backoff
 from kubeproxy.cluster.watch.incidents import Incident, IncidentReason, Output
 from kubeproxy.cluster.watch.wire import Encoding
 
@@ -55,32 +57,8 @@ BOOKMARK_PERIOD = 60.0
 IDLE_AFTER_BOOKMARK = 3 * BOOKMARK_PERIOD
 IDLE_MARGIN = 30.0
 SUSPICIOUS_SILENCE = 2.5 * BOOKMARK_PERIOD
-
-# The figures of client-go.
-BACKOFF_INITIAL = 0.8
-BACKOFF_FACTOR = 2.0
-BACKOFF_LIMIT = 30.0
-BACKOFF_RESET_AFTER = 120.0
-
-
-class Backoff:
-    """Exponential backoff with jitter."""
-
-    def __init__(self) -> None:
-        self._next = BACKOFF_INITIAL
-        self._last_end: float | None = None
-
-    def delay(self, now: float, chance: float) -> float:
-        """Seconds to wait; `chance` in [0, 1) stretches them up to double.
-
-        The first delay is short again when two minutes passed without one.
-        """
-        if self._last_end is not None and now - self._last_end > BACKOFF_RESET_AFTER:
-            self._next = BACKOFF_INITIAL
-        seconds = self._next * (1.0 + chance)
-        self._next = min(self._next * BACKOFF_FACTOR, BACKOFF_LIMIT)
-        self._last_end = now + seconds
-        return seconds
+MOST_REFUSALS = 5
+"""Half a minute: an API server that has just started does not know its roles at first."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
@@ -113,8 +91,7 @@ class _Stream:
 class ListWatch:
     """Lists and watches one resource. `watch_list=False` never requests a watch-list.
 
-    Where the two differ in what they accept, the stream that began with all objects ends with
-    them, and a watch takes its place.
+    Nor is one requested where lists and watches differ in what they accept: it is both.
     """
 
     def __init__(
@@ -127,7 +104,9 @@ class ListWatch:
         self._accepts = accepts
         self._resource = resource
         self._kind = resource.kind
-        self._first_phase = _Phase.WATCH_LIST if watch_list else _Phase.LIST
+        self._may_stream = watch_list
+        streams = watch_list and accepts.list == accepts.watch
+        self._first_phase = _Phase.WATCH_LIST if streams else _Phase.LIST
         self._phase = self._first_phase
         self._stream: _Stream | None = None
         # The backoff before the next request. Relists have their own: after an outage the first
@@ -136,9 +115,14 @@ class ListWatch:
         self._reconnect_backoff = Backoff()
         self._relist_backoff = Backoff()
         self._timeout_seconds = 0
+        self._refusals = 0
+        """Of the watch, one after the other, for a reason that may pass."""
         self._version = ""
         self._is_version_usable = True  # until a server refuses it
         # The current list.
+        self._reader: wire.ListReader | None = None
+        self._encoding: Encoding = wire.JSON
+        self._has_begun = False
         self._requested_version = ""
         self._continue_token = ""
         self._is_unpaged = False
@@ -205,6 +189,10 @@ class ListWatch:
             return self._watch_list_refused(status)
         if self._phase is _Phase.LIST:
             return self._list_refused(status)
+        if status.may_pass and self._refusals < MOST_REFUSALS:
+            self._refusals += 1
+            self._backoff = self._reconnect_backoff
+            return [Incident(IncidentReason.REFUSED, status)]
         return self._watch_refused(status, IncidentReason.REFUSED)
 
     def _watch_list_refused(self, status: Status) -> list[Output]:
@@ -239,6 +227,10 @@ class ListWatch:
     def disconnected(self, now: float) -> None:
         """There was no response, or it was cut off; what was delivered stays valid."""
         stream, self._stream, self._backoff = self._stream, None, self._reconnect_backoff
+        if self._reader is not None and self._may_stream:
+            # A server gives a list a minute at most, and a watch-list as long as it takes.
+            self._phase, self._continue_token, self._is_unpaged = _Phase.WATCH_LIST, "", False
+        self._reader = None
         if stream is not None and self.synced:
             self._resume(stream, now)
 
@@ -266,27 +258,47 @@ class ListWatch:
 
     # --- lists --------------------------------------------------------------------------------
 
-    def received_list(
-        self, body: bytes | bytearray, encoding: Encoding = wire.JSON
-    ) -> Iterator[Output]:
-        """The body of a list, or of one page of it. Objects are decoded one at a time.
+    def list_opened(self, encoding: Encoding = wire.JSON) -> None:
+        """The server answered a list, or the request for a page of it, with 200."""
+        self._reader, self._encoding = encoding.list_reader(self._kind), encoding
+        self._has_begun = bool(self._continue_token)
+
+    def receive_list(self, chunk: bytes) -> Iterator[Output]:
+        """Bytes of the list, cut anywhere. Objects are decoded one at a time.
 
         The iterator must be read to its end: the state changes while it is read.
         """
+        if self._reader is not None:
+            yield from self._listed(self._reader.feed(chunk))
+
+    def listed(self) -> Iterator[Output]:
+        """The list, or the page, is complete. The iterator must be read to its end."""
+        reader, self._reader = self._reader, None
+        if reader is None:
+            return
         try:
-            page = encoding.page(body)
+            page = reader.finish()
         except wire.InvalidData as error:
             yield from self._relist(IncidentReason.INVALID_DATA, detail=str(error))
             return
-        if not self._continue_token:
-            yield Reset(self._kind)
-        for raw in page.items:
-            yield from self._decoded(raw, encoding)
+        yield from self._listed(page.items, always=True)
         self._continue_token = page.token
         if not self._continue_token:
             yield self._complete(page.version)
         elif self._requested_version == "0":
             self._cache_has_pages = True
+
+    def _listed(
+        self, items: Sequence[KubeObject | msgspec.Raw], *, always: bool = False
+    ) -> Iterator[Output]:
+        if not self._has_begun and (items or always):
+            self._has_begun = True
+            yield Reset(self._kind)
+        for item in items:
+            if isinstance(item, msgspec.Raw):
+                yield from self._decoded(item, self._encoding)
+            else:
+                yield self._upsert(item)
 
     def _complete(self, version: str) -> Synced:
         self._version, self._is_version_usable = version, True
@@ -298,6 +310,8 @@ class ListWatch:
     def opened(self, now: float, encoding: Encoding = wire.JSON) -> list[Event]:
         """The server answered a watch with 200."""
         self._stream = _Stream(now, encoding)
+        if self.synced:
+            self._refusals = 0
         return [] if self.synced else [Reset(self._kind)]
 
     def receive(self, chunk: bytes) -> Iterator[Output]:
@@ -406,6 +420,4 @@ class ListWatch:
             return []
         if not metadata.resource_version:
             raise wire.InvalidData("the last initial event has no resourceVersion")
-        if self._accepts.watch != self._accepts.list:
-            self._stream = None
         return [self._complete(metadata.resource_version)]

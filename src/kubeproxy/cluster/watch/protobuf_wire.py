@@ -135,10 +135,26 @@ class ProtobufEncoding:
         """Why an ERROR event ends the watch."""
         return decode_status(event.object)
 
-    def page(self, body: bytes | bytearray) -> Page:
-        """The page in the body of a list."""
+    def list_reader(self, kind: Kind) -> "ProtobufListReader":  # noqa: ARG002  # as in JSON
+        """For a new list, or a page of it."""
+        return ProtobufListReader()
+
+
+class ProtobufListReader:
+    """Reads a list at its end."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> tuple[()]:
+        """No object yet."""
+        self._pieces.append(chunk)
+        return ()
+
+    def finish(self) -> Page:
+        """All objects."""
         try:
-            found = _LIST.decode(unwrapped(bytes(body)))
+            found = _LIST.decode(unwrapped(b"".join(self._pieces)))
         except UNREADABLE as error:
             raise InvalidData(f"not a list: {error}") from error
         if not found.metadata.resource_version:
