@@ -26,10 +26,15 @@ THIS_NODE = NodeView(
 
 
 class Compiled:
-    """A cluster, and the table of it; by default, the generated one."""
+    """A cluster, and the table of it on a node; by default, the generated one."""
 
-    def __init__(self, size: Size, listed: Iterable[tuple[Kind, bytes]] | None = None) -> None:
-        self.size = size
+    def __init__(
+        self,
+        size: Size,
+        listed: Iterable[tuple[Kind, bytes]] | None = None,
+        node: NodeView = THIS_NODE,
+    ) -> None:
+        self.size, self.node = size, node
         self.cluster, self.builder = Cluster(NODE), Builder(Family.IPV4)
         generated = objects(size) if listed is None else listed
         started = time.perf_counter()
@@ -52,13 +57,13 @@ class Compiled:
 
     def compile(self, services: Iterable[ObjectKey]) -> Changes:
         """Compile services again."""
-        return self.builder.update(self.cluster, services, THIS_NODE)
+        return self.builder.update(self.cluster, services, self.node)
 
     def everything(self, changes: Changes = NO_CHANGES) -> Update:
         """A full sync."""
-        return Update(self.builder.table, THIS_NODE, changes, full=True)
+        return Update(self.builder.table, self.node, changes, full=True)
 
     def change(self, event: bytes) -> Update:
         """A sync of what a slice changes."""
         changes = self.compile(self.take(event))
-        return Update(self.builder.table, THIS_NODE, changes, full=False)
+        return Update(self.builder.table, self.node, changes, full=False)

@@ -20,12 +20,16 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """How many connections were made in how many seconds; connect times in microseconds."""
+    """How many connections were made in how many seconds; connect times in microseconds.
+
+    `processor` is the processor time that the client has used, in seconds.
+    """
 
     count: int
     seconds: float
     times: list[float]
     failed: int = 0
+    processor: float = 0.0
 
 
 def accept() -> None:
@@ -59,7 +63,7 @@ def _listening() -> socket.socket:
 def connect(seconds: float, port: int, addresses: list[str]) -> Connections:
     """Make connections, one after the other, to the addresses in turn."""
     times, failed, number = [], 0, 0
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     end = began + seconds
     while (now := time.perf_counter()) < end:
         client = socket.socket()
@@ -73,7 +77,8 @@ def connect(seconds: float, port: int, addresses: list[str]) -> Connections:
             failed += 1
         client.close()
         number += 1
-    return Connections(len(times), time.perf_counter() - began, times, failed)
+    took = time.perf_counter() - began
+    return Connections(len(times), took, times, failed, time.process_time() - used)
 
 
 def receive(seconds: float, port: int, address: str) -> Connections:

@@ -1,10 +1,10 @@
 """docs/performance.md and its picture out of docs/performance.json: `python -m bench.page`.
 
 Files of results that are its arguments become docs/performance.json first: all together, or, when
-taken in the test kernel, docs/performance-ipvs.json, and those of `make bench-instructions`
-docs/performance-instructions.json. The page says of which commit the figures
-are, and that they are old when the code has changed since: `make check` fails until the page of
-old figures says so, or has new ones.
+taken in the test kernel, docs/performance-ipvs.json, those of `make bench-instructions`
+docs/performance-instructions.json, and those of `make bench-outage` docs/performance-outage.json.
+The page says of which commit the figures are, and that they are old when the code has changed
+since: `make check` fails until the page of old figures says so, or has new ones.
 """
 
 import sys
@@ -18,6 +18,7 @@ from bench.instructions import figures as instructions
 from bench.instructions.page import section
 from bench.machine import ROOT, Code, Machine, fingerprint
 from bench.outage import figures as outages
+from bench.outage import page as outage_page
 from bench.picture import Bar, Panel, picture
 from bench.results import Column, Results, columns, joined, problems, read, sizes, write
 from bench.tables import markdown, rows, runs
@@ -26,9 +27,12 @@ DOCS = ROOT / "docs"
 FIGURES = DOCS / "performance.json"
 IPVS_FIGURES = DOCS / "performance-ipvs.json"
 INSTRUCTIONS = DOCS / "performance-instructions.json"
+OUTAGES = DOCS / "performance-outage.json"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
+OUTAGE_PICTURE = DOCS / "performance-outage.svg"
 METHOD = ROOT / "bench/method.md"
+HEALING = ROOT / "bench/healing.md"
 FLEET = ROOT / "bench/fleet.md"
 TEST_KERNEL = "UML"
 _HOW_TO_READ = (
@@ -46,27 +50,39 @@ DRAWN = ("cold", "change_p50", "rolling", "resident")
 def main(arguments: Sequence[str]) -> None:
     """Write page and picture."""
     given: dict[Path, list[Results]] = {}
-    # Outages have a page of their own, beside their file.
-    files = [path for path in map(Path, arguments) if not outages.is_in(path)]
-    for file in filter(instructions.is_in, files):
-        instructions.write(instructions.read(file), INSTRUCTIONS)
-    for found in (read(file) for file in files if not instructions.is_in(file)):
+    whole_daemons = []
+    for file in map(Path, arguments):
+        if outages.is_in(file):
+            outages.write(outages.read(file), OUTAGES)
+        elif instructions.is_in(file):
+            instructions.write(instructions.read(file), INSTRUCTIONS)
+        else:
+            whole_daemons.append(read(file))
+    for found in whole_daemons:
         in_test_kernel = found.machine.processor == TEST_KERNEL
         given.setdefault(IPVS_FIGURES if in_test_kernel else FIGURES, []).append(found)
     for path, parts in given.items():
         write(joined(parts), path)
     results = read(FIGURES)
-    figures = Figures(results, read(IPVS_FIGURES), instructions.read(INSTRUCTIONS))
+    figures = Figures(
+        results, read(IPVS_FIGURES), instructions.read(INSTRUCTIONS), outages.read(OUTAGES)
+    )
     PAGE.write_text(page(figures, fingerprint(ROOT / "src")))
     PICTURE.write_text(drawn(results))
+    OUTAGE_PICTURE.write_text(outage_page.drawn(figures.outages))
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """All that the page shows: of this machine, of the test kernel, and counted by an emulator."""
+    """All that the page shows.
+
+    Of this machine, of the test kernel, counted by an emulator, and what clients notice of
+    outages.
+    """
 
     results: Results
     ipvs: Results
     counted: instructions.Results
+    outages: outages.Results
 
 
 def page(figures: Figures, code: str) -> str:
@@ -92,6 +108,7 @@ def _panel(metric: Metric, runs: Sequence[Run]) -> Panel:
 
 def _lines(figures: Figures, code: str) -> Iterator[str]:
     results, ipvs, counted = figures.results, figures.ipvs, figures.counted
+    broken = figures.outages
     yield "# Performance\n"
     yield "<!-- Made by `python -m bench.page` from performance.json: edit neither. -->\n"
     yield f"{_of_what(results)} {_HOW_TO_READ}\n"
@@ -109,6 +126,11 @@ def _lines(figures: Figures, code: str) -> Iterator[str]:
     yield f"{_of_what(ipvs)} {_TEST_KERNEL}\n"
     yield from _age(ipvs.code, code, "make bench-ipvs")
     yield from _data_path(ipvs.path)
+    yield "## Outages\n"
+    yield f"{_of_what(broken)}\n"
+    yield from _age(broken.code, code, "make bench-outage")
+    yield from outage_page.section(broken)
+    yield HEALING.read_text()
     yield "## Instructions, by kernel\n"
     yield f"Measured on {counted.date}, {_commit(counted.code)}.\n"
     yield from _age(counted.code, code, "make bench-instructions")
@@ -118,12 +140,12 @@ def _lines(figures: Figures, code: str) -> Iterator[str]:
     yield FLEET.read_text()
     yield METHOD.read_text().rstrip() + "\n"
     yield (
-        f"These figures were made with `{results.command}`, `{ipvs.command}` and "
-        f"`{counted.command}`.\n"
+        f"These figures were made with `{results.command}`, `{ipvs.command}`, "
+        f"`{broken.command}` and `{counted.command}`.\n"
     )
 
 
-def _of_what(results: Results) -> str:
+def _of_what(results: Results | outages.Results) -> str:
     versions = "; ".join(f"{name} is {version}" for name, version in results.proxies.items())
     return f"Measured on {results.date}, {_commit(results.code)}. {versions}."
 

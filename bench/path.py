@@ -43,12 +43,14 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Row:
-    """The three namespaces."""
+    """The three namespaces; a number tells those of several rows apart."""
 
-    def __init__(self) -> None:
-        self.client, self.node, self.server = map(Namespace, ("client", "node", "server"))
+    def __init__(self, number: str = "") -> None:
+        self.client, self.node, self.server = (
+            Namespace(f"{name}{number}") for name in ("client", "node", "server")
+        )
         for namespace, lines in (
-            (self.node, _NODE),
+            (self.node, _node(number)),
             (self.client, _CLIENT_END),
             (self.server, _SERVER_END),
         ):
@@ -60,18 +62,21 @@ class Row:
             namespace.close()
 
 
-_NODE = (
-    "link set lo up",
-    "link add name pod type veth peer name eth0 netns client",
-    "link add name eth0 type veth peer name eth0 netns server",
-    f"address add {NODE_ADDRESS}/32 dev eth0",
-    "link set pod up",
-    "link set eth0 up",
-    f"route add {_CLIENT} dev pod",
-    "route add 192.0.2.2 dev eth0",
-    f"route add {_ENDPOINT_RANGE} via 192.0.2.2 dev eth0",
-    "route add default via 192.0.2.2 dev eth0",
-)
+def _node(number: str) -> tuple[str, ...]:
+    return (
+        "link set lo up",
+        f"link add name pod type veth peer name eth0 netns client{number}",
+        f"link add name eth0 type veth peer name eth0 netns server{number}",
+        f"address add {NODE_ADDRESS}/32 dev eth0",
+        "link set pod up",
+        "link set eth0 up",
+        f"route add {_CLIENT} dev pod",
+        "route add 192.0.2.2 dev eth0",
+        f"route add {_ENDPOINT_RANGE} via 192.0.2.2 dev eth0",
+        "route add default via 192.0.2.2 dev eth0",
+    )
+
+
 _CLIENT_END = (
     "link set lo up",
     "link set eth0 up",
@@ -108,7 +113,7 @@ def measure(way: Proxy | Limit, services: int, seconds: float, seed: int) -> dic
 
 
 @contextlib.contextmanager
-def proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> Iterator[None]:
+def proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> Iterator[Running]:
     """The proxy at work, all that will be dialled being served."""
     with ClusterServer(row.node, size) as server:
         running = Running(proxy, row.node, server)
@@ -117,7 +122,7 @@ def proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> It
             running.wait_settled(2.0)
             # Connections that ended take no room for long.
             row.node.sysctl((("netfilter/nf_conntrack_tcp_timeout_close", "1"),))
-            yield
+            yield running
         finally:
             running.stop()
 
@@ -128,7 +133,7 @@ def _wait_served(
     """Wait until a connection to each address has been answered; the way is known then."""
     wanted = list(dict.fromkeys(addresses))
     deadline = time.monotonic() + TIMEOUT
-    with _serving(row.server, "accept"):
+    with serving(row.server, "accept"):
         while True:
             go_on()
             (found,) = _dial(row, "connect", ("1", str(port), *wanted), 1)
@@ -140,10 +145,10 @@ def _wait_served(
 
 def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> dict[str, float]:
     asked = (str(seconds), str(port), *addresses)
-    with _serving(row.server, "accept"):
+    with serving(row.server, "accept"):
         (alone,) = _dial(row, "connect", asked, 1)
         together = _dial(row, "connect", asked, CLIENTS)
-    with _serving(row.server, "stream"):
+    with serving(row.server, "stream"):
         (streamed,) = _dial(row, "receive", asked, 1)
     failed = alone.failed + sum(each.failed for each in together)
     if failed:
@@ -166,7 +171,8 @@ def _dial(row: Row, role: str, arguments: Sequence[str], clients: int) -> list[C
 
 
 @contextlib.contextmanager
-def _serving(namespace: Namespace, role: str) -> Iterator[None]:
+def serving(namespace: Namespace, role: str) -> Iterator[list[int]]:
+    """Processes that have a role of `bench.load`, as they listen; their numbers."""
     command = [sys.executable, "-m", "bench.load", role]
     with namespace.entered():
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(_WORKERS)]
@@ -174,7 +180,7 @@ def _serving(namespace: Namespace, role: str) -> Iterator[None]:
         for process in processes:
             assert process.stdout is not None
             process.stdout.readline()  # it listens
-        yield
+        yield [process.pid for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -13,6 +13,8 @@ _VALUES = 110
 _BAR = 16
 _GAP = 10
 _TITLE = 34
+_STEP = 180
+"""From one name of the legend to the next, if they are not long."""
 _COLOURS = ("#2563a8", "#c2702a", "#5a8f3c", "#8257a3", "#777777")
 
 
@@ -48,8 +50,9 @@ def picture(panels: Sequence[Panel]) -> str:
 
 
 def _legend(colours: dict[str, str]) -> Iterator[str]:
+    step = max(_STEP, 34 + 7 * max(map(len, colours), default=0))
     for number, (name, colour) in enumerate(colours.items()):
-        left = 16 + number * 180
+        left = 16 + number * step
         yield f'<rect x="{left}" y="14" width="12" height="12" fill="{colour}"/>'
         yield _text(left + 18, 25, name)
 

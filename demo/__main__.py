@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from demo import acts, insight, ruleset
+from demo import acts, healing, insight, ruleset
 from demo.cluster import Cluster
 from demo.machine import enter_namespaces
 from demo.proxy import Proxy, ProxyFailed
@@ -37,6 +37,7 @@ ACTS: Final = (
     insight.querying,
     insight.program,
     insight.repair,
+    healing.healing,
 )
 
 
@@ -117,7 +118,7 @@ def _open_stage(screen: Screen, closing: ExitStack) -> Stage:
         instead=f"only {len(before)} are",
     )
     screen.pause(0.7)
-    return Stage(screen, network.node, cluster, proxy, traffic, before)
+    return Stage(screen, network, cluster, proxy, traffic, before)
 
 
 def _network(closing: ExitStack) -> Network:

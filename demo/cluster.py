@@ -98,17 +98,42 @@ class Cluster:
             for endpoint in _endpoints(document):
                 if msgspec.convert(endpoint, _Endpoint).target_ref.name == pod:
                     endpoint["conditions"] = DRAINING
-        self._write(file, yaml.safe_dump_all(documents, sort_keys=False))
+        self._save(file, documents)
+
+    def remove(self, file: str, pod: str) -> None:
+        """Say in a manifest that a pod is no more."""
+        documents = _read(self.directory / file)
+        for document in documents:
+            if "endpoints" in document:
+                document["endpoints"] = [
+                    endpoint
+                    for endpoint in _endpoints(document)
+                    if msgspec.convert(endpoint, _Endpoint).target_ref.name != pod
+                ]
+        self._save(file, documents)
+
+    def annotate(self, file: str, annotations: Mapping[str, str]) -> None:
+        """Annotate the Services of a manifest."""
+        documents = _read(self.directory / file)
+        for document in documents:
+            metadata = document["metadata"]
+            assert isinstance(metadata, dict)
+            if document["kind"] == "Service":
+                metadata["annotations"] = dict(annotations)
+        self._save(file, documents)
 
     def restore(self, file: str) -> None:
         """Have the manifest as it was."""
-        self._write(file, (EXAMPLES / file).read_text())
+        self.write(file, (EXAMPLES / file).read_text())
 
     def add(self, file: str, documents: list[Document]) -> None:
         """One more manifest."""
-        self._write(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+        self.write(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
 
-    def _write(self, file: str, text: str) -> None:
+    def _save(self, file: str, documents: list[Document]) -> None:
+        self.write(file, yaml.safe_dump_all(documents, sort_keys=False))
+
+    def write(self, file: str, text: str) -> None:
         """The whole file at once, as every careful writer of manifests does."""
         hidden = self.directory / f".{file}"
         hidden.write_text(text)

@@ -99,6 +99,12 @@ def counters(node: Namespace, frontends: Sequence[Frontend]) -> dict[Frontend, i
     return {each: counted[_key(each)] for each in frontends if _key(each) in counted}
 
 
+def leads(node: Namespace, frontend: Frontend, address: str) -> bool:
+    """Whether connections to a service's address may be sent to an endpoint."""
+    elements = read(node).elements["service-endpoints"]
+    return any(frontend.address in each and f'"{address}"' in each for each in elements)
+
+
 def remembered(node: Namespace) -> int:
     """How many clients the kernel remembers, for session affinity."""
     return sum(len(each.map.elem) for each in _list(node, "map", *TABLE, "affinity") if each.map)

@@ -1,5 +1,6 @@
 """Connections through the proxy, one after another or many at once, and their outcomes."""
 
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -42,22 +43,19 @@ class Traffic:
         self, clients: Sequence[Client], frontend: Frontend, seconds: float = SECONDS
     ) -> list[Outcome]:
         """What became of one connection of each client, all of them at once."""
-        outcomes = self._dialer.dial(
-            [
-                Probe(
-                    client.host,
-                    client.address,
-                    frontend.address,
-                    frontend.port,
-                    frontend.protocol,
-                )
-                for client in clients
-            ],
-            seconds,
-        )
+        outcomes = self._dialer.dial([_probe(client, frontend) for client in clients], seconds)
         self.sent += len(outcomes)
         self.let_in[frontend] += sum(outcome.fate is not Fate.SILENT for outcome in outcomes)
         return outcomes
+
+    def open(self, client: Client, frontend: Frontend) -> socket.socket:
+        """A connection that is about to be made, and stays open."""
+        self.sent += 1
+        return self._dialer.open(_probe(client, frontend))
+
+
+def _probe(client: Client, frontend: Frontend) -> Probe:
+    return Probe(client.host, client.address, frontend.address, frontend.port, frontend.protocol)
 
 
 def pod_of(outcome: Outcome, pods: Iterable[Pod]) -> Pod | None:

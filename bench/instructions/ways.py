@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from bench.clusters import ENDPOINT_PORT, SERVICE_PORT, Size, cluster_ip, endpoint_address
-from bench.compiled import Compiled
+from bench.compiled import THIS_NODE, Compiled
 from bench.path import DIALLED, ENDPOINTS, Row, proxying
 from bench.proxies import Proxy
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.modes import load_mode
@@ -49,9 +50,12 @@ def _directly(_row: Row, services: int) -> Iterator[Served]:
 
 
 @contextlib.contextmanager
-def _by_mode(mode: str, row: Row, services: int) -> Iterator[Served]:
+def _by_mode(
+    mode: str, row: Row, services: int, healing: Healing = Healing.NONE
+) -> Iterator[Served]:
     """Services, programmed by the dataplane of a mode, as the daemon opens it."""
-    compiled = Compiled(Size(services, ENDPOINTS))
+    node = msgspec.structs.replace(THIS_NODE, healing=healing)
+    compiled = Compiled(Size(services, ENDPOINTS), node=node)
 
     async def program() -> None:
         dataplane = load_mode(mode).open(KubeProxyConfiguration(mode=mode))(Family.IPV4)
@@ -85,6 +89,7 @@ def _services(services: int) -> Served:
 WAYS: Mapping[str, Way] = {
     "no proxy": _directly,
     "nftables": partial(_by_mode, "nftables"),
+    "nftables with healing": partial(_by_mode, "nftables", healing=Healing.ALL),
     "iptables": partial(_by_mode, "iptables"),
     "ipvs": partial(_by_mode, "ipvs"),
     "peer nftables": partial(_by_peer, "nftables"),

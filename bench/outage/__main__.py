@@ -30,7 +30,10 @@ from bench.tables import plain
 
 def variants(ours: str, peer: str) -> list[Proxy]:
     """The columns of the table; each is a proxy with settings of its own."""
-    found = [Proxy("kubeproxy", ours)]
+    healing: dict[str, object] = {
+        "nftables": {"minSyncPeriod": "1ns", "healing": {"parts": "all"}}
+    }
+    found = [Proxy("kubeproxy", ours), Proxy("kubeproxy healing", ours, settings=healing)]
     return [*found, Proxy("peer", peer)] if peer else found
 
 

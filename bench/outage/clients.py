@@ -33,7 +33,7 @@ class Client:
         self._target, self._effort = target, effort
         self.connects = 0
         self._failed: Counter[Failure] = Counter()
-        self._slow = 0
+        self._slow: list[float] = []
         self._broken = 0
         self._gaps: list[float] = []
         self._unanswered = 0
@@ -73,7 +73,7 @@ class Client:
 
     async def _once(self) -> None:
         began = self._clock()
-        with _socket() as client:
+        with self._socket() as client:
             try:
                 async with asyncio.timeout(self._effort.timeout):
                     await self._connect(client)
@@ -81,14 +81,16 @@ class Client:
             except OSError as error:
                 self._failed[failure(error)] += 1
                 return
-        self._slow += self._clock() - began > SLOW
+        took = self._clock() - began
+        if took > SLOW:
+            self._slow.append(took)
 
     async def _keep(self, answered: asyncio.Event) -> None:
         """A connection that is made again when it breaks. It is waited for without a limit."""
         last = self._clock()
         try:
             while True:
-                with _socket() as client, contextlib.suppress(OSError):
+                with self._socket() as client, contextlib.suppress(OSError):
                     async with asyncio.timeout(self._effort.timeout):
                         await self._connect(client)
                     try:
@@ -108,20 +110,19 @@ class Client:
     async def _connect(self, client: socket.socket) -> None:
         await asyncio.get_running_loop().sock_connect(client, self._target)
 
+    def _socket(self) -> socket.socket:
+        """One that takes no port with it when it is closed."""
+        client = socket.socket(socket.AF_INET6 if ":" in self._target[0] else socket.AF_INET)
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        return client
+
     def _note(self, last: float) -> float:
         """Note how long ago the last answer was; the time now."""
         now = self._clock()
         if now - last > STALL:
             self._gaps.append(now - last)
         return now
-
-
-def _socket() -> socket.socket:
-    """One that takes no port with it when it is closed."""
-    client = socket.socket()
-    client.setblocking(False)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-    return client
 
 
 async def _exchange(client: socket.socket) -> None:

@@ -1,6 +1,6 @@
 """What clients have met, as values: connections and stalls in, figures out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from bench.machine import Code, Machine
 
 SLOW = 0.9
 """Seconds. The first SYN is sent again after one: a connection that took longer needed that."""
+AGAIN = 1.5
+"""Seconds in which a connection has its answer whose first SYN was sent again once."""
 STALL = 1.0
 """Seconds without an answer from which on a long-lived connection is stalled."""
 
@@ -31,6 +33,8 @@ METRICS = (
     Metric(Failure.RESET.value, "  reset before the answer", "", 0),
     Metric(Failure.UNREACHABLE.value, "  unreachable", "", 0),
     Metric("slow", f"  answered after more than {SLOW} s", "", 0),
+    Metric("share", f"  of these and the failed, answered within {AGAIN} s", "%"),
+    Metric("slowest", "  longest time to an answer", "s"),
     Metric("kept", "long-lived connections", "", 0),
     Metric("broken", "  broken, and made again", "", 0),
     Metric("stalls", f"  stalls of more than {STALL:.0f} s", "", 0),
@@ -38,6 +42,8 @@ METRICS = (
     Metric("longest", "  longest time without an answer", "s"),
     Metric("unanswered", "  without an answer at the end", "", 0),
 )
+_LONGEST = ("slowest", "longest", "late")
+_OF = ": "
 ALWAYS = ("connects", "kept")
 """These are shown even if there were none."""
 
@@ -61,7 +67,7 @@ class Effort(msgspec.Struct, frozen=True):
     """A pod is unreachable for so long before its slice says so."""
     node_lost: float = 40.0
     """The same for a node: by default Kubernetes gives one up after 40 seconds."""
-    after: float = 15.0
+    after: float = 20.0
     """The load after the last event."""
     repair: float = 35.0
     """The load after the proxy's tables were deleted; the default sync period is 30 seconds."""
@@ -75,7 +81,8 @@ class Seen(msgspec.Struct, frozen=True):
 
     connects: int
     failed: dict[Failure, int]
-    slow: int
+    slow: list[float]
+    """Seconds until an answer, of those that took so long."""
     kept: int
     broken: int
     gaps: list[float]
@@ -112,7 +119,9 @@ def figures(seen: Seen) -> dict[str, float]:
     return {
         "connects": seen.connects,
         **{each.value: seen.failed.get(each, 0) for each in Failure},
-        "slow": seen.slow,
+        "slow": len(seen.slow),
+        "soon": sum(each < AGAIN for each in seen.slow),
+        "slowest": max(seen.slow, default=0.0),
         "kept": seen.kept,
         "broken": seen.broken,
         "stalls": len(seen.gaps),
@@ -123,9 +132,38 @@ def figures(seen: Seen) -> dict[str, float]:
     }
 
 
+def with_share(found: dict[str, float]) -> dict[str, float]:
+    """With the share of the connections in trouble that one retransmission helped."""
+    troubled = failed(found) + found.get("slow", 0)
+    return {**found, "share": 100 * found.get("soon", 0) / troubled} if troubled else found
+
+
+def failed(found: Mapping[str, float]) -> float:
+    """How many new connections failed, for any reason."""
+    return sum(found.get(each.value, 0) for each in Failure)
+
+
 def size(scenario: str, client: str) -> str:
     """The name under which a run's figures stand."""
-    return f"{scenario}: {client}"
+    return f"{scenario}{_OF}{client}"
+
+
+def together(runs: Iterable[Run]) -> list[Run]:
+    """Runs with the figures of all clients as one: sums, and the longest of all."""
+    found: dict[tuple[str, str, int], Run] = {}
+    for run in runs:
+        scenario = run.size.partition(_OF)[0]
+        key = (run.proxy, scenario, run.number)
+        known = found.get(key, msgspec.structs.replace(run, size=scenario, figures={}))
+        found[key] = msgspec.structs.replace(known, figures=_sums(known.figures, run.figures))
+    return list(found.values())
+
+
+def _sums(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {
+        key: max(one.get(key, 0), value) if key in _LONGEST else one.get(key, 0) + value
+        for key, value in other.items()
+    }
 
 
 def is_in(path: Path) -> bool:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -32,13 +33,15 @@ from bench.clusters import (
     slice_document,
 )
 from bench.outage.figures import Effort, Seen
-from bench.outage.network import Network
+from bench.outage.network import NODE_ADDRESS_6, Network
 from bench.proxies import Proxy, Running
 from fakes.apiserver import FakeApiServer
 from fakes.certs import server_tls
 from lab.namespaces import Namespace
 
 NODE_PORT = 30080
+SERVICE_6 = "fd12::1"
+"""The cluster IP of the other family, of a service that has both."""
 ON_ONE_NODE, ON_ANOTHER = (1, 101), (2, 102)
 """Serial numbers of endpoints: 100 apart, they are on the same node (`bench.clusters`)."""
 READY_TIMEOUT = 60.0
@@ -75,9 +78,12 @@ class Program:
 
 
 class Clients:
-    """The load: from a pod, from the node itself, and from outside."""
+    """The load: from a pod, from the node itself, and from outside.
 
-    def __init__(self, network: Network, effort: Effort) -> None:
+    With both families, half of the clients have IPv6.
+    """
+
+    def __init__(self, network: Network, effort: Effort, *, is_dual: bool = False) -> None:
         asked = msgspec.json.encode(effort).decode()
         module = "bench.outage.clients"
         inside, outside = targets()
@@ -86,6 +92,13 @@ class Clients:
             "from the node": Program(network.node, module, *inside, asked),
             "from outside": Program(network.outside, module, *outside, asked),
         }
+        if is_dual:
+            inside, outside = (SERVICE_6, str(SERVICE_PORT)), (NODE_ADDRESS_6, str(NODE_PORT))
+            self._programs |= {
+                "from a pod, IPv6": Program(network.pod, module, *inside, asked),
+                "from the node, IPv6": Program(network.node, module, *inside, asked),
+                "from outside, IPv6": Program(network.outside, module, *outside, asked),
+            }
 
     async def ready(self) -> None:
         for program in self._programs.values():
@@ -108,12 +121,33 @@ class Clients:
 class Stage:
     """The cluster: its endpoints, and the proxy on its node."""
 
-    def __init__(self, proxy: Proxy, network: Network, server: FakeApiServer, place: Path) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        network: Network,
+        server: FakeApiServer,
+        place: Path,
+        *,
+        is_dual: bool = False,
+    ) -> None:
         self.directory, self.kubeconfig = place, place / "kubeconfig"
         self.endpoints: list[int] = []
-        self._proxy, self._network, self._server = proxy, network, server
+        self.network = network
+        self._proxy, self._server, self._is_dual = proxy, server, is_dual
         self._pods = Program(network.workers, "bench.outage.pods", str(ENDPOINT_PORT))
         self._running: Running | None = None
+        self._ordering = asyncio.Lock()
+
+    @property
+    def running(self) -> Running:
+        """The proxy."""
+        assert self._running is not None
+        return self._running
+
+    @property
+    def node(self) -> Namespace:
+        """Where the proxy is."""
+        return self.network.node
 
     async def start_pod(self, serial: int) -> None:
         """A pod listens; no slice has it yet."""
@@ -124,23 +158,35 @@ class Stage:
         await self._order("close", serial)
 
     async def _order(self, verb: str, serial: int) -> None:
-        self._pods.write(f"{verb} {endpoint_address(serial)}")
-        await self._pods.line()
+        async with self._ordering:
+            for address in self._addresses(serial):
+                self._pods.write(f"{verb} {address}")
+                await self._pods.line()
+
+    def _addresses(self, serial: int) -> list[str]:
+        both = [endpoint_address(serial), endpoint_address_6(serial)]
+        return both if self._is_dual else both[:1]
 
     def lose(self, serials: Iterable[int]) -> None:
         """Pods vanish without a word."""
-        self._network.lose(map(endpoint_address, serials))
+        self.network.lose(chain.from_iterable(map(self._addresses, serials)))
+
+    def find(self, serials: Iterable[int]) -> None:
+        """They are there again."""
+        self.network.find(chain.from_iterable(map(self._addresses, serials)))
 
     def publish(self, serials: Sequence[int]) -> None:
-        """The slice has these endpoints from now on."""
+        """The slices have these endpoints from now on."""
         self.endpoints = list(serials)
         self._server.put(slice_document(0, 0, serials))
+        if self._is_dual:
+            self._server.put(slice_document_6(serials))
 
     def delete_tables(self) -> None:
-        self._network.delete_tables()
+        self.network.delete_tables()
 
     def start_proxy(self) -> None:
-        self._running = Running(self._proxy, self._network.node, self)
+        self._running = Running(self._proxy, self.network.node, self)
 
     async def stop_proxy(self, by: signal.Signals = signal.SIGTERM) -> None:
         if self._running is not None:
@@ -150,7 +196,7 @@ class Stage:
         """Wait until the proxy is at work and has nothing left to do."""
         assert self._running is not None
         inside, outside = targets()
-        for namespace, target in ((self._network.pod, inside), (self._network.outside, outside)):
+        for namespace, target in ((self.network.pod, inside), (self.network.outside, outside)):
             deadline = time.monotonic() + READY_TIMEOUT
             while not await asyncio.to_thread(_answers, namespace, target):
                 self._running.check()
@@ -178,6 +224,26 @@ async def staged(proxy: Proxy, effort: Effort, log: Path) -> AsyncIterator[tuple
 
     In the end the proxy's log goes to a file, for those who wonder at the figures.
     """
+    documents = (node_document(), service_cidr_document(), service())
+    async with opened(proxy, log, documents, (*ON_ONE_NODE, *ON_ANOTHER)) as stage:
+        clients = Clients(stage.network, effort)
+        try:
+            await clients.ready()
+            yield stage, clients
+        finally:
+            clients.kill()
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    proxy: Proxy,
+    log: Path,
+    documents: Iterable[Document],
+    pods: Sequence[int],
+    *,
+    is_dual: bool = False,
+) -> AsyncIterator[Stage]:
+    """All of that, but for the clients."""
     async with contextlib.AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         network = Network()
@@ -185,20 +251,32 @@ async def staged(proxy: Proxy, effort: Effort, log: Path) -> AsyncIterator[tuple
         tls, authority = server_tls(place)
         with network.node.entered():
             server = await stack.enter_async_context(FakeApiServer(tls))
-        for document in (node_document(), service_cidr_document(), service()):
+        for document in documents:
             server.put(document)
-        stage = Stage(proxy, network, server, place)
+        stage = Stage(proxy, network, server, place, is_dual=is_dual)
         stack.push_async_callback(stage.close, log)
         stage.kubeconfig.write_bytes(kubeconfig(Listening(server.url, str(authority.cert))))
-        for serial in (*ON_ONE_NODE, *ON_ANOTHER):
+        for serial in pods:
             await stage.start_pod(serial)
-        stage.publish((*ON_ONE_NODE, *ON_ANOTHER))
+        stage.publish(pods)
         stage.start_proxy()
         await stage.served()
-        clients = Clients(network, effort)
-        stack.callback(clients.kill)
-        await clients.ready()
-        yield stage, clients
+        yield stage
+
+
+def endpoint_address_6(serial: int) -> str:
+    """The other address of an endpoint."""
+    return f"fd00:1::{serial:x}"
+
+
+def slice_document_6(serials: Sequence[int]) -> Document:
+    """The slice of the same pods with their other addresses."""
+    document = slice_document(0, 1, serials)
+    endpoints = document["endpoints"]
+    assert isinstance(endpoints, list)
+    for serial, endpoint in zip(serials, endpoints, strict=True):
+        endpoint["addresses"] = [endpoint_address_6(serial)]
+    return {**document, "addressType": "IPv6"}
 
 
 def service() -> Document:

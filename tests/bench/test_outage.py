@@ -13,7 +13,7 @@ from bench.outage import figures
 from bench.outage.__main__ import variants
 from bench.outage.clients import Client
 from bench.outage.figures import Effort, Failure, Results, Seen, failure, size
-from bench.outage.page import page, rows
+from bench.outage.page import drawn, page, rows, section
 from bench.outage.pods import Pods
 from bench.outage.stage import ON_ANOTHER, ON_ONE_NODE, service
 from bench.proxies import Proxy, configuration
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 SEEN = Seen(
     connects=100,
     failed={Failure.REFUSED: 3},
-    slow=2,
+    slow=[1.1, 3.2],
     kept=4,
     broken=1,
     gaps=[1.5, 4.0],
@@ -63,7 +63,7 @@ def _run(proxy: str, client: str, seen: Seen) -> Run:
 
 
 def test_the_table_has_a_column_for_each_variant_and_no_row_without_events() -> None:
-    calm = msgspec.structs.replace(SEEN, failed={}, slow=0, broken=0, gaps=[], unanswered=0)
+    calm = msgspec.structs.replace(SEEN, failed={}, slow=[], broken=0, gaps=[], unanswered=0)
     runs = [
         _run("ours", "from a pod", SEEN),
         _run("healing", "from a pod", calm),
@@ -75,6 +75,8 @@ def test_the_table_has_a_column_for_each_variant_and_no_row_without_events() -> 
         ("  new connections", "100", "100"),
         ("    refused", "3", "0"),
         ("    answered after more than 0.9 s", "2", "0"),
+        ("    of these and the failed, answered within 1.5 s", "20.0 %", "-"),
+        ("    longest time to an answer", "3.2 s", "0.0 s"),
         ("  long-lived connections", "4", "4"),
         ("    broken, and made again", "1", "0"),
         ("    stalls of more than 1 s", "2", "0"),
@@ -85,6 +87,28 @@ def test_the_table_has_a_column_for_each_variant_and_no_row_without_events() -> 
         ("  new connections", "100", "-"),
         ("  long-lived connections", "4", "-"),
     ]
+
+
+def test_a_connection_that_failed_was_not_helped_by_a_retransmission() -> None:
+    found = figures.with_share(figures.figures(SEEN))
+    assert (found["slow"], found["soon"], found["slowest"]) == (2, 1, 3.2)
+    assert found["share"] == pytest.approx(100 * 1 / 5)
+
+
+def test_all_clients_together_have_sums_and_the_longest_of_all() -> None:
+    other = msgspec.structs.replace(SEEN, failed={Failure.TIMED_OUT: 5}, slow=[7.0], gaps=[])
+    (found,) = figures.together([_run("ours", "from a pod", SEEN), _run("ours", "x", other)])
+    assert (found.size, found.number) == ("a pod is lost", 1)
+    assert (found.figures["connects"], figures.failed(found.figures)) == (200, 8)
+    assert (found.figures["slow"], found.figures["slowest"]) == (3, 7.0)
+    assert (found.figures["stalled"], found.figures["longest"]) == (3.5, 4.0)
+
+
+def test_the_picture_and_the_section_have_all_variants(results: Results) -> None:
+    shown = "\n".join(section(results))
+    assert "a pod is lost: peer, run 1: no figures, the proxy ended.\n" in shown
+    assert "| &nbsp;&nbsp;new connections | 100 | - |" in shown
+    assert drawn(results).count("a pod is lost") == 3
 
 
 @pytest.fixture
@@ -120,11 +144,12 @@ def test_results_are_known_and_read_as_they_were_written(results: Results, tmp_p
 
 
 def test_a_variant_is_a_proxy_with_settings_of_its_own(tmp_path: Path) -> None:
-    healing = Proxy("healing", "kube-proxy", settings={"healing": {"refused": True}})
+    ours = ["kubeproxy", "kubeproxy healing"]
+    healing = Proxy("healing", "kube-proxy", settings={"nftables": {"healing": {"parts": "all"}}})
     found = configuration(tmp_path, healing)
     assert found == {**configuration(tmp_path, Proxy("ours", "kube-proxy")), **healing.settings}
-    assert [each.name for each in variants("a", "")] == ["kubeproxy"]
-    assert [each.name for each in variants("a", "b")] == ["kubeproxy", "peer"]
+    assert [each.name for each in variants("a", "")] == ours
+    assert [each.name for each in variants("a", "b")] == [*ours, "peer"]
 
 
 def test_the_endpoints_of_a_node_are_on_one_node() -> None:
@@ -180,7 +205,7 @@ async def test_a_client_meets_nothing_where_all_is_well(port: int) -> None:
     await load.until(10)
     seen = await load.seen()
     assert seen.connects >= 10
-    assert (seen.failed, seen.slow, seen.broken, seen.gaps, seen.kept) == ({}, 0, 0, [], 2)
+    assert (seen.failed, seen.slow, seen.broken, seen.gaps, seen.kept) == ({}, [], 0, [], 2)
 
 
 async def test_a_pod_that_ends_refuses_and_breaks_what_it_had(pods: Pods, port: int) -> None:

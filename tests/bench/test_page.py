@@ -6,7 +6,20 @@ import pytest
 from bench.figures import Metric, Run
 from bench.instructions import figures as instructions
 from bench.machine import ROOT, fingerprint
-from bench.page import FIGURES, INSTRUCTIONS, IPVS_FIGURES, PAGE, PICTURE, Figures, drawn, page
+from bench.outage import figures as outages
+from bench.outage import page as outage_page
+from bench.page import (
+    FIGURES,
+    INSTRUCTIONS,
+    IPVS_FIGURES,
+    OUTAGE_PICTURE,
+    OUTAGES,
+    PAGE,
+    PICTURE,
+    Figures,
+    drawn,
+    page,
+)
 from bench.picture import Bar, Panel, picture
 from bench.results import joined, read, write
 
@@ -16,12 +29,15 @@ OLD = "These figures are older than the code."
 
 @pytest.fixture
 def figures() -> Figures:
-    return Figures(read(FIGURES), read(IPVS_FIGURES), instructions.read(INSTRUCTIONS))
+    return Figures(
+        read(FIGURES), read(IPVS_FIGURES), instructions.read(INSTRUCTIONS), outages.read(OUTAGES)
+    )
 
 
 def test_the_page_shows_the_figures_and_whether_they_are_old(figures: Figures) -> None:
     assert page(figures, fingerprint(ROOT / "src")) == PAGE.read_text(), ADVICE
     assert drawn(figures.results) == PICTURE.read_text(), ADVICE
+    assert outage_page.drawn(figures.outages) == OUTAGE_PICTURE.read_text(), ADVICE
 
 
 def test_figures_are_old_when_the_code_is_not_what_was_measured(figures: Figures) -> None:
@@ -30,9 +46,10 @@ def test_figures_are_old_when_the_code_is_not_what_was_measured(figures: Figures
         figures.results,
         msgspec.structs.replace(figures.ipvs, code=code),
         msgspec.structs.replace(figures.counted, code=code),
+        msgspec.structs.replace(figures.outages, code=code),
     )
     assert OLD not in page(same, code.fingerprint)
-    assert page(same, "another").count(OLD) == 3
+    assert page(same, "another").count(OLD) == 4
 
 
 def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:

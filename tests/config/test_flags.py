@@ -80,6 +80,7 @@ DEFAULTS = {
     "metrics-port": "10249",
     "nftables-affinity-size": "65535",
     "nftables-balance": "random",
+    "nftables-healing": "none",
     "nftables-endpoint-counters": "false",
     "nodeport-addresses": "[]",
     "oom-score-adj": "-999",

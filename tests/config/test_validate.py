@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from kubeproxy.config.types import (
     ClientConnection,
     Conntrack,
     DetectLocal,
+    HealingSettings,
     IPTables,
     KubeProxyConfiguration,
     NFTables,
@@ -115,6 +118,29 @@ def test_no_limit_needs_no_burst() -> None:
     validate(config, Gates(), MODES)
 
 
+_LEAST = "must be at least 1s"
+_WORDS = "none, all, retryRefused, retryUnanswered, resetGone, eject"
+_HEALING: list[tuple[dict[str, Any], str]] = [
+    ({"parts": "retry"}, f'Parts: Invalid value: "retry": "retry" is none of {_WORDS}'),
+    ({"retries": 0}, "Retries: Invalid value: 0: must be within the range [1, 10]"),
+    (
+        {"ejection_failures": 0},
+        "EjectionFailures: Invalid value: 0: must be within the range [1, 1000]",
+    ),
+    (
+        {"max_ejected_percent": 101},
+        "MaxEjectedPercent: Invalid value: 101: must be within the range [0, 100]",
+    ),
+    ({"gone_timeout": Duration(1)}, f'GoneTimeout: Invalid value: "1ns": {_LEAST}'),
+    ({"ejection_interval": Duration()}, f'EjectionInterval: Invalid value: "0s": {_LEAST}'),
+    ({"ejection_time": Duration()}, f'EjectionTime: Invalid value: "0s": {_LEAST}'),
+    (
+        {"max_ejection_time": of_seconds(4)},
+        'MaxEjectionTime: Invalid value: "4s": must be greater than or equal to ejectionTime',
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -135,6 +161,14 @@ def test_no_limit_needs_no_burst() -> None:
             f'{P}.KubeProxyNFTablesConfiguration.Balance: Unsupported value: "fastest": supported'
             ' values: "random", "round-robin", "source-hash"',
             id="nftables-balance-which-explain-reads-in-every-mode",
+        ),
+        *(
+            pytest.param(
+                {"nftables": NFTables(healing=HealingSettings(**settings))},
+                f"{P}.KubeProxyNFTablesConfiguration.Healing.{problem}",
+                id=f"nftables-healing-{next(iter(settings))}",
+            )
+            for settings, problem in _HEALING
         ),
         pytest.param(
             {"nftables": NFTables(affinity_size=0)},

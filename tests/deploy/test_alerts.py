@@ -23,6 +23,9 @@ UNHEALTHY = f'kubeproxy_proxy_livez_total{{{NODE},code="503"}}'
 UNSERVED = f"{SYNC}no_local_endpoints_total{{{IPV4},traffic_policy="
 REQUESTS = f"rest_client_requests_total{{{NODE},code="
 PROGRAMMING = f"kubeproxy_network_programming_duration_seconds_bucket{{{IPV4},le="
+OF_CART = 'namespace="shop",service="cart",port="http",protocol="TCP",ip_family="IPv4"'
+LIMIT = f'kubeproxy_ejection_limit_reached{{{{job="kube-proxy",instance="{{}}",{OF_CART}}}}}'
+LEFT_OUT = f"kubeproxy_ejected_endpoints{{{NODE},{OF_CART}}}"
 FAMILY = {"job": "kube-proxy", "instance": "kestrel", "ip_family": "IPv4"}
 # Two minutes and a half of a process, then five until the kubelet starts the next.
 RESTARTS = " ".join(["{0} stale _x9"] * 6)
@@ -115,6 +118,21 @@ FIRES = {
         FAMILY,
         "3 service ports cannot be programmed on kestrel (IPv4)",
     ),
+    "too-many-endpoints-fail-on-a-node": Case(
+        "KubeProxyTooManyEndpointsFail",
+        12,
+        {LIMIT.format("kestrel"): "1x60", LIMIT.format("heron"): "0x60"},
+        {"namespace": "shop", "service": "cart"},
+        "Too many endpoints of shop/cart fail",
+    ),
+    "too-many-endpoints-fail-now-and-then": Case(
+        "KubeProxyTooManyEndpointsFail",
+        12,
+        {LIMIT.format("kestrel"): " ".join(["1 _x3"] * 40)},
+        {"namespace": "shop", "service": "cart"},
+        "Too many endpoints of shop/cart fail",
+        lasts=20,
+    ),
     "it-calls-itself-unhealthy": Case(
         "KubeProxyUnhealthy",
         20,
@@ -174,6 +192,14 @@ QUIET = {
         "KubeProxyIptablesRestoreFails", 20, {RESTORES: "0x10 2x40"}
     ),
     "few-clients-found-no-room": Case("KubeProxyAffinityFull", 40, {FULL: "0 9x160"}),
+    "too-many-endpoints-failed-for-a-while": Case(
+        "KubeProxyTooManyEndpointsFail", 30, {LIMIT.format("kestrel"): "0x10 1x7 0x100"}
+    ),
+    "few-endpoints-fail": Case(
+        "KubeProxyTooManyEndpointsFail",
+        30,
+        {LIMIT.format("kestrel"): "0x130", LEFT_OUT: "1x130"},
+    ),
     "all-ports-are-programmed": Case("KubeProxyServicePortsFailed", 30, {PORTS: "1x10 0x80"}),
     "it-was-unhealthy-for-two-minutes": Case(
         "KubeProxyUnhealthy", 20, {UNHEALTHY: "0x10 3+3x4 15x80"}

@@ -16,6 +16,10 @@ IP4, IP6 = "198.51.100.10", "2001:db8:aa::10"
 KESTREL = NodeState("kestrel", ips=(IP4, "198.51.100.77", IP6), pod_cidrs=("10.64.3.0/24",))
 NODE_CIDR = "--detect-local-mode=NodeCIDR"
 DUAL = "kube-proxy running in dual-stack mode"
+HEALS_NOTHING = (
+    "nftables.healing has no effect in this mode:"
+    " connections to endpoints that fail are not healed"
+)
 NO_CLUSTER_CIDR = (
     "Detect-local-mode set to ClusterCIDR, but no cluster CIDR specified for primary IP family"
 )
@@ -85,6 +89,32 @@ def notices(
                 NO_CLUSTER_CIDR: {"ipFamily": "IPv4", "clusterCIDRs": []},
             },
             id="pods-cannot-be-recognised",
+        ),
+        pytest.param(
+            KESTREL,
+            BOTH,
+            [
+                "--cluster-cidr=10.64.0.0/14",
+                "--proxy-mode=ipvs",
+                "--nftables-healing=all",
+                "--nodeport-addresses=primary",
+            ],
+            {
+                "Successfully retrieved NodeIPs": {"NodeIPs": [IP4, IP6]},
+                HEALS_NOTHING: {"mode": "ipvs", "parts": "all"},
+                DUAL: {"primary ipFamily": "IPv4"},
+            },
+            id="healing-in-a-mode-that-does-not-heal",
+        ),
+        pytest.param(
+            KESTREL,
+            BOTH,
+            ["--cluster-cidr=10.64.0.0/14", "--proxy-mode=nftables", "--nftables-healing=all"],
+            {
+                "Successfully retrieved NodeIPs": {"NodeIPs": [IP4, IP6]},
+                DUAL: {"primary ipFamily": "IPv4"},
+            },
+            id="healing-in-a-mode-that-heals",
         ),
         pytest.param(
             NodeState("kestrel", ips=(IP4,), pod_cidrs=("10.64.3.0/24",)),

@@ -3,9 +3,21 @@
 import msgspec
 import pytest
 
-from kubeproxy.base.inet import Family
-from kubeproxy.explain.words import Context, Explanation, NotChosen, duration, explain, render
+from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.cluster.model.serviceport import HEALING_ANNOTATION
+from kubeproxy.dataplane.failures import Endpoint, Reason
+from kubeproxy.engine.ejection import Ejection
+from kubeproxy.explain.words import (
+    Context,
+    Explanation,
+    NotChosen,
+    duration,
+    explain,
+    left_out,
+    render,
+)
 from kubeproxy.table.decide import decide
+from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import NodeView, PodCIDR, PodInterface
 from world import (
     EXTERNAL_IP,
@@ -540,7 +552,113 @@ def test_what_programs_get() -> None:
         "notChosen": [],
         "sourceAddress": f"rewritten to an address of this node: {CLUSTER}",
         "affinity": "",
+        "healing": "",
         "replies": "go to this node, which restores both addresses: the client gets them from the "
         "address that it dialled",
         "notes": [],
     } == msgspec.json.decode(msgspec.json.encode(said))
+
+
+@pytest.mark.parametrize(
+    ("reason", "failures", "clients", "times", "expected"),
+    [
+        pytest.param(
+            *(Reason.REFUSED, 1600, 3, 1),
+            "left out until 12:00:05 UTC: 1,600 connections of 3 clients were refused; it is tried"
+            " again then",
+            id="refused",
+        ),
+        pytest.param(
+            *(Reason.UNANSWERED, 1, 1, 3),
+            "left out until 12:00:05 UTC, 3 times in a row: 1 connection of 1 client was not"
+            " answered; it is tried again then",
+            id="again",
+        ),
+    ],
+)
+def test_why_an_endpoint_is_left_out(
+    reason: Reason, failures: int, clients: int, times: int, expected: str
+) -> None:
+    name = ServicePortName("shop", "cart", "http", Protocol.TCP)
+    noon = 1_700_049_605.0
+    out = Ejection(name, Endpoint("10.64.3.11", 8080), noon, reason, failures, clients, times)
+    assert expected == left_out(out)
+
+
+AGAIN = "the client's next SYN chooses again among the"
+OFTEN = "an endpoint that fails often is left out for a while"
+LEFT = "connections to an endpoint that has left are reset"
+
+
+@pytest.mark.parametrize(
+    ("parts", "sent", "spec", "endpoints", "expected"),
+    [
+        pytest.param("none", "P CIP:80", {}, "L1 R1", "", id="none"),
+        pytest.param(
+            "all",
+            "P CIP:80",
+            {},
+            "L1 R1",
+            f"if the endpoint refuses, or does not answer for a second, {AGAIN} 2 endpoints;"
+            f" {OFTEN}; {LEFT}",
+            id="all",
+        ),
+        pytest.param(
+            "retryRefused",
+            "P CIP:80",
+            {},
+            "L1 R1",
+            f"if the endpoint refuses, {AGAIN} 2 endpoints",
+            id="refused",
+        ),
+        pytest.param(
+            "retryUnanswered",
+            "P CIP:80",
+            STICKY,
+            "L1 R1",
+            f"if the endpoint does not answer for a second, {AGAIN} 2 endpoints, although it keeps"
+            " its endpoint otherwise",
+            id="unanswered-with-affinity",
+        ),
+        pytest.param(
+            "retryRefused",
+            "X VIP:80",
+            LOCAL,
+            "L1 L2 R1",
+            f"if the endpoint refuses, {AGAIN} 2 endpoints of this node",
+            id="those-of-this-node",
+        ),
+        pytest.param(
+            "resetGone,eject,retryRefused",
+            "P CIP:80",
+            {},
+            "L1",
+            f"connections are not retried: there is no other endpoint; {LEFT}",
+            id="the-only-endpoint",
+        ),
+        pytest.param(
+            "retryRefused",
+            "X VIP:80",
+            LOCAL,
+            "L1 R1",
+            "connections are not retried: there is no other endpoint of this node",
+            id="the-only-one-of-this-node",
+        ),
+        pytest.param(
+            "retryRefused",
+            "P VIP:80",
+            LOCAL,
+            "L1 R1",
+            "connections are not retried: some clients of this address have only one endpoint",
+            id="others-have-only-one",
+        ),
+        pytest.param("resetGone", "P CIP:80", {}, "L1", LEFT, id="only-resets"),
+    ],
+)
+def test_what_is_done_if_the_endpoint_fails(
+    parts: str, sent: str, spec: Document, endpoints: str, expected: str
+) -> None:
+    metadata = {"namespace": "shop", "name": "cart", "annotations": {HEALING_ANNOTATION: parts}}
+    found = explained(sent, {**everywhere(spec), "metadata": metadata}, endpoints)
+    assert expected == found.healing
+    assert (f"\n  healing    {expected}\n" in render(found)) == bool(expected)

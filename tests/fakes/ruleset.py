@@ -17,7 +17,9 @@ from kubeproxy.linux.netlink.message import HEADER, Message, attributes, decode
 from kubeproxy.linux.netlink.nfnetlink import NFGENMSG
 from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_DELCHAIN,
+    NFT_MSG_DELOBJ,
     NFT_MSG_DELRULE,
+    NFT_MSG_DELSET,
     NFT_MSG_DELSETELEM,
     NFT_MSG_DELTABLE,
     NFT_MSG_NEWCHAIN,
@@ -119,14 +121,14 @@ class KernelTable(msgspec.Struct):
     declared: bytes
     sets: dict[str, KernelSet] = {}
     chains: dict[str, KernelChain] = {}
-    counters: set[str] = set()
+    objects: set[str] = set()
 
     def copy(self) -> "KernelTable":
         return KernelTable(
             self.declared,
             {n: KernelSet(s.declared, s.shape, dict(s.elements)) for n, s in self.sets.items()},
             {name: KernelChain(c.declared, list(c.rules)) for name, c in self.chains.items()},
-            set(self.counters),
+            set(self.objects),
         )
 
     def elements(self) -> dict[str, dict[bytes, bytes]]:
@@ -373,7 +375,7 @@ def _new_rule(table: KernelTable, payload: bytes) -> None:
         if kind in {"lookup", "dynset"}:
             _need(text_of(inner[1]) in table.sets, errno.ENOENT)
         elif kind == "objref":
-            _need(text_of(inner[2]) in table.counters, errno.ENOENT)
+            _need(text_of(inner[2]) in table.objects, errno.ENOENT)
     table.chains[chain].rules.append(expressions)
 
 
@@ -383,8 +385,34 @@ def _flush_chain(table: KernelTable, payload: bytes) -> None:
     table.chains[chain].rules.clear()
 
 
-def _new_counter(table: KernelTable, payload: bytes) -> None:
-    table.counters.add(text_of(attributes(payload)[2]))
+def _new_object(table: KernelTable, payload: bytes) -> None:
+    table.objects.add(text_of(attributes(payload)[2]))
+
+
+def _delete_object(table: KernelTable, payload: bytes) -> None:
+    name = text_of(attributes(payload)[2])
+    _need(name in table.objects, errno.ENOENT)
+    users = (("objref", 2, name, chain) for chain in table.chains.values())
+    _need(not any(_refers(*each) for each in users), errno.EBUSY)
+    table.objects.remove(name)
+
+
+def _delete_set(table: KernelTable, payload: bytes) -> None:
+    name, _ = _set_of(table, payload)
+    kinds = ("lookup", "dynset")
+    users = ((kind, 1, name, chain) for chain in table.chains.values() for kind in kinds)
+    _need(not any(_refers(*each) for each in users), errno.EBUSY)
+    del table.sets[name]
+
+
+def _refers(kind: str, attribute_of_name: int, name: str, chain: KernelChain) -> bool:
+    """Whether an expression of that kind in a rule of the chain names the object."""
+    for _, _, expression in parts(b"".join(chain.rules)):
+        named = attributes(expression)
+        inner = attributes(named.get(2, b""))
+        if text_of(named[1]) == kind and text_of(inner[attribute_of_name]) == name:
+            return True
+    return False
 
 
 _ON_TABLE: dict[int, Callable[[KernelTable, bytes], None]] = {
@@ -393,6 +421,8 @@ _ON_TABLE: dict[int, Callable[[KernelTable, bytes], None]] = {
     NFT_MSG_DELCHAIN: _delete_chain,
     NFT_MSG_NEWRULE: _new_rule,
     NFT_MSG_DELRULE: _flush_chain,
-    NFT_MSG_NEWOBJ: _new_counter,
+    NFT_MSG_NEWOBJ: _new_object,
+    NFT_MSG_DELOBJ: _delete_object,
+    NFT_MSG_DELSET: _delete_set,
     NFT_MSG_DELSETELEM: _delete_elements,
 }

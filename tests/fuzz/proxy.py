@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from hypothesis import strategies as st
 
+from cluster.apijson import listed
 from fuzz.hostile import exchanged, mutated
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, Resource
@@ -140,7 +141,7 @@ class Proxy:
             request = protocol.next_request(0.0, 0.5)
             if not request.watch:
                 page = {"metadata": {"resourceVersion": "5"}, "items": good}
-                self._deliver(protocol.received_list(json.dumps(page).encode()))
+                self._deliver(listed(protocol, json.dumps(page).encode()))
                 continue
             self._deliver(protocol.opened(0.0))
             if not protocol.synced:

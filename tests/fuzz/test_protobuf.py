@@ -1,5 +1,6 @@
 """Watches and lists in protobuf: whatever the bytes are, nothing is raised."""
 
+from cluster.apijson import listed
 from cluster.recorded import OBJECTS, protobuf
 from fakes.apiprotobuf import event_frame
 from fuzz.rounds import fuzz_bytes
@@ -27,9 +28,9 @@ def follow(resource: Resource, data: bytes) -> None:
         list(watch.receive(chunk))
     watch.closed(1.0)
     watch.next_request(2.0, 0.5)
-    listed = ListWatch(resource, watch_list=False)
-    listed.next_request(0.0, 0.5)
-    list(listed.received_list(data, PROTOBUF))
+    whole = ListWatch(resource, watch_list=False)
+    whole.next_request(0.0, 0.5)
+    listed(whole, data, PROTOBUF)
 
 
 def test_protobuf() -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from kernels.aftermath import cleanup, repair, restart
 from kernels.forked import Sparing
-from kernels.job import NFTABLES_SINCE, TOOLS, version_of
+from kernels.job import NFTABLES_SINCE, TOO_OLD, TOOLS, version_of
 from kernels.packets import PACKETS, cluster, dialled, same_endpoint
 from kernels.report import Report, not_run, reporting
 from kernels.takeover import there_and_back
@@ -118,9 +118,8 @@ def main(names: Sequence[str]) -> None:
     with opened() as network, launched_by(Sparing()):
         for name in names:
             if name == "nftables" and not has_nftables:
-                needed = ".".join(map(str, NFTABLES_SINCE))
                 for part in WORK[name]:
-                    not_run(part, f"nftables mode needs Linux {needed}, and refuses this one")
+                    not_run(part, TOO_OLD)
                 continue
             with staged(network, VARIANTS[name]) as lab:
                 for part, steps in WORK[name].items():

@@ -37,6 +37,7 @@ class Version(NamedTuple):
 
 
 NFTABLES_SINCE = Version(5, 13)
+TOO_OLD = f"nftables mode needs Linux {'.'.join(map(str, NFTABLES_SINCE))}, and refuses this one"
 
 
 def version_of(release: str) -> Version:
@@ -52,6 +53,7 @@ STEPS = {
     "check": Step(("check",), "kernels.checkjob", seconds=300.0),
     "nftables": Step(("traffic", "repair", "restart", "take-over"), _FIELD, ("nftables",)),
     "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), _FIELD, TOOLS, 900.0),
+    "healing": Step(("healing",), _LAB, ("--healing",)),
     "lab": Step(("lab",), _LAB),
 }
 WHOLE_LAB = Step(("lab",), _LAB, ("--all",), 8 * 3600.0)

@@ -1,4 +1,7 @@
-"""In the guest: tests of the lab, a line for each; with `--all`, all of them."""
+"""In the guest: tests of the lab, a line for each.
+
+With `--healing`, those of connections to endpoints that fail; with `--all`, all that there are.
+"""
 
 import os
 from collections.abc import Sequence
@@ -7,8 +10,8 @@ import msgspec
 import pytest
 
 from kernels.forked import Forking
-from kernels.job import NFTABLES_SINCE, version_of
-from kernels.report import Report, reporting
+from kernels.job import NFTABLES_SINCE, TOO_OLD, version_of
+from kernels.report import Report, not_run, reporting
 from kernels.results import State
 from lab.launch import launched_by
 
@@ -38,6 +41,23 @@ TELLING = (
 )
 """What depends most on the kernel: intervals, listings, conntrack, draining. The field job has
 compared every frontend with decide() already."""
+HEALING = (
+    Selection(
+        "nftables",
+        (
+            "test_healing.py",
+            "test_healing_affinity.py",
+            "test_healing_errors.py",
+            "test_healing_gone.py",
+            "test_healing_limits.py",
+            "test_healing_switch.py",
+        ),
+        "test_healing.py or keep_it or unreachable_gets or left_are_reset or nobody_looked "
+        "or in_time or three_times or address_of_the_node or refuses_itself or writes_nothing "
+        "or comes_and_goes or sctp",
+    ),
+)
+"""All of it is the kernel's doing: time-outs of conntrack, sets that packets fill, resets."""
 _PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")
 """Those that the configuration has settings of. Others cost time."""
 _BROWSER = "test_page.py"
@@ -75,11 +95,16 @@ def options(selection: Selection) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the telling ones, or all."""
+    """Run the telling ones, those of healing, or all."""
+    part = "healing" if "--healing" in arguments else "lab"
+    selections = ALL if "--all" in arguments else TELLING if part == "lab" else HEALING
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
+    if part == "healing" and not has_nftables:
+        not_run(part, TOO_OLD)
+        return
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    with reporting("lab") as report:
-        for selection in ALL if "--all" in arguments else TELLING:
+    with reporting(part) as report:
+        for selection in selections:
             if has_nftables or selection.mode != "nftables":
                 _run(selection, report)
 

@@ -19,6 +19,7 @@ PARTS = (
     "ipvs legacy",
     "ipvs nft",
     "take-over",
+    "healing",
     "lab",
 )
 """The columns of the table."""

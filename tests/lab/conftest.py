@@ -9,6 +9,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from lab.enter import is_entered
 from lab.farm import Farm
+from lab.healed import Healer, healer
 from lab.machine import depends_on
 from lab.modes import CHOICES, chosen, difference, is_selected
 from lab.namespaces import CLONE_NEWNET, CLONE_NEWNS, private_mounts, unshare
@@ -168,4 +169,12 @@ def kestrel(lab: Lab, family: Family) -> Iterator[Plane]:
     """A dataplane of one family on the node, and no daemon."""
     lab.stop()
     with plane(lab.network.node, node(Mode.NFTABLES, family)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kernel(lab: Lab, family: Family) -> Iterator[Healer]:
+    """Nftables mode of one family, whose kernel is alone with connections that fail."""
+    lab.stop()
+    with healer(lab.network, family) as opened:
         yield opened

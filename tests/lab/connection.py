@@ -35,6 +35,13 @@ class Connection:
         got = self._receive(b"\n")
         assert got == word, f"{self}: sent {word!r}, got {got!r}"
 
+    def wait_reset(self) -> None:
+        """Say nothing until the connection is reset, or fail."""
+        assert _is_readable(self._socket, _SECONDS), f"{self}: no reset within {_SECONDS:g} s"
+        with contextlib.suppress(ConnectionResetError):
+            got = self._socket.recv(4096)
+            raise AssertionError(f"{self}: got {got!r}")
+
     def close(self) -> None:
         self._socket.close()
 

@@ -94,7 +94,9 @@ class Plane:
 
     def text(self) -> str:
         """The rules, as we would write them."""
-        return describe(program(self.node, self.settings), self.table, self.node)
+        heals = any(entry.healing for entry in self.table.entries.values())
+        wanted = program(self.node, self.settings, heals=heals)
+        return describe(wanted, self.table, self.node)
 
     def _apply(self, changes: Changes, *, full: bool) -> SyncReport:
         update = Update(self.table, self.node, changes, full)

@@ -122,10 +122,12 @@ class DaemonProcess:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, the process does nothing."""
+        """Inside, the process does nothing, and what programs it had started have ended."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
+            while _runs_children(self._process.pid):
+                time.sleep(0.01)
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
@@ -198,3 +200,13 @@ def _pulse(number: int) -> Mapping[str, object]:
             "ports": [{"name": "pulse", "port": number, "protocol": "TCP"}],
         },
     }
+
+
+def _runs_children(pid: int) -> bool:
+    """Whether a program that the process started still runs; one that has ended is a zombie."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == pid and state != "Z":
+                return True
+    return False

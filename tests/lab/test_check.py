@@ -125,7 +125,8 @@ def test_a_fresh_node(node: Namespace, backend: RuleKind, tmp_path: Path) -> Non
     assert answer.ready["nftables"]
     assert answer.ready["iptables"]
     rule_sets = {"IPv4 rules": "ok", "IPv6 rules": "ok"}
-    assert answer.states("nftables") == {"kernel": "ok", **rule_sets}
+    healing = {"IPv4 healing": "ok", "IPv6 healing": "ok"}
+    assert answer.states("nftables") == {"kernel": "ok", **rule_sets, **healing}
     assert rule_sets.items() <= answer.states("iptables").items()
     assert answer.states("rivals") == {"rules of others": "ok"}
     word = "nf_tables" if backend is RuleKind.NFT else "legacy"
@@ -147,7 +148,7 @@ def test_one_mode_is_enough_when_it_is_the_one_that_is_wanted(node: Namespace) -
 def test_people_get_text(node: Namespace) -> None:
     with node.entered():
         done = subprocess.run([*KUBE_PROXY, "check"], capture_output=True, text=True, check=True)
-    assert "  ok  IPv4 rules  a whole rule set written" in done.stdout
+    assert "  ok  IPv4 rules    a whole rule set written" in done.stdout
     assert "\nnftables: ready" in done.stdout
 
 

@@ -58,7 +58,7 @@ def test_every_claim_holds() -> None:
     assert "Nothing is left behind." in text, text
     assert "NOT TRUE" not in text
     assert "\x1b" not in text
-    assert "10  Another program deletes the rules" in text
+    assert "11  Pods that fail, and connections that heal" in text
     assert code == 0
 
 

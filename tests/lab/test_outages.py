@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+from bench.outage.__main__ import variants
 from bench.outage.figures import Effort, Failure
 from bench.outage.scenarios import (
     Scenario,
@@ -13,9 +15,8 @@ from bench.outage.scenarios import (
     rolling_update,
     tables_deleted,
 )
-from bench.proxies import Proxy
 
-OURS = Proxy("kubeproxy", str(Path(sys.executable).with_name("kube-proxy")))
+OURS, HEALING = variants(str(Path(sys.executable).with_name("kube-proxy")), "")
 SHORT = Effort(
     rate=50,
     kept=40,  # each pod has some
@@ -45,6 +46,26 @@ async def test_a_lost_pod_says_nothing(tmp_path: Path) -> None:
         assert 0 < seen.failed[Failure.TIMED_OUT] < seen.connects / 2, client
         assert seen.broken == 0, client
         assert 0 < seen.unanswered < SHORT.kept, client
+
+
+PATIENT = msgspec.structs.replace(SHORT, timeout=8.0)
+"""A connection may be retried twice: after one second, and two more."""
+
+
+async def test_with_healing_pods_that_end_too_soon_refuse_nobody(tmp_path: Path) -> None:
+    seen = await measure(rolling_update, HEALING, PATIENT, tmp_path / "log")
+    for client, each in seen.items():
+        # A pod that has accepted a connection may end before it answers.
+        assert set(each.failed) <= {Failure.RESET}, client
+        assert each.slow, client
+
+
+async def test_with_healing_a_lost_pod_is_replaced_by_another_one(tmp_path: Path) -> None:
+    for client, seen in (await measure(pod_lost, HEALING, PATIENT, tmp_path / "log")).items():
+        assert seen.failed == {}, client
+        assert seen.slow, client
+        assert seen.broken > 0, client
+        assert seen.unanswered == 0, client
 
 
 @pytest.mark.parametrize("scenario", [restarted, tables_deleted])

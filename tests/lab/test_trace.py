@@ -168,14 +168,20 @@ def number(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "code"), [(False, 128 + signal.SIGPIPE), (True, -signal.SIGHUP)]
+    ("terminal", "codes"),
+    [(False, {128 + signal.SIGPIPE}), (True, {-signal.SIGHUP, 128 + signal.SIGPIPE})],
+    ids=["pipe", "terminal"],
 )
-def test_it_ends_when_its_output_is_closed(lab: Lab, terminal: bool, code: int) -> None:
-    """Nothing is left behind by `trace | head -1`, or in a window that is closed."""
+def test_it_ends_when_its_output_is_closed(lab: Lab, terminal: bool, codes: set[int]) -> None:
+    """Nothing is left behind by `trace | head -1`, or in a window that is closed.
+
+    A terminal that is closed is both a signal and an end of the output; the kernel tells whoever
+    waits for the output first, and another processor may be quicker than the signal.
+    """
     serve(lab)
     with Tracer(lab.network.node, "--to", "web", terminal=terminal) as tracer:
         tracer.wait_lines(1)
-        assert code == tracer.hang_up()
+        assert tracer.hang_up() in codes
 
 
 # --- what may be missing ----------------------------------------------------------------------

@@ -36,6 +36,8 @@ class Seen(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     on_this_node: bool | None
     source_rewritten_to: str | None
+    failure: str = ""
+    times: int = 1
 
 
 class Tracer:

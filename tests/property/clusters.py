@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
+from kubeproxy.cluster.model.serviceport import HEALING_ANNOTATION
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.objects.types import KubeObject
@@ -18,6 +19,7 @@ CLUSTER_IPS = {"IPv4": ("10.112.0.1", "10.112.0.2"), "IPv6": ("fd12::1", "fd12::
 CREATED = ("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 EXTERNAL_IPS = ("198.18.0.5", "198.18.0.6", "2001:db8::5", "10.112.0.1", "nonsense", "")
 NODES = ("kestrel", "heron", None)
+ANNOTATIONS = tuple({HEALING_ANNOTATION: each} for each in ("all", "resetGone", "none", "x"))
 ZONES = ("z-east", "z-west")
 
 maybe_bool = st.sampled_from((True, False, None))
@@ -49,8 +51,10 @@ def services(draw: st.DrawFn, name: str) -> Mapping[str, object]:
             "namespace": "shop",
             "name": name,
             "creationTimestamp": draw(st.sampled_from((None, *CREATED))),
+            "annotations": draw(st.sampled_from((None, *ANNOTATIONS))),
         },
         "spec": {
+            "selector": draw(st.sampled_from((None, {"app": "a"}))),
             "type": draw(
                 st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer") * 3 + ("ExternalName",))
             ),
@@ -102,6 +106,7 @@ def slices(draw: st.DrawFn, name: str) -> Mapping[str, object]:
                         {"ready": maybe_bool, "serving": maybe_bool, "terminating": maybe_bool}
                     ),
                     "nodeName": st.sampled_from(NODES),
+                    "targetRef": st.sampled_from((None, {"kind": "Pod"}, {"kind": "Node"})),
                     "hints": st.none() | st.fixed_dictionaries({"forZones": hints}),
                 }
             ),

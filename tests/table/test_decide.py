@@ -5,7 +5,9 @@ from fractions import Fraction
 import msgspec
 import pytest
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.cluster.model.serviceport import HEALING_ANNOTATION
 from kubeproxy.table.decide import Action, Override, Reason, Verdict, classify, decide
 from kubeproxy.table.entries import FrontendKind, ServicePortName
 from kubeproxy.table.node import Detector, NodeView, PodCIDR, PodInterface
@@ -404,3 +406,37 @@ def test_an_ipvs_node_is_refused_before_its_source_is_looked_at() -> None:
 def test_a_client_that_reaches_itself_is_masqueraded_and_others_are_not(mode: Mode) -> None:
     verdict = decided("L1 CIP:80", service(), "L1 L2", mode)
     assert [(c.masquerade, c.hairpin) for c in verdict.choices] == [(True, True), (False, False)]
+
+
+# --- healing ----------------------------------------------------------------------------------
+
+NONE, EVERY, GONE = Healing.NONE, Healing.ALL, Healing.RESET_GONE
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent", "endpoints", "healed", "not_healed"),
+    [
+        pytest.param(NFT, "P CIP:80", "L1 R1", EVERY, NONE, id="where-there-is-a-choice"),
+        pytest.param(NFT, "P CIP:80", "L1", GONE, EVERY & ~GONE, id="the-only-endpoint"),
+        pytest.param(NFT, "P CIP:80", "", NONE, NONE, id="nothing-to-heal"),
+        pytest.param(NFT, "X VIP:80", "L1 L2 R1", EVERY, NONE, id="a-choice-on-this-node"),
+        pytest.param(
+            NFT, "X VIP:80", "L1 R1 R2", GONE, EVERY & ~GONE, id="the-only-one-of-this-node"
+        ),
+        pytest.param(
+            NFT, "P VIP:80", "L1 R1 R2", GONE, EVERY & ~GONE, id="others-have-only-one-there"
+        ),
+        pytest.param(IPT, "P CIP:80", "L1 R1", NONE, NONE, id="a-mode-that-does-not-heal"),
+    ],
+)
+def test_what_is_done_if_the_endpoint_fails(
+    mode: Mode, sent: str, endpoints: str, healed: Healing, not_healed: Healing
+) -> None:
+    metadata = {"namespace": "shop", "name": "cart", "annotations": {HEALING_ANNOTATION: "all"}}
+    verdict = decided(sent, {**everywhere(LOCAL), "metadata": metadata}, endpoints, mode)
+    assert (healed, not_healed) == (verdict.healing, verdict.not_healed)
+
+
+def test_what_nobody_asks_for_is_not_done() -> None:
+    verdict = decided("P CIP:80", everywhere(), "L1 R1")
+    assert (verdict.healing, verdict.not_healed) == (NONE, NONE)

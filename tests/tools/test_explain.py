@@ -230,6 +230,7 @@ def test_json(ask: Asked, shop: str) -> None:
             ],
             "sourceAddress": f"rewritten to an address of this node: {itself}",
             "affinity": "",
+            "healing": "",
             "replies": "go to this node, which restores both addresses: the client gets them from "
             "the address that it dialled",
             "notes": [],
@@ -250,6 +251,7 @@ def test_json(ask: Asked, shop: str) -> None:
             "notChosen": [],
             "sourceAddress": "",
             "affinity": "",
+            "healing": "",
             "replies": "none: the client gets an error at once (connection refused)",
             "notes": ["services have these ports of the address: 10.112.0.21:80/TCP"],
         },

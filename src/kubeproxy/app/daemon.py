@@ -80,10 +80,7 @@ class Daemon:
                     metrics = serve_metrics(parts.routes, setup.config)
                     serving = self._or_report(metrics, metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
-                for family, sync in parts.syncs.items():
-                    tasks.create_task(sync.run(), name=f"sync {family.value}")
-                    watching = parts.dataplanes[family].watch(sync.invalidate)
-                    tasks.create_task(watching, name=f"watch {family.value}")
+                self._sync(tasks)
                 for flows in parts.flows.values():
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")
@@ -123,6 +120,15 @@ class Daemon:
         if self._setup.prepare is not None:
             nodes = {family: self.parts.node.view(family) for family in self.parts.syncs}
             await asyncio.to_thread(self._setup.prepare, nodes)
+
+    def _sync(self, tasks: asyncio.TaskGroup) -> None:
+        parts = self.parts
+        for family, sync in parts.syncs.items():
+            tasks.create_task(sync.run(), name=f"sync {family.value}")
+            watching = parts.dataplanes[family].watch(sync.invalidate)
+            tasks.create_task(watching, name=f"watch {family.value}")
+        for family, healer in parts.healers.items():
+            tasks.create_task(healer.run(), name=f"healing {family.value}")
 
     def _serve_health(self, tasks: asyncio.TaskGroup) -> None:
         config = self._setup.config

@@ -1,9 +1,10 @@
 """Composes the daemon: command line -> `Setup` -> `Parts`, each part made once and connected."""
 
+import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
-from kubeproxy.base.inet import Family
+from kubeproxy.base.inet import Family, join
 from kubeproxy.cluster.client.observed import Observe
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.source import EventSource
@@ -22,20 +23,26 @@ from kubeproxy.config.load import Loaded, node_name
 from kubeproxy.config.nodeports import expand
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.cleanup import remove_other_modes
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, Heals
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.apply_settings import prepare_machine
+from kubeproxy.engine.ejection import Ejection, Limits
 from kubeproxy.engine.flow_cleaner import StaleFlows
 from kubeproxy.engine.handler import EventHandler
+from kubeproxy.engine.healer import Healer
 from kubeproxy.engine.node import node_ips
-from kubeproxy.engine.observer import Observation, Observer
+from kubeproxy.engine.observer import EndpointEjected, Observation, Observer
 from kubeproxy.engine.own_node import OwnNode
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.linux.machine import supported_families
-from kubeproxy.serve.events.event import Subject, service_health_port_failed
+from kubeproxy.serve.events.event import (
+    Subject,
+    endpoint_ejected,
+    service_health_port_failed,
+)
 from kubeproxy.serve.events.recorder import Recorder
 from kubeproxy.serve.health.ports import HealthChecks, check_addresses
 from kubeproxy.serve.health.server import Health
@@ -45,15 +52,21 @@ from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
 from kubeproxy.serve.metrics.registry import Registry
-from kubeproxy.serve.metrics.run import count_traffic, health_families, make_registry
+from kubeproxy.serve.metrics.run import (
+    count_traffic,
+    health_families,
+    make_registry,
+    record_failures,
+)
 from kubeproxy.serve.routes import HttpRoute, RunFacts, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
-from kubeproxy.table.entries import ServiceName
+from kubeproxy.table.entries import ServiceName, ServicePortName
 from kubeproxy.table.node import NodeView
 
 if TYPE_CHECKING:
+    from kubeproxy.serve.healing.record import LeftOut
     from kubeproxy.serve.traffic.traffic import Traffic
 
 
@@ -184,6 +197,7 @@ class Parts(msgspec.Struct, frozen=True):
     dataplanes: Mapping[Family, Dataplane]
     flows: Mapping[Family, StaleFlows]
     syncs: Mapping[Family, FamilySync]
+    healers: Mapping[Family, Healer]
     handler: EventHandler
     health: Health
     health_checks: HealthChecks
@@ -220,6 +234,11 @@ def make_parts(setup: Setup) -> Parts:
         )
         for family in families
     }
+    healers = {
+        family: Healer(dataplane, sync.builder, _ejection_limits(config), sync.touch, notify)
+        for family, sync in syncs.items()
+        if isinstance(dataplane := dataplanes[family], Heals)
+    }
     handler = EventHandler(cluster, tuple(syncs.values()), node.changed, notify)
 
     # What the daemon shows.
@@ -237,6 +256,13 @@ def make_parts(setup: Setup) -> Parts:
     registry = make_registry(setup.gates, facts.started, mode, dataplanes)
     registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))
     traffic = count_traffic(config, mode, dataplanes, registry)
+
+    def left_out() -> "Mapping[Family, LeftOut]":
+        return {family: _left_out(healers.get(family), sync) for family, sync in syncs.items()}
+
+    record = record_failures(config, mode, time.time, left_out, registry)
+    if record is not None:
+        observers += (record.observe, partial(_report_ejection, setup))
     remains: list[str] = []
 
     def family_state(family: Family, sync: FamilySync) -> FamilyState:
@@ -250,6 +276,7 @@ def make_parts(setup: Setup) -> Parts:
             waiting=health.waiting(family),
             history=history.of(family),
             dataplane=dataplanes[family],
+            left_out=_left_out(healers.get(family), sync),
         )
 
     def state() -> State:
@@ -268,6 +295,7 @@ def make_parts(setup: Setup) -> Parts:
             gaps=setup.source.gaps(),
             ignored=_ignored(cluster, syncs),
             remains=remains,
+            record=record,
         )
 
     paths = routes(facts, registry, health, Live(state, traffic))
@@ -277,6 +305,7 @@ def make_parts(setup: Setup) -> Parts:
         dataplanes=dataplanes,
         flows=flows,
         syncs=syncs,
+        healers=healers,
         handler=handler,
         health=health,
         health_checks=health_checks,
@@ -297,6 +326,33 @@ def _schedule(config: KubeProxyConfiguration, mode: Mode) -> Schedule:
     )
 
 
+def _ejection_limits(config: KubeProxyConfiguration) -> Limits:
+    healing = config.nftables.healing
+    return Limits(
+        failures=healing.ejection_failures,
+        interval=healing.ejection_interval.seconds,
+        seconds=healing.ejection_time.seconds,
+        most_seconds=healing.max_ejection_time.seconds,
+        percent=healing.max_ejected_percent,
+    )
+
+
+def _left_out(healer: Healer | None, sync: FamilySync) -> "LeftOut":
+    """The endpoints that are left out, until when on the wall clock."""
+    if healer is None:
+        return {}
+    from kubeproxy.serve.healing.record import in_force  # noqa: PLC0415  # not of every mode
+
+    ahead = time.time() - asyncio.get_running_loop().time()
+    found: dict[ServicePortName, Sequence[Ejection]] = {}
+    for name in healer.count():
+        entry = sync.builder.table.entries.get(name)
+        if entry is not None and (out := in_force(entry, healer.ejections(name))):
+            moved = (msgspec.structs.replace(each, until=each.until + ahead) for each in out)
+            found[name] = tuple(moved)
+    return found
+
+
 def _check_addresses(
     config: KubeProxyConfiguration, node: OwnNode, family: Family
 ) -> tuple[str, ...]:
@@ -311,6 +367,19 @@ def _report_port(setup: Setup, service: ServiceName, port: int, error: ListenErr
     klog.error("Failed to start healthcheck", err=error, node=node, service=name, port=port)
     subject = Subject("Service", service.service, service.namespace)
     setup.recorder.record(service_health_port_failed(node, subject, port, error))
+
+
+def _report_ejection(setup: Setup, observation: Observation) -> None:
+    """Record an event of the Service when an endpoint of it is left out."""
+    if isinstance(observation, EndpointEjected):
+        from kubeproxy.explain.words import what_failed  # noqa: PLC0415  # nothing fails mostly
+
+        ejection, name = observation.ejection, observation.ejection.name
+        of = f" of port {name.port}" if name.port else ""
+        seconds = f"{observation.seconds:.0f} s"
+        note = f"{join(*ejection.endpoint)}{of} is left out for {seconds}{what_failed(ejection)}"
+        subject = Subject("Service", name.service, name.namespace)
+        setup.recorder.record(endpoint_ejected(setup.node_name, subject, note))
 
 
 def _ignored(cluster: Cluster, syncs: Mapping[Family, FamilySync]) -> list[Problem]:

@@ -183,6 +183,10 @@ dry-run: bool false
 nftables-balance = nftables.balance
     How nftables mode chooses an endpoint: random, round-robin or source-hash. The Service's
     annotation kubeproxy.io/balance wins over it.
+nftables-healing = nftables.healing.parts
+    What nftables mode does for connections to endpoints that fail: none, all, or a list of
+    retryRefused, retryUnanswered, resetGone and eject. The Service's annotation
+    kubeproxy.io/healing wins over it.
 nftables-endpoint-counters = nftables.endpoint_counters
     Count connections per endpoint as well, which costs kernel memory for each of them.
 nftables-affinity-size = nftables.affinity_size

@@ -112,6 +112,26 @@ class IPVS(msgspec.Struct, frozen=True, rename="camel"):
     udp_timeout: Duration = Duration()
 
 
+class HealingSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """`nftables.healing`, ours: connections to endpoints that fail."""
+
+    parts: str = "none"
+    """What is done, unless the Service has the annotation; the words are in `base.healing`."""
+    retries: Int32 = 3
+    """How often a refused connection is retried at most."""
+    gone_timeout: Duration = of_seconds(900)
+    """For so long after an endpoint left, packets to it are answered with a reset."""
+    ejection_failures: Int32 = 3
+    """So many failures within the interval leave an endpoint out, if two clients saw them; one
+    client alone has to see three times as many."""
+    ejection_interval: Duration = of_seconds(10)
+    ejection_time: Duration = of_seconds(5)
+    """For so long it is left out at first, and twice as long whenever it fails again."""
+    max_ejection_time: Duration = of_seconds(120)
+    max_ejected_percent: Int32 = 50
+    """How many of the endpoints of a service port may be left out; never the last one."""
+
+
 class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     """`nftables`."""
 
@@ -125,6 +145,7 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     """Ours: count connections per endpoint as well."""
     affinity_size: Int32 = 65535
     """Ours: how many clients have a pin of their own, of all services with session affinity."""
+    healing: HealingSettings = HealingSettings()
 
 
 class Winkernel(msgspec.Struct, frozen=True, rename="camel"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubeproxy.base import gotext
+from kubeproxy.base.healing import parse_healing
 from kubeproxy.base.inet import parse_address, parse_prefix
 from kubeproxy.base.version import KUBERNETES_VERSION
 from kubeproxy.config.defaults import Modes
@@ -16,6 +17,7 @@ from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, LOGGING_BETA_OPTIONS, 
 from kubeproxy.config.nodeports import KEYWORDS
 from kubeproxy.config.types import (
     KIND,
+    HealingSettings,
     KubeProxyConfiguration,
     LocalMode,
     Logging,
@@ -29,6 +31,9 @@ _READERS: Final = ("local", "all", "none")
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
+_MOST_RETRIES: Final = 10
+_MOST_FAILURES: Final = 1000
+_SECOND: Final = of_seconds(1)
 _LARGEST: Final = 2**31 - 1
 
 # Every mode does a full sync at least this often, so that changes cannot be held back longer.
@@ -76,10 +81,32 @@ def _problems(config: KubeProxyConfiguration, gates: Gates, modes: Modes) -> Ite
     path, nftables = "KubeProxyNFTablesConfiguration", config.nftables
     yield from _choice(f"{path}.Balance", nftables.balance, _BALANCES)
     yield from out_of_range(f"{path}.AffinitySize", nftables.affinity_size, 1, _MOST_PINS)
+    yield from _healing(f"{path}.Healing", nftables.healing)
     yield from _choice("RulesPage", config.rules_page, _READERS)
     yield from _choice("StatusPage", config.status_page, _READERS)
     if config.status_socket and not config.status_socket.startswith("/"):
         yield invalid("StatusSocket", config.status_socket, "must be an absolute path")
+
+
+def _healing(path: str, healing: HealingSettings) -> Iterator[str]:
+    try:
+        parse_healing(healing.parts)
+    except ValueError as error:
+        yield invalid(f"{path}.Parts", healing.parts, str(error))
+    yield from out_of_range(f"{path}.Retries", healing.retries, 1, _MOST_RETRIES)
+    failures, percent = healing.ejection_failures, healing.max_ejected_percent
+    yield from out_of_range(f"{path}.EjectionFailures", failures, 1, _MOST_FAILURES)
+    yield from out_of_range(f"{path}.MaxEjectedPercent", percent, 0, 100)
+    for name, value in {
+        "GoneTimeout": healing.gone_timeout,
+        "EjectionInterval": healing.ejection_interval,
+        "EjectionTime": healing.ejection_time,
+    }.items():
+        if value < _SECOND:
+            yield invalid(f"{path}.{name}", value, "must be at least 1s")
+    if healing.max_ejection_time < healing.ejection_time:
+        detail = "must be greater than or equal to ejectionTime"
+        yield invalid(f"{path}.MaxEjectionTime", healing.max_ejection_time, detail)
 
 
 def out_of_range(path: str, value: int, low: int, high: int) -> Iterator[str]:

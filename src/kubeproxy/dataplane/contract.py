@@ -1,6 +1,7 @@
 """What the sync loop asks of a dataplane, and what it returns; and what only some can do.
 
-Whether one can, `isinstance` says: `Counting`, `Counts` and `Shows` are protocols of their own.
+Whether one can, `isinstance` says: `Counting`, `Counts`, `Heals` and `Shows` are protocols of
+their own.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from kubeproxy.dataplane.failures import Failure
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName, Table
 from kubeproxy.table.node import NodeView
@@ -110,6 +112,15 @@ class Counts(Protocol):
 
         None while it is not known what is programmed. `KernelError` when they cannot be read.
         """
+        ...
+
+
+@runtime_checkable
+class Heals(Protocol):
+    """A dataplane that notices which endpoints fail connections."""
+
+    async def failures(self, notify: Callable[[Sequence[Failure]], None]) -> None:
+        """Call `notify` with the failures since the last time, until cancelled."""
         ...
 
 

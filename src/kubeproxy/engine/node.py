@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from kubeproxy.base.healing import parse_healing
 from kubeproxy.base.inet import Family, Prefix, family_of, pack, parse_address, parse_prefix
 from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
@@ -87,4 +88,5 @@ def node_view(
         zone=node.zone,
         ip=node_ips(node).get(family),
         balance=Balance(config.nftables.balance),
+        healing=parse_healing(config.nftables.healing.parts),
     )

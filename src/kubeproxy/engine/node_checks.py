@@ -6,6 +6,7 @@ Functions on values only.
 from collections.abc import Iterator
 
 from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.healing import parse_healing
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.node import NodeState, primary_ips
 from kubeproxy.config.errors import Level, Notice
@@ -60,6 +61,7 @@ def start_notices(
     mode = load_mode(config.mode)
     for family in families:
         yield from _unserved_loopback(node_view(config, gates, family, node), mode)
+    yield from _no_healing(config, mode)
     yield _stack(primary, dual_stack=dual_stack)
     yield from family_warnings(config, node, dual_stack=dual_stack)
     yield from _missing_detector(config, node, primary)
@@ -77,6 +79,17 @@ def _unserved_loopback(node: NodeView, mode: Mode) -> Iterator[Notice]:
     }
     why = mode.why_no_loopback(node.family)
     yield Notice(Level.ERROR, f"--nodeport-addresses includes localhost but {why}", pairs)
+
+
+def _no_healing(config: KubeProxyConfiguration, mode: Mode) -> Iterator[Notice]:
+    """Whether healing is asked for in a mode that does not heal."""
+    parts = config.nftables.healing.parts
+    if parse_healing(parts) and not mode.quirks.heals:
+        message = (
+            "nftables.healing has no effect in this mode:"
+            " connections to endpoints that fail are not healed"
+        )
+        yield Notice(Level.WARNING, message, {"mode": mode.name, "parts": parts})
 
 
 def _stack(primary: Family, *, dual_stack: bool) -> Notice:

@@ -11,8 +11,11 @@ import msgspec
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import SyncReport
+from kubeproxy.dataplane.failures import Failure
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.engine.schedule import Outcome
 from kubeproxy.table.diff import Changes
+from kubeproxy.table.entries import ServicePortName
 
 
 class LoopStarted(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +73,47 @@ class FlowsCleaned(msgspec.Struct, frozen=True, gc=False):
     deleted: int
 
 
-Observation = LoopStarted | SyncRequested | SyncStarted | SyncEnded | ObjectReceived | FlowsCleaned
+class ConnectionsFailed(msgspec.Struct, frozen=True):
+    """Endpoints failed connections, of these service ports; the dataplane did what it could."""
+
+    family: Family
+    failures: tuple[tuple[ServicePortName, Failure], ...]
+
+
+class EndpointEjected(msgspec.Struct, frozen=True):
+    """An endpoint fails and is left out for so many seconds."""
+
+    family: Family
+    ejection: Ejection
+    seconds: float
+
+
+class EndpointTriedAgain(msgspec.Struct, frozen=True):
+    """An endpoint that was left out is used again."""
+
+    family: Family
+    ejection: Ejection
+
+
+class EjectionWithheld(msgspec.Struct, frozen=True):
+    """An endpoint of a service port should be left out, but too many are already."""
+
+    family: Family
+    name: ServicePortName
+
+
+Observation = (
+    LoopStarted
+    | SyncRequested
+    | SyncStarted
+    | SyncEnded
+    | ObjectReceived
+    | FlowsCleaned
+    | ConnectionsFailed
+    | EndpointEjected
+    | EndpointTriedAgain
+    | EjectionWithheld
+)
 Observer = Callable[[Observation], None]
 
 

@@ -1,6 +1,6 @@
 """A question about a packet, and the cluster as seen from a node -> explanations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,11 +17,13 @@ from kubeproxy.cluster.model.topology import (
     why_left_out,
 )
 from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.dataplane.failures import Endpoint as Socket
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.explain.question import Origin, Pod, Question, questions
-from kubeproxy.explain.words import Context, Explanation, NotChosen, explain
+from kubeproxy.explain.words import Context, Explanation, NotChosen, explain, left_out
 from kubeproxy.table.claims import Conflict
 from kubeproxy.table.decide import Packet, Reason, Verdict, decide
-from kubeproxy.table.entries import Table
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 
@@ -30,7 +32,8 @@ class View(msgspec.Struct, frozen=True):
     """A cluster as seen from one node, and the pods that a question may name.
 
     `pods` is None where pods are unknown. The tables may be older than the cluster: a service port
-    that was removed since is explained without its endpoints.
+    that was removed since is explained without its endpoints. `left_out` are endpoints that fail,
+    until when on the wall clock.
     """
 
     cluster: Cluster
@@ -41,6 +44,7 @@ class View(msgspec.Struct, frozen=True):
     nodes: Mapping[Family, NodeView]
     conflicts: Mapping[Family, Sequence[Conflict]]
     pods: Sequence[Pod] | None = ()
+    left_out: Mapping[Family, Mapping[ServicePortName, Sequence[Ejection]]] = {}
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -74,7 +78,7 @@ def explained(question: Question, view: View) -> Explanation:
     packet = question.packet
     family = family_of(packet.destination)
     verdict = decide(packet, view.tables[family], view.nodes[family], view.quirks)
-    places, not_chosen = _endpoints(verdict, family, view.cluster)
+    places, not_chosen = _endpoints(verdict, family, view)
     context = Context(
         node_name=view.cluster.node_name,
         node=view.nodes[family],
@@ -113,13 +117,13 @@ _ABOUT_ENDPOINTS: Final = (
 
 
 def _endpoints(
-    verdict: Verdict, family: Family, cluster: Cluster
+    verdict: Verdict, family: Family, view: View
 ) -> tuple[dict[str, str], tuple[NotChosen, ...]]:
     """The nodes of the service's endpoints, where slices name them, and why some are not chosen.
 
     The second is empty where the verdict is not about endpoints.
     """
-    name = verdict.service
+    name, cluster = verdict.service, view.cluster
     if name is None:
         return {}, ()
     service = ObjectKey(name.namespace, name.service)
@@ -133,16 +137,33 @@ def _endpoints(
     if verdict.reason not in _ABOUT_ENDPOINTS:
         return places, ()
     usable = usable_endpoints(port, endpoints, cluster.node_name, cluster.zone)
-    reasons = why_not_used(endpoints, usable, cluster, local_policy=verdict.local_policy)
+    local = verdict.local_policy
+    ejections = view.left_out.get(family, {}).get(name, ())
+    out = missing(view.tables[family].entries.get(name), ejections, local_policy=local)
+    reasons = why_not_used(endpoints, usable, cluster, out, local_policy=local)
     return places, tuple(
         NotChosen(text, why) for text, why in zip(places, reasons, strict=True) if why
     )
 
 
+def missing(
+    entry: Entry | None, ejections: Iterable[Ejection], *, local_policy: bool
+) -> dict[Socket, str]:
+    """Why a policy's list of backends does not have endpoints that fail."""
+    backends = () if entry is None else entry.local if local_policy else entry.cluster
+    listed = {(each.address, each.port) for each in backends}
+    return {each.endpoint: left_out(each) for each in ejections if each.endpoint not in listed}
+
+
 def why_not_used(
-    endpoints: Sequence[PortEndpoint], usable: Usable, cluster: Cluster, *, local_policy: bool
+    endpoints: Sequence[PortEndpoint],
+    usable: Usable,
+    cluster: Cluster,
+    ejected: Mapping[Socket, str],
+    *,
+    local_policy: bool,
 ) -> Iterator[str | None]:
-    """Why a traffic policy sends nothing to each of the endpoints.
+    """Why a traffic policy sends nothing to each of the endpoints; `ejected` are those that fail.
 
     "" where it does, and None for each where no frontend follows the policy.
     """
@@ -151,8 +172,10 @@ def why_not_used(
     for at, why in zip(endpoints, whys, strict=True):
         if not in_force:
             yield None
+        elif why:
+            yield _why_not(at.endpoint, why, usable.hints, cluster)
         else:
-            yield _why_not(at.endpoint, why, usable.hints, cluster) if why else ""
+            yield ejected.get(Socket(at.endpoint.address, at.port), "")
 
 
 def _why_not(endpoint: Endpoint, why: LeftOut, hints: HintMode, cluster: Cluster) -> str:

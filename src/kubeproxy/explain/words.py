@@ -5,11 +5,15 @@ endpoints were left out. Here are only the texts.
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import join
+from kubeproxy.dataplane.failures import Reason
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.table.decide import Action, Packet, Verdict
 from kubeproxy.table.entries import FrontendKey
 from kubeproxy.table.node import NodeView, PodInterface
@@ -85,6 +89,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     not_chosen: tuple[NotChosen, ...] = ()
     source_address: str = ""
     affinity: str = ""
+    healing: str = ""
     replies: str = ""
     notes: tuple[str, ...] = ()
 
@@ -149,6 +154,7 @@ def explain(verdict: Verdict, packet: Packet, context: Context) -> Explanation:
         not_chosen=context.not_chosen,
         source_address=_source_address(verdict),
         affinity=affinity,
+        healing="; ".join(_healing(verdict)),
         replies=_replies(verdict),
         notes=(*context.notes, *_warnings(verdict, packet, context)),
     )
@@ -210,6 +216,58 @@ def _source_address(verdict: Verdict) -> str:
 
 
 _HAIRPIN = "the client reaches itself, and its reply has to come back through this node"
+
+
+_RETRIES: Final = {
+    Healing.RETRY_REFUSED: "if the endpoint refuses",
+    Healing.RETRY_UNANSWERED: "if the endpoint does not answer for a second",
+    Healing.RETRY_REFUSED | Healing.RETRY_UNANSWERED: "if the endpoint refuses, or does not answer"
+    " for a second",
+}
+_RETRY: Final = Healing.RETRY_REFUSED | Healing.RETRY_UNANSWERED
+
+
+def _healing(verdict: Verdict) -> Iterator[str]:
+    """What is done if the endpoint fails."""
+    healing, count = verdict.healing, len(verdict.choices)
+    here = " of this node" if verdict.local_policy else ""
+    if healing & _RETRY:
+        still = ", although it keeps its endpoint otherwise" if verdict.affinity_seconds else ""
+        yield (
+            f"{_RETRIES[healing & _RETRY]}, the client's next SYN chooses again among the {count}"
+            f" endpoints{here}{still}"
+        )
+    elif verdict.not_healed & _RETRY and count == 1:
+        yield f"connections are not retried: there is no other endpoint{here}"
+    elif verdict.not_healed & _RETRY:
+        yield "connections are not retried: some clients of this address have only one endpoint"
+    if healing & Healing.EJECT:
+        yield "an endpoint that fails often is left out for a while"
+    if healing & Healing.RESET_GONE:
+        yield "connections to an endpoint that has left are reset"
+
+
+_FAILED: Final = {
+    Reason.REFUSED: "refused",
+    Reason.UNANSWERED: "not answered",
+    Reason.GONE: "reset",
+}
+
+
+def left_out(ejection: Ejection) -> str:
+    """Why an endpoint is left out, and until when on the wall clock."""
+    until = datetime.fromtimestamp(ejection.until, UTC)
+    return f"left out until {until:%H:%M:%S} UTC{what_failed(ejection)}; it is tried again then"
+
+
+def what_failed(ejection: Ejection) -> str:
+    """What an endpoint did before it was left out, to stand behind the words that it is."""
+    failures, clients = ejection.failures, ejection.clients
+    connections = "1 connection" if failures == 1 else f"{failures:,} connections"
+    of = "1 client" if clients == 1 else f"{clients:,} clients"
+    were = "was" if failures == 1 else "were"
+    again = f", {ejection.times} times in a row" if ejection.times > 1 else ""
+    return f"{again}: {connections} of {of} {were} {_FAILED[ejection.reason]}"
 
 
 def duration(seconds: int) -> str:
@@ -305,6 +363,7 @@ def render(explanation: Explanation) -> str:
     rows += [
         ("source", explanation.source_address),
         ("affinity", explanation.affinity),
+        ("healing", explanation.healing),
         ("replies", explanation.replies),
         *(("note", note) for note in explanation.notes),
     ]

@@ -14,6 +14,7 @@ from itertools import islice
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
 from kubeproxy.linux.netlink import conntrack as ct
+from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import NETLINK_NETFILTER
 from kubeproxy.linux.netlink_socket import ATTEMPTS, Refused, Subscription, decoding, tolerating
 from kubeproxy.linux.nfnetlink import Nfnetlink
@@ -58,12 +59,21 @@ def udp_flows(family: Family) -> Iterator[ct.Flow]:
 
 def delete(flows: Iterable[ct.Flow]) -> int:
     """Delete the flows; how many there were. One that is gone already is no error."""
+    return _delete(map(ct.delete_request, flows), "UDP flows")
+
+
+def forget(family: Family, connections: Iterable[ct.TcpConnection]) -> int:
+    """Delete the entries of connections; how many there were."""
+    return _delete((ct.forget_request(family, each) for each in connections), "connections")
+
+
+def _delete(requests: Iterable[Message], of: str) -> int:
     deleted = 0
-    remaining = iter(flows)
+    remaining = iter(requests)
     with Nfnetlink() as link:
         while chunk := list(islice(remaining, _AT_ONCE)):
-            what = f"cannot delete {len(chunk)} tracked UDP flows"
-            refused = link.send_all([ct.delete_request(flow) for flow in chunk], what)
+            what = f"cannot delete {len(chunk)} tracked {of}"
+            refused = link.send_all(chunk, what)
             for error in refused.values():
                 if error.errno != errno.ENOENT:
                     raise link.error(what, error)

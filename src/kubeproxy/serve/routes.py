@@ -120,6 +120,7 @@ def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute
         "/status": ("show_daemon", status),
         "/status/services": ("show_services", status),
         "/status/rates": ("show_rates", status),
+        "/status/failures": ("show_failures", status),
         "/status/explain": ("show_explanations", status),
         "/status/table": ("show_table", status),
         "/status/services/NAMESPACE/NAME": ("show_service", status),

@@ -14,7 +14,7 @@ from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.claims import Claims, Conflict, claims_of
-from kubeproxy.table.compile import compile_service
+from kubeproxy.table.compile import NONE_EJECTED, Ejected, compile_service
 from kubeproxy.table.diff import Changes, patch_in_steps
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
 from kubeproxy.table.node import NodeView
@@ -46,6 +46,8 @@ class Builder:
         """Services that could not be compiled, and why: their entries stay as they were."""
         self.excess: dict[ObjectKey, str] = {}
         """Services that exceed a limit, and which of their ports are served."""
+        self.ejected: dict[ObjectKey, Ejected] = {}
+        """Endpoints that are left out because they fail; who changes it touches the service."""
         self._compiled_for: tuple[object, ...] = ()
         self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
@@ -63,7 +65,7 @@ class Builder:
     ) -> Steps[Changes]:
         """The same, with a pause after each step."""
         family = self.table.family
-        compiled_for = (node.name, node.zone, node.ip, node.balance)
+        compiled_for = (node.name, node.zone, node.ip, node.balance, node.healing)
         if compiled_for != self._compiled_for:
             touched = dict.fromkeys((*self._services, *cluster.services(family)))
         self.new_conflicts = []
@@ -73,7 +75,9 @@ class Builder:
             ports = cluster.service_ports(family, service)
             slices = cluster.slices(family, service)
             try:
-                compiled = yield from compile_service(service, ports, slices, node)
+                compiled = yield from compile_service(
+                    service, ports, slices, node, self.ejected.get(service, NONE_EJECTED)
+                )
             except Exception as error:  # noqa: BLE001  # one Service must not stop all others
                 self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
                 continue

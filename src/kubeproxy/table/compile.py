@@ -1,9 +1,10 @@
 """One Service and its slices -> the entries of its ports in one family."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Protocol, contains
 from kubeproxy.base.steps import PART, Steps
 from kubeproxy.cluster.model.endpoint import Slice
@@ -29,6 +30,10 @@ from kubeproxy.table.limits import Fit, surely_fit, within_limits
 from kubeproxy.table.node import NodeView
 from kubeproxy.table.policy import policies
 
+Ejected = Collection[tuple[str, int]]
+"""Endpoints by address and port."""
+NONE_EJECTED: Ejected = ()
+
 
 class Compiled(msgspec.Struct, frozen=True):
     """All that the table holds of one Service.
@@ -46,6 +51,7 @@ def compile_service(
     ports: tuple[ServicePort, ...],
     slices: Mapping[str, Slice],
     node: NodeView,
+    ejected: Ejected = NONE_EJECTED,
 ) -> Steps[Compiled]:
     """The entries of a Service's ports, and its health check.
 
@@ -62,7 +68,7 @@ def compile_service(
             yield
         endpoints = yield from merge(sources[port.name, port.protocol])
         entry = yield from _compile_port(service, port, endpoints, node, own_vips=own_vips)
-        entries.append(entry)
+        entries.append(_without(entry, ejected))
         if port.health_check_port:
             ready_here.update(
                 at.endpoint.address for at in endpoints if at.endpoint.local and at.endpoint.ready
@@ -93,10 +99,12 @@ def _compile_port(
         internal_local=port.internal_local, external_local=port.external_local
     )
     here = {id(at): _backend(at) for at in endpoints if at.endpoint.local}
+    cluster = (yield from _backends(usable.cluster, here)) if usable.cluster else ()
+    healing = _healing(port, node)
     return Entry(
         name=service_port_name(service, port),
         frontends=frontends(port),
-        cluster=(yield from _backends(usable.cluster, here)) if usable.cluster else (),
+        cluster=cluster,
         local=(yield from _backends(usable.local, here)) if usable.local else (),
         has_endpoints=usable.any,
         internal=internal,
@@ -109,7 +117,36 @@ def _compile_port(
         balance=Balance(port.balance) if port.balance else node.balance,
         endpoints=len(endpoints),
         here=tuple(here.values()),
+        healing=healing,
+        pods=_pods(endpoints, cluster) if healing & Healing.RESET_GONE else (),
+        has_selector=port.has_selector,
     )
+
+
+def _healing(port: ServicePort, node: NodeView) -> Healing:
+    """What is done about endpoints that fail: only TCP says that an endpoint does."""
+    if port.protocol is not Protocol.TCP:
+        return Healing.NONE
+    return node.healing if port.healing is None else port.healing
+
+
+def _pods(endpoints: Sequence[PortEndpoint], cluster: tuple[Backend, ...]) -> tuple[Backend, ...]:
+    """The endpoints that are pods: usually those of policy Cluster, and then the same object."""
+    found = tuple([_backend(at) for at in endpoints if at.endpoint.pod])
+    return cluster if found == cluster else found
+
+
+def _without(entry: Entry, ejected: Ejected) -> Entry:
+    """The entry without those endpoints, but for a list that would be empty without them."""
+    if not ejected or not entry.healing & Healing.EJECT:
+        return entry
+    kept = {}
+    for name in ("cluster", "local"):
+        backends: tuple[Backend, ...] = getattr(entry, name)
+        kept[name] = tuple([b for b in backends if (b.address, b.port) not in ejected]) or backends
+    listed = {*kept["cluster"], *kept["local"]}
+    left_out = tuple(sorted({*entry.cluster, *entry.local} - listed))
+    return msgspec.structs.replace(entry, **kept, ejected=left_out)
 
 
 def service_port_name(service: ObjectKey, port: ServicePort) -> ServicePortName:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Protocol, contains
 from kubeproxy.table.entries import (
     Backend,
@@ -22,7 +23,7 @@ from kubeproxy.table.entries import (
 from kubeproxy.table.node import NodeView, PodCIDR
 from kubeproxy.table.policy import Refusal, Scope, Source, Why
 from kubeproxy.table.quirks import Loopback, Quirks
-from kubeproxy.table.route import Route, route
+from kubeproxy.table.route import Route, healing_of, route
 
 
 class Packet(msgspec.Struct, frozen=True):
@@ -96,7 +97,11 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What happens to a packet and why. `service` and `frontend` are what it matched."""
+    """What happens to a packet and why. `service` and `frontend` are what it matched.
+
+    `healing` is what is done if the endpoint fails, `not_healed` what was asked for and cannot be
+    done, because there is no other endpoint.
+    """
 
     action: Action
     source: Source
@@ -107,6 +112,8 @@ class Verdict(msgspec.Struct, frozen=True):
     why: Why | Override | None = None
     local_policy: bool = False
     affinity_seconds: int = 0
+    healing: Healing = Healing.NONE
+    not_healed: Healing = Healing.NONE
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -333,6 +340,8 @@ def _apply(q: _Question, match: _Match, chosen: Route) -> Verdict:
     share = Fraction(1, len(chosen.backends))
     override = _override(q, match, chosen)
     masquerade = chosen.masquerade if override is None else not chosen.masquerade
+    asked = match.entry.healing if q.quirks.heals else Healing.NONE
+    healing = asked & healing_of(match.entry, match.frontend.kind)
     return Verdict(
         Action.FORWARD,
         q.source,
@@ -344,6 +353,8 @@ def _apply(q: _Question, match: _Match, chosen: Route) -> Verdict:
         why=override or chosen.why,
         local_policy=local,
         affinity_seconds=match.entry.affinity_seconds,
+        healing=healing,
+        not_healed=asked & ~healing,
     )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, Prefix, Protocol, join
 from kubeproxy.base.steps import PART, Steps, finish
 from kubeproxy.table.policy import Policy, Refusal, Scope
@@ -113,6 +114,9 @@ class Entry(msgspec.Struct, frozen=True):
     `serving` lists, for UDP, the endpoints to which existing connections may continue.
     `endpoints` counts all endpoints of the service port, in any state and on any node; `here` are
     those on this node, in any state.
+    `healing` is what is done about endpoints that fail. `ejected` are those that are left out of
+    the lists for that reason. `pods` are those that are pods, in any state and on any node, where
+    connections to those that left are reset; `has_selector` says that all of them should be pods.
     """
 
     name: ServicePortName
@@ -130,6 +134,10 @@ class Entry(msgspec.Struct, frozen=True):
     balance: Balance = Balance.RANDOM
     endpoints: int = 0
     here: tuple[Backend, ...] = ()
+    healing: Healing = Healing.NONE
+    ejected: tuple[Backend, ...] = ()
+    pods: tuple[Backend, ...] = ()
+    has_selector: bool = False
 
     @property
     def protocol(self) -> Protocol:

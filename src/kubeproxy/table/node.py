@@ -2,6 +2,7 @@
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, Prefix, Protocol, contains
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.policy import Masquerading
@@ -42,7 +43,8 @@ class NodeView(msgspec.Struct, frozen=True):
     `addresses` are those of all interfaces. `node_port_ranges` are the accepted ranges: empty
     accepts node ports nowhere. `localhost_node_ports` is iptables mode's switch, and
     `localhost_gate` nftables mode's feature gate. `zone` and `ip` are those of its Node object.
-    `balance` is how an endpoint is chosen when a Service does not say.
+    `balance` is how an endpoint is chosen, and `healing` what is done about endpoints that fail,
+    when a Service does not say.
     """
 
     family: Family
@@ -57,6 +59,7 @@ class NodeView(msgspec.Struct, frozen=True):
     zone: str = ""
     ip: str | None = None
     balance: Balance = Balance.RANDOM
+    healing: Healing = Healing.NONE
 
     def is_loopback(self, address: str) -> bool:
         """Whether the address is the family's loopback."""

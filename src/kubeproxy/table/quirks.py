@@ -32,6 +32,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     for what the node itself sends to external addresses. `firewalls_idle` checks source ranges
     of services without endpoints as well.
 
+    Failing endpoints: `heals` says that a Service may have connections to them healed.
+
     Source addresses: `rewrites_loopback` is about packets from loopback addresses.
     `rewrites_by_set` also rewrites what is sent from a cluster IP where pods cannot be recognised,
     and what is sent to a cluster IP on a port that is also a node port.
@@ -49,5 +51,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     binds_addresses: bool = False
     checks_output: bool = True
     firewalls_idle: bool = True
+    heals: bool = False
     rewrites_loopback: bool = True
     rewrites_by_set: bool = False

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.table.entries import Backend, Entry, FrontendKind
 from kubeproxy.table.policy import Masquerading, Refusal, Scope, Source, Treatment, Why
 from kubeproxy.table.quirks import Quirks
@@ -37,6 +38,14 @@ def route(
     if refusal is not None and quirks.always_rejects:
         refusal = Refusal.REJECT
     return Route(scope, entry.backends(scope), rewritten, why, refusal)
+
+
+def healing_of(entry: Entry, kind: FrontendKind) -> Healing:
+    """What is done about endpoints that fail: connections are retried where all have a choice."""
+    lists = map(entry.backends, entry.policy(kind).scopes)
+    if entry.serves(kind) and all(len(backends) != 1 for backends in lists):
+        return entry.healing
+    return entry.healing & Healing.RESET_GONE
 
 
 def scope_of(entry: Entry, treatment: Treatment, quirks: Quirks) -> Scope:

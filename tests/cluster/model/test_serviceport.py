@@ -3,6 +3,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, Prefix, Protocol
 from kubeproxy.cluster.model.serviceport import ServicePort, derive_service_ports
 from kubeproxy.cluster.objects.decode import convert
@@ -31,8 +32,8 @@ def affine(seconds: int) -> Mapping[str, object]:
     return service({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config})
 
 
-def annotated(balance: str) -> Mapping[str, object]:
-    annotations = {"kubeproxy.io/balance": balance}
+def annotated(value: str, name: str = "balance") -> Mapping[str, object]:
+    annotations = {f"kubeproxy.io/{name}": value}
     return {
         **service(),
         "metadata": {"namespace": "shop", "name": "cart", "annotations": annotations},
@@ -124,6 +125,12 @@ def test_cluster_ip(spec: Mapping[str, object], family: Family, expected: str | 
             "annotation kubeproxy.io/balance 'fastest' is none of random, round-robin,"
             " source-hash",
             id="balance",
+        ),
+        pytest.param(
+            annotated("on", "healing"),
+            'annotation kubeproxy.io/healing: \'"on" is none of none, all, retryRefused, '
+            "retryUnanswered, resetGone, eject'",
+            id="healing",
         ),
         pytest.param(
             service({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}),
@@ -253,3 +260,22 @@ def test_a_service_without_spec_is_ignored() -> None:
 def test_the_annotation_says_how_to_choose() -> None:
     assert derive(annotated("round-robin")).ports[0].balance == "round-robin"
     assert derive(service()).ports[0].balance == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(service(), None, id="left-to-the-configuration"),
+        pytest.param(annotated("all", "healing"), Healing.ALL, id="all"),
+        pytest.param(annotated("none", "healing"), Healing.NONE, id="none"),
+        pytest.param(annotated("everything", "healing"), None, id="wrong"),
+    ],
+)
+def test_healing(document: Mapping[str, object], expected: Healing | None) -> None:
+    assert expected == derive(document).ports[0].healing
+
+
+def test_a_selector_is_known() -> None:
+    assert derive(service({"selector": {"app": "cart"}})).ports[0].has_selector
+    assert not derive(service({"selector": {}})).ports[0].has_selector
+    assert not derive(service()).ports[0].has_selector

@@ -16,7 +16,7 @@ from kubeproxy.cluster.objects.messages import (
 )
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.cluster.objects.protobuf import InvalidProtobuf, unwrapped
-from kubeproxy.cluster.objects.types import EndpointSlice, Service, SliceEndpoint
+from kubeproxy.cluster.objects.types import EndpointSlice, Service, SliceEndpoint, TargetRef
 
 META = field(1, field(1, b"n"))
 
@@ -108,7 +108,12 @@ ENDPOINTS = st.fixed_dictionaries(
             {}, optional={"ready": MAYBE, "serving": MAYBE, "terminating": MAYBE}
         ),
         "targetRef": st.fixed_dictionaries(
-            {}, optional={"name": TEXTS | st.just("w" * 20_000), "namespace": TEXTS}
+            {},
+            optional={
+                "kind": st.sampled_from(("Pod", "Node")),
+                "name": TEXTS | st.just("w" * 20_000),
+                "namespace": TEXTS,
+            },
         ),
         "nodeName": TEXTS,
         "zone": TEXTS,
@@ -128,11 +133,25 @@ USUAL = message(
     {
         "addresses": ["10.0.0.1"],
         "conditions": {"ready": True},
-        "targetRef": {"name": "p" * 130},
+        "targetRef": {"kind": "Pod", "name": "p" * 130},
         "nodeName": "node-1",
         "zone": "a",
     },
 )
+
+
+@pytest.mark.parametrize("size", [1, 130, 20_000])
+@pytest.mark.parametrize("kind", ["Pod", "Node"])
+def test_the_quick_way_reads_what_an_endpoint_is(kind: str, size: int) -> None:
+    endpoint = {
+        "addresses": ["10.0.0.1"],
+        "conditions": {"ready": True},
+        "targetRef": {"kind": kind, "name": "p" * size},
+        "nodeName": "node-1",
+    }
+    found = decode_endpoint(message("Endpoint", endpoint))
+    assert found == _ENDPOINT.decode(message("Endpoint", endpoint))
+    assert found.target_ref == TargetRef(kind)
 
 
 def outcome(decode: object, data: bytes) -> object:

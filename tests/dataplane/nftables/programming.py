@@ -33,9 +33,9 @@ SETTINGS = NftablesSettings()
 
 
 @cache
-def _empty(node: NodeView) -> tuple[Program, Ruleset]:
+def _empty(node: NodeView, *, heals: bool) -> tuple[Program, Ruleset]:
     """The program of a node, and a kernel that has it and nothing else."""
-    made = program(node, SETTINGS)
+    made = program(node, SETTINGS, heals=heals)
     kernel = FakeNftables()
     kernel.commit(program_messages(made))
     return made, kernel.ruleset
@@ -48,9 +48,10 @@ CHAINS = {names.CHOICE_CHAINS, names.REMEMBER_CHAINS}
 class Rig:
     """The state that the dataplane remembers, beside the kernel that it should describe."""
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(self, node: NodeView, *, heals: bool = False) -> None:
         self.node = node
-        self.program, ruleset = _empty(node)
+        self.heals = heals
+        self.program, ruleset = _empty(node, heals=heals)
         self.kernel = FakeNftables(ruleset.copy())
         self.state = self._nothing_known()
 
@@ -90,7 +91,7 @@ class Rig:
 
     def copy(self) -> "Rig":
         """Another kernel with the same content, of which nothing is known yet."""
-        other = Rig(self.node)
+        other = Rig(self.node, heals=self.heals)
         other.kernel = FakeNftables(self.kernel.ruleset.copy())
         return other
 
@@ -112,17 +113,25 @@ class Rig:
 
 
 def by_chains(elements: Elements) -> Elements:
-    """Elements with the chains of choices instead of their numbers, which depend on the past."""
+    """Elements with the chains of choices instead of their numbers, which depend on the past.
+
+    So do the endpoints that have left. Sets of healing need not be there if they are empty.
+    """
     chains = {number_tail(number): chain for chain, number in numbers_in(elements).items()}
-    found = {name: held for name, held in elements.items() if name not in CHAINS}
+    found = {
+        name: held
+        for name, held in elements.items()
+        if name not in {*CHAINS, names.GONE, names.GONE_ANY}
+        and (held or name not in names.OF_HEALING)
+    }
     for name in (*names.CHOICES.values(), *names.REMEMBERS.values()):
         found[name] = {each: chains[data].encode() for each, data in found[name].items()}
     return found
 
 
-def filled(table: Table, node: NodeView) -> Rig:
+def filled(table: Table, node: NodeView, *, heals: bool = False) -> Rig:
     """A kernel that has just been filled for the first time."""
-    rig = Rig(node)
+    rig = Rig(node, heals=heals)
     rig.fill(table)
     return rig
 

@@ -47,7 +47,7 @@ def _no_nft(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rig(*entries: Entry, node: NodeView = NODE) -> Rig:
-    return filled(table_with(*entries), node)
+    return filled(table_with(*entries), node, heals=True)
 
 
 def shown(there: Rig, *entries: Entry, refused: tuple[Entry, ...] = ()) -> list[str]:
@@ -216,7 +216,7 @@ def test_every_element_that_would_be_written_is_shown_and_afterwards_none(
     data: st.DataObject, family: Family
 ) -> None:
     first = data.draw(clusters(family))
-    there = filled(last_table(first, family), data.draw(nodes(family)))
+    there = filled(last_table(first, family), data.draw(nodes(family)), heals=True)
     table = last_table(first + data.draw(events(family)), family)
     wanted = there.program, table, there.node
     found = [each.object for each in drift(there.kernel, *wanted)]

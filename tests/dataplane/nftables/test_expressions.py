@@ -368,7 +368,7 @@ def test_values_that_are_read_together_do_not_overlap(family: Family) -> None:
         (headers.daddr, L4PROTO, DPORT, headers.saddr),
     ):
         assert key_size(key) == 4 * sum(map(slots, key)) <= 64
-    hashed = (headers.daddr, L4PROTO, DPORT, source_hash(headers, 2))
+    hashed = (headers.daddr, L4PROTO, DPORT, source_hash(headers.saddr, 2))
     assert sum(map(slots, hashed)) <= 12
 
 

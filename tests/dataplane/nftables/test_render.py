@@ -24,7 +24,6 @@ from kubeproxy.dataplane.nftables.language import (
     Rule,
     Set,
     SetPriority,
-    UpdateMap,
     UseCounter,
     VerdictMap,
     from_interface,
@@ -34,6 +33,7 @@ from kubeproxy.dataplane.nftables.language import (
     is_protocol,
     jump,
     numgen,
+    remember,
     source_hash,
 )
 from kubeproxy.dataplane.nftables.program import program
@@ -81,7 +81,7 @@ TCP = is_protocol(Protocol.TCP)
             "dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @x",
         ),
         (
-            (Dnat(Family.IPV6, (source_hash(V6, 2),), "x"),),
+            (Dnat(Family.IPV6, (source_hash(V6.saddr, 2),), "x"),),
             "dnat ip6 to jhash ip6 saddr mod 2 seed 0x1 map @x",
         ),
         ((Masquerade(),), "masquerade fully-random"),
@@ -91,7 +91,7 @@ TCP = is_protocol(Protocol.TCP)
         # nft writes a port with its protocol's name, and leaves out the match that this implies.
         ((TCP, InSet((L4PROTO, DPORT), "x")), "meta l4proto . tcp dport @x"),
         (
-            (TCP, UpdateMap("m", (V4.saddr, PRIORITY), (V4.daddr, DPORT), 90)),
+            (TCP, remember("m", (V4.saddr, PRIORITY), (V4.daddr, DPORT), 90)),
             "update @m { ip saddr . meta priority timeout 1m30s : ip daddr . tcp dport }",
         ),
         (
@@ -109,7 +109,7 @@ def test_rules_are_written_as_nft_lists_them(rule: Rule, expected: str) -> None:
     [(1, "1s"), (60, "1m"), (90, "1m30s"), (10800, "3h"), (86400, "1d"), (93784, "1d2h3m4s")],
 )
 def test_times(seconds: int, expected: str) -> None:
-    assert expected == timeout_text(seconds)
+    assert expected == timeout_text(1000 * seconds)
 
 
 @pytest.mark.parametrize(

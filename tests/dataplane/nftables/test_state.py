@@ -116,9 +116,9 @@ def follow(rig: Rig, history: Sequence[Change], balance: Balance, data: st.DataO
 def test_partial_syncs_lead_to_what_a_full_one_from_nothing_makes(
     data: st.DataObject, family: Family, balance: Balance
 ) -> None:
-    rig = Rig(data.draw(nodes(family)))
+    rig = Rig(data.draw(nodes(family)), heals=True)
     table = follow(rig, data.draw(clusters(family)) + data.draw(events(family)), balance, data)
-    assert meaning(filled(table, rig.node).table) == meaning(rig.table)
+    assert meaning(filled(table, rig.node, heals=True).table) == meaning(rig.table)
 
 
 @settings(max_examples=30)
@@ -126,7 +126,7 @@ def test_partial_syncs_lead_to_what_a_full_one_from_nothing_makes(
 def test_after_a_restart_nothing_is_written_and_nothing_moves(
     data: st.DataObject, family: Family
 ) -> None:
-    rig = Rig(data.draw(nodes(family)))
+    rig = Rig(data.draw(nodes(family)), heals=True)
     history = data.draw(clusters(family)) + data.draw(events(family))
     table = follow(rig, history, Balance.RANDOM, data)
     elements = rig.table.elements()
@@ -138,10 +138,10 @@ def test_after_a_restart_nothing_is_written_and_nothing_moves(
 @given(st.data(), families)
 def test_a_restart_finds_what_changed_meanwhile(data: st.DataObject, family: Family) -> None:
     first = data.draw(clusters(family))
-    rig = filled(last_table(first, family), data.draw(nodes(family)))
+    rig = filled(last_table(first, family), data.draw(nodes(family)), heals=True)
     table = last_table(first + data.draw(events(family)), family)
     rig.fill(table)
-    fresh = filled(table, rig.node)
+    fresh = filled(table, rig.node, heals=True)
     assert meaning(fresh.table) == meaning(rig.table)
     assert fresh.table.chains.keys() == rig.table.chains.keys()
     assert not _shared_numbers(rig.state)
@@ -166,14 +166,14 @@ EXTERNAL = Frontend(FrontendKind.EXTERNAL_IP, "198.18.0.5", 80)
 
 
 def test_a_frontend_that_moved_during_a_restart_does_not_take_its_clients_along() -> None:
-    rig = filled(table_with(entry("a", CLUSTER, EXTERNAL, affinity_seconds=60)), HERE)
+    rig = filled(table_with(entry("a", CLUSTER, EXTERNAL, affinity_seconds=60)), HERE, heals=True)
     moved = table_with(
         entry("a", CLUSTER, affinity_seconds=60),
         entry("b", OTHER, EXTERNAL, affinity_seconds=60, backends="xy"),
     )
     rig.fill(moved)
     assert not _shared_numbers(rig.state)
-    assert meaning(filled(moved, HERE).table) == meaning(rig.table)
+    assert meaning(filled(moved, HERE, heals=True).table) == meaning(rig.table)
 
 
 GUARDED = everywhere(
@@ -231,7 +231,7 @@ def _foreign(data: bytes) -> bytes:
 @cache
 def settled() -> Rig:
     """A kernel in which the places are those of a history."""
-    rig = filled(SETTLED, HERE)
+    rig = filled(SETTLED, HERE, heals=True)
     rig.change(diff(SETTLED, SHRUNK))
     rig.change(diff(SHRUNK, SETTLED))
     rig.fill(SETTLED)
@@ -262,9 +262,9 @@ def test_a_first_fill_is_right_at_every_moment(data: st.DataObject, family: Fami
     """
     here = data.draw(nodes(family))
     table = last_table(data.draw(clusters(family)), family)
-    finished = filled(table, here).machine()
+    finished = filled(table, here, heals=True).machine()
     final = {packet: outcomes(finished, packet) for packet in list(packets(table, here))[::3]}
-    rig = Rig(here)
+    rig = Rig(here, heals=True)
     for message in _messages_of_a_few_elements(rig, table):
         rig.kernel.commit([message])
         now = msgspec.structs.replace(finished, elements=rig.table.elements())

@@ -63,7 +63,7 @@ def _walk_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def decide_and_walk(packet: Packet, table: Table, node: NodeView, quirks: Quirks) -> Verdict:
         verdict = decide(packet, table, node, quirks)
         if quirks == Mode.NFTABLES.quirks:
-            assert expected(verdict) == walked(filled(table, node).machine(), packet)
+            assert expected(verdict) == walked(filled(table, node, heals=True).machine(), packet)
         return verdict
 
     monkeypatch.setattr(worked, "decide", decide_and_walk)
@@ -76,7 +76,7 @@ def test_every_packet_of_every_cluster_is_treated_as_decide_says(
 ) -> None:
     here = data.draw(nodes(family))
     table = last_table(data.draw(clusters(family)), family, balance)
-    machine = filled(table, here).machine()
+    machine = filled(table, here, heals=True).machine()
     undecided = of_two_minds(table)
     for sent in packets(table, here):
         if undecided.isdisjoint({sent.source, sent.destination}):
@@ -85,7 +85,9 @@ def test_every_packet_of_every_cluster_is_treated_as_decide_says(
 
 
 def test_an_endpoint_that_dials_itself_without_a_service_is_left_alone() -> None:
-    machine = filled(table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES)).machine()
+    machine = filled(
+        table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES), heals=True
+    ).machine()
     assert walked(machine, packet("L1 L1:8080")) == {Fate(End.ACCEPT): Fraction(1)}
 
 
@@ -106,7 +108,9 @@ def pinned(machine: Machine, fate: Fate) -> Machine:
 
 @pytest.mark.parametrize("again", ["P CIP:80", "P VIP:80", "P EXT:80", "P NP"])
 def test_72_a_client_gets_the_same_endpoint_by_every_frontend(again: str) -> None:
-    rig = filled(table_of(everywhere(STICKY), endpoint_slice("L1 R1")), node(Mode.NFTABLES))
+    rig = filled(
+        table_of(everywhere(STICKY), endpoint_slice("L1 R1")), node(Mode.NFTABLES), heals=True
+    )
     machine = rig.machine()
     first = outcomes(machine, packet("P CIP:80"))
     assert {fate.target for fate in first} == {"10.64.3.11:8080", "10.65.7.21:8080"}
@@ -124,7 +128,7 @@ def test_another_client_and_another_service_are_not_bound_by_it() -> None:
         "labels": {"kubernetes.io/service-name": "cart2"},
     }
     table = table_of(everywhere(STICKY), endpoint_slice("L1 R1"), other, more)
-    machine = filled(table, node(Mode.NFTABLES)).machine()
+    machine = filled(table, node(Mode.NFTABLES), heals=True).machine()
     for fate in outcomes(machine, packet("P CIP:80")):
         after = pinned(machine, fate)
         assert len(outcomes(after, packet("X CIP:80"))) == 2
@@ -134,7 +138,7 @@ def test_another_client_and_another_service_are_not_bound_by_it() -> None:
 def test_pins_among_all_endpoints_and_among_those_here_are_apart() -> None:
     spec = {**STICKY, "internalTrafficPolicy": "Local"}
     table = table_of(everywhere(spec), endpoint_slice("L1 L2 R1"))
-    machine = filled(table, node(Mode.NFTABLES)).machine()
+    machine = filled(table, node(Mode.NFTABLES), heals=True).machine()
     for fate in outcomes(machine, packet("P VIP:80")):
         here = {each.target for each in outcomes(pinned(machine, fate), packet("P CIP:80"))}
         assert here == {"10.64.3.11:8080", "10.64.3.12:8080"}
@@ -151,10 +155,12 @@ def test_pins_among_all_endpoints_and_among_those_here_are_apart() -> None:
 )
 def test_what_is_remembered_is_what_was_chosen_from(sent: str, expected: str) -> None:
     table = table_of(everywhere({**STICKY, **worked.EXTERNAL_LOCAL}), endpoint_slice("L1 R1"))
-    machine = filled(table, node(Mode.NFTABLES)).machine()
+    machine = filled(table, node(Mode.NFTABLES), heals=True).machine()
     assert {fate.pin and fate.pin[0] for fate in outcomes(machine, packet(sent))} == {expected}
 
 
 def test_without_affinity_nothing_is_remembered() -> None:
-    machine = filled(table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES)).machine()
+    machine = filled(
+        table_of(service(), endpoint_slice("L1")), node(Mode.NFTABLES), heals=True
+    ).machine()
     assert {fate.pin for fate in outcomes(machine, packet("P CIP:80"))} == {None}

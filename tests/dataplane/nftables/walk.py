@@ -18,13 +18,17 @@ import msgspec
 from fakes.ruleset import VERDICT, bound, span, text_of
 from kubeproxy.base.inet import Family, join, pack, unpack
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.dataplane.nftables.names import SHARED_PLACES
+from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS, SHARED_PLACES
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.decide import Packet
 from kubeproxy.table.node import NodeView
 
 ICMP = 1
+CLIENT_PORT = (40000).to_bytes(2, "big")
+SYN, ECHO_REQUEST = b"\x02", b"\x08"
+
+PINNED = {*PINS.values(), *SHARED_PINS.values()}
 
 Elements = Mapping[str, Mapping[bytes, bytes]]
 Pin = tuple[str, bytes, bytes, int]
@@ -181,8 +185,8 @@ def _chain(walk: Walk, name: str) -> End | None:
         match result:
             case End():
                 return result
-            case nft.RuleVerdict(nft.Jump.DROP):
-                return End.DROP
+            case nft.RuleVerdict(nft.Jump.DROP | nft.Jump.ACCEPT as jump):
+                return End.DROP if jump is nft.Jump.DROP else End.ACCEPT
             case nft.RuleVerdict(nft.Jump.RETURN):
                 return None
             case nft.RuleVerdict(nft.Jump.GOTO, chain):
@@ -235,6 +239,15 @@ _READ: dict[Family, dict[nft.Load, Callable[[Walk], bytes]]] = {
         # Every walk is that of a first packet.
         nft.CT_STATE.load: lambda _: (8).to_bytes(4, "little"),
         nft.CT_STATUS.load: lambda walk: (0x20 * walk.translated).to_bytes(4, "little"),
+        nft.CT_DIRECTION.load: lambda _: bytes([nft.Direction.ORIGINAL.value]),
+        nft.CT_PROTOCOL.load: lambda walk: bytes([walk.protocol]),
+        headers.original_saddr.load: lambda walk: pack(walk.saddr),
+        headers.reply_saddr.load: lambda walk: pack(walk.daddr),
+        nft.SPORT.load: lambda _: CLIENT_PORT,
+        nft.ORIGINAL_SPORT.load: lambda _: CLIENT_PORT,
+        nft.REPLY_SPORT.load: lambda walk: walk.dport.to_bytes(2, "big"),
+        nft.TCP_FLAGS.load: lambda _: SYN,
+        nft.unreachable(family)[1].selector.load: lambda _: ECHO_REQUEST,
         nft.SOURCE_TYPE.load: lambda walk: (
             2 if walk.machine.node.is_own(walk.saddr) else 1
         ).to_bytes(4, "little"),
@@ -333,9 +346,17 @@ def _dnat(statement: nft.Dnat, walk: Walk) -> Result:
 
 
 @do.register
-def _update(statement: nft.UpdateMap, walk: Walk) -> Result:
-    data = _key(walk, statement.data)
-    walk.pin = (statement.map, _key(walk, statement.key), data, statement.seconds)
+def _update(statement: nft.ChangeElement, walk: Walk) -> Result:
+    if statement.set not in PINNED:  # what healing notes is of no concern to a first packet
+        return statement.limit is None or not statement.limit.over
+    assert statement.change is nft.Change.UPDATE
+    data, seconds = _key(walk, statement.data), statement.milliseconds // 1000
+    walk.pin = (statement.set, _key(walk, statement.key), data, seconds)
+    return True
+
+
+@do.register(nft.UseTimeout | nft.Limit | nft.Log)
+def _goes_on(_: nft.Statement, __: Walk) -> Result:
     return True
 
 

@@ -12,11 +12,13 @@ from kubeproxy.linux.netlink.conntrack import (
     IPCTNL_MSG_CT_NEW,
     Connection,
     Flow,
+    TcpConnection,
     connection_in,
     delete_request,
     dialled,
     dump_request,
     flow_in,
+    forget_request,
     plain_connection,
     plain_flow,
 )
@@ -191,3 +193,20 @@ def ping() -> bytes:
 def test_what_has_no_ports_is_no_connection_of_a_service() -> None:
     assert connection_in(ping()) is None
     assert dialled(ping()) is None
+
+
+@pytest.mark.parametrize(
+    ("family", "client", "server"),
+    [(Family.IPV4, "10.64.3.50", "10.112.0.20"), (Family.IPV6, "fd40::50", "fd12::20")],
+)
+def test_a_connection_is_deleted_by_what_its_client_sent(
+    family: Family, client: str, server: str
+) -> None:
+    port, to = (40000).to_bytes(2, "big"), (80).to_bytes(2, "big")
+    ends = TcpConnection(pack(client) + port, pack(server) + to)
+    asked = forget_request(family, ends)
+    assert asked.type & 0xFF == 2
+    sent = attributes(attributes(asked.payload[4:])[1])
+    source, destination = (1, 2) if family is Family.IPV4 else (3, 4)
+    assert attributes(sent[1]) == {source: pack(client), destination: pack(server)}
+    assert attributes(sent[2]) == {1: bytes([Protocol.TCP]), 2: port, 3: to}

@@ -8,6 +8,7 @@ from kubeproxy.serve.events.event import (
     Severity,
     Subject,
     create,
+    endpoint_ejected,
     health_server_failed,
     metrics_server_failed,
     service_health_port_failed,
@@ -40,6 +41,13 @@ def test_a_health_port_that_fails_concerns_its_service() -> None:
         'node kestrel failed to start healthcheck "shop/cart" on port 30080: taken',
     )
     assert expected == service_health_port_failed("kestrel", service, 30080, "taken")
+
+
+def test_an_endpoint_that_is_left_out_concerns_its_service() -> None:
+    service = Subject("Service", "cart", "shop")
+    note = "node kestrel: 10.64.3.11:8080 is left out for 5 s"
+    expected = Event(service, Severity.WARNING, "EndpointEjected", "Eject", note)
+    assert expected == endpoint_ejected("kestrel", service, "10.64.3.11:8080 is left out for 5 s")
 
 
 def test_servers_that_fail_concern_the_node() -> None:

@@ -3,9 +3,15 @@ import pytest
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Rules, SyncReport
+from kubeproxy.dataplane.failures import Endpoint, Reason
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import all_modes
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.engine.observer import (
+    ConnectionsFailed,
+    EjectionWithheld,
+    EndpointEjected,
+    EndpointTriedAgain,
     FlowsCleaned,
     LoopStarted,
     ObjectReceived,
@@ -349,3 +355,23 @@ def test_a_node_of_one_family_receives_objects_of_the_other() -> None:
     }
     it.observe(SyncStarted(IPV4), ended(), at=10)
     assert it.values("programming") == {}
+
+
+CART = ServicePortName("shop", "cart", "http", Protocol.TCP)
+OUT = Ejection(CART, Endpoint("10.64.3.11", 80), 5.0, Reason.REFUSED, 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        pytest.param(ConnectionsFailed(IPV4, ()), id="failures"),
+        pytest.param(EndpointEjected(IPV4, OUT, 5.0), id="left-out"),
+        pytest.param(EndpointTriedAgain(IPV4, OUT), id="tried-again"),
+        pytest.param(EjectionWithheld(IPV4, CART), id="at-the-limit"),
+    ],
+)
+def test_what_fails_is_counted_elsewhere(observation: Observation) -> None:
+    seen = Observing()
+    before = seen.values("")
+    seen.observe(observation)
+    assert before == seen.values("")

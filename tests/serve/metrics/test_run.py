@@ -104,12 +104,21 @@ def test_packets_of_iptables_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("localhost", [True, False])
 def test_packets_that_nftables_counts(monkeypatch: pytest.MonkeyPatch, localhost: bool) -> None:
     def read(family: int, _table: str, names: Container[str]) -> dict[str, int]:
-        there = {"localhost-udp": 5, "affinity-full": 7} if family == 2 else {}
+        there = (
+            {"localhost-udp": 5, "affinity-full": 7, "refused-retried": 9, "refused-given-up": 2}
+            if family == 2
+            else {}
+        )
         return {name: packets for name, packets in there.items() if name in names}
 
     monkeypatch.setattr(nfnetlink, "read_counters", read)
     families = kernel_families("nftables", localhost=localhost)
-    expected = {'kubeproxy_nftables_affinity_full_total{ip_family="IPv4"}': "7"}
+    refused = "kubeproxy_nftables_refused_connections_total"
+    expected = {
+        'kubeproxy_nftables_affinity_full_total{ip_family="IPv4"}': "7",
+        f'{refused}{{ip_family="IPv4",outcome="retried"}}': "9",
+        f'{refused}{{ip_family="IPv4",outcome="given_up"}}': "2",
+    }
     if localhost:
         name = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
         expected[f'{name}{{ip_family="IPv4",protocol="UDP"}}'] = "5"

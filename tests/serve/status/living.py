@@ -10,15 +10,17 @@ from fakes.dataplane import FakeDataplane
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.decode import convert
-from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import ConnectionCounts, Count
 from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
 from kubeproxy.engine.sync import FamilySync, SyncTarget
+from kubeproxy.serve.healing.record import HealingRecord
 from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.health.state import Instant
 from kubeproxy.serve.http.answer import Page
@@ -27,6 +29,7 @@ from kubeproxy.serve.routes import Listeners, RunFacts, router, routes
 from kubeproxy.serve.status.history import History
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.state import FamilyState, State
+from kubeproxy.serve.traffic.series import SeriesLimits
 from kubeproxy.serve.traffic.traffic import Traffic
 from kubeproxy.table.entries import ServicePortName
 from world import Document, Mode, cluster_of, node
@@ -73,6 +76,10 @@ class Rig:
         self.gaps: Sequence[Gap] = ()
         self.ignored: Sequence[Problem] = ()
         self.remains: Sequence[str] = ()
+        self.left_out: dict[ServicePortName, Sequence[Ejection]] = {}
+        self.record = HealingRecord(
+            SeriesLimits(), lambda: self.seconds, lambda: {Family.IPV4: self.left_out}
+        )
         self.cluster = cluster_of(*documents)
         self.kernels = {family: kernel() for family in families}
         self.history = History(lambda: self.seconds)
@@ -102,6 +109,7 @@ class Rig:
             gaps=self.gaps,
             ignored=self.ignored,
             remains=self.remains,
+            record=self.record if load_mode(self.config.mode).quirks.heals else None,
         )
 
     def _family(self, family: Family) -> FamilyState:
@@ -116,6 +124,7 @@ class Rig:
             waiting=self.health.waiting(family),
             history=self.history.of(family),
             dataplane=self.kernels[family],
+            left_out=self.left_out if family is Family.IPV4 else {},
         )
 
     def _sync(self, family: Family, mode: Mode) -> FamilySync:
@@ -129,6 +138,7 @@ class Rig:
 
     def _observe(self, observation: Observation) -> None:
         self.history.observe(observation)
+        self.record.observe(observation)
         self.health.observe(observation)
 
     def put(self, *documents: Mapping[str, object]) -> None:
@@ -144,6 +154,20 @@ class Rig:
         """What answers on a listener of a daemon with these settings."""
         facts = RunFacts(replace(self.config, **settings), resolve({})[0], {}, START)
         return router(routes(facts, Registry(), self.health, self.live), listener)
+
+    def observe(self, observation: Observation) -> None:
+        """Something else has happened."""
+        self.record.observe(observation)
+
+    async def eject(self, ejection: Ejection) -> None:
+        """Leave an endpoint out, in IPv4."""
+        name, sync = ejection.name, self.syncs[Family.IPV4]
+        found = (*self.left_out.get(name, ()), ejection)
+        self.left_out[name] = found
+        service = ObjectKey(name.namespace, name.service)
+        sync.builder.ejected[service] = frozenset(each.endpoint for each in found)
+        sync.touch([service])
+        await self.sync()
 
     async def sync(self) -> None:
         """A sync of each family."""

@@ -11,6 +11,8 @@ from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
+from kubeproxy.dataplane.failures import UNKNOWN, Failure, Reason
+from kubeproxy.engine.observer import ConnectionsFailed
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess
 from kubeproxy.serve.http.answer import Answer
@@ -19,7 +21,7 @@ from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.live import AT_ONCE
 from kubeproxy.serve.status.tablewire import read_table
 from kubeproxy.table import limits
-from kubeproxy.table.entries import ServicePortName
+from kubeproxy.table.entries import FrontendKey, ServicePortName
 from serve.status.living import Rig, programmed
 from world import CLUSTER_IP, Document, Mode, endpoint_slice, everywhere, service
 
@@ -105,7 +107,7 @@ async def test_a_path_that_there_is_not(path: str) -> None:
     assert code == 404
     assert body.decode() == (
         "there is no such page, but these: /status, /status/services, /status/rates,"
-        " /status/explain, /status/table, /status/services/NAMESPACE/NAME,"
+        " /status/failures, /status/explain, /status/table, /status/services/NAMESPACE/NAME,"
         " /status/services/NAME\n"
     )
 
@@ -279,6 +281,29 @@ async def test_where_the_mode_does_not_count() -> None:
 async def test_lists_that_cannot_be_made(query: str, expected: str) -> None:
     code, body = await answered(await programmed(), f"/status/services{query}")
     assert (code, body.decode()) == (400, expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("", [1, 2], id="all"),
+        pytest.param("?after=1", [2], id="those-after"),
+        pytest.param("?after=", [1, 2], id="an-empty-number"),
+    ],
+)
+async def test_failures(query: str, expected: list[int]) -> None:
+    rig = await programmed(*SHOP)
+    key = FrontendKey(CLUSTER_IP, Protocol.TCP, 80)
+    failure = Failure(Reason.REFUSED, "10.64.3.50", key, UNKNOWN)
+    rig.observe(ConnectionsFailed(Family.IPV4, ((CART, failure),) * 2))
+    body = await asked(rig, f"/status/failures{query}")
+    found = msgspec.json.decode(body, type=wire.FailureList)
+    assert expected == [each.number for each in found.failures]
+
+
+async def test_failures_after_what_is_no_number() -> None:
+    code, body = await answered(await programmed(), "/status/failures?after=x")
+    assert (code, body) == (400, b"after=x: must be a number of up to 10 digits\n")
 
 
 @pytest.mark.parametrize("path", ["shop/cart", "shop/cart/", "/shop//cart"])

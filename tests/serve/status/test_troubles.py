@@ -5,7 +5,7 @@ import pytest
 
 from kubeproxy.serve.status.troubles import PATIENCE, troubles
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Ignored, SourceGap
-from serve.status.web.samples import CLAIMED, IPV4, IPV6, REFUSED, STATUS, SYNC
+from serve.status.web.samples import CLAIMED, IPV4, IPV6, LEFT_OUT, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
 FAILED = replace(SYNC, outcome="failed")
@@ -36,6 +36,18 @@ FAILED = replace(SYNC, outcome="failed")
             "IPv4: 1 address is claimed twice",
             False,
             id="conflict",
+        ),
+        pytest.param(
+            replace(IPV4, left_out=(LEFT_OUT,)),
+            "IPv4: 1 endpoint is left out for a while",
+            False,
+            id="an-endpoint-that-fails",
+        ),
+        pytest.param(
+            replace(IPV4, at_ejection_limit=("shop/web:http", "shop/cart:http")),
+            "IPv4: 2 service ports have too many endpoints that fail",
+            False,
+            id="too-many-endpoints-that-fail",
         ),
     ],
 )
@@ -79,8 +91,9 @@ def test_nothing_is_wrong(status: DaemonStatus) -> None:
 
 
 def test_cases_are_named_with_their_reasons() -> None:
-    family = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,))
-    refused, claimed = troubles(replace(STATUS, families=(family,)))
+    family = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,), left_out=(LEFT_OUT,))
+    refused, claimed, failing = troubles(replace(STATUS, families=(family,)))
+    assert failing.cases == (("shop/web:http TCP", f"10.64.3.12:8080 is {LEFT_OUT.why}"),)
     assert refused.cases == (("shop/web:http TCP", "the kernel says: no space left"),)
     assert claimed.cases == (("*:31080/TCP", "served by shop/web:http, and not by mall/web:http"),)
 

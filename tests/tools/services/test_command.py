@@ -248,6 +248,40 @@ def test_every_setting() -> None:
     assert one(inside)[0] == "http TCP, IPv4, internalTrafficPolicy Cluster, balance random"
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(
+            {"healing": "retryRefused,eject", "healing_by": "annotation"},
+            ", healing retryRefused eject (by annotation)",
+            id="in-force",
+        ),
+        pytest.param(
+            {"not_healed": "not in iptables mode"}, ", healing: not in iptables mode", id="not"
+        ),
+    ],
+)
+def test_what_is_done_about_endpoints_that_fail(settings: dict[str, str], expected: str) -> None:
+    assert one(replace(reported.port(), **settings))[0].endswith(expected)
+
+
+def test_an_endpoint_that_fails() -> None:
+    why = "left out until 12:00:05 UTC: 16 connections of 3 clients were refused"
+    endpoint = replace(
+        reported.port().endpoints[0],
+        used=False,
+        not_for_cluster=why,
+        not_for_local=why,
+        failures={"refused": 1200, "unanswered": 7},
+    )
+    assert one(replace(reported.port(), endpoints=(endpoint,)))[-4:] == [
+        "  10.64.3.11:8080  this node  ready  nothing",
+        f"    not used: {why}",
+        "    connections that failed: 1,200 refused, 7 not answered",
+        "  no endpoint is used: connections fail",
+    ]
+
+
 def test_what_is_wrong_with_a_port() -> None:
     port = replace(reported.port(), not_programmed="no SCTP", conflicts=(reported.TWICE,))
     assert one(port)[1:3] == [

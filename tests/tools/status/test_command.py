@@ -60,6 +60,14 @@ def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) ->
     assert "ipFamily" in json.loads(out)["families"][0]
 
 
+def test_connections_that_failed() -> None:
+    failing = replace(reported.family(), failed_connections=1)
+    quiet = replace(reported.family("IPv6"), failed_connections=0)
+    lines = shown(reported.status(failing, quiet))
+    assert "failures IPv4: 1 connection in the last minute" in lines
+    assert len(lines) == len(WELL.splitlines()) + 1
+
+
 def shown(status: DaemonStatus, width: int | None = None) -> list[str]:
     return [painted(each, Display(width)).rstrip() for each in screen(status, width)]
 

@@ -24,6 +24,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """One address of a slice, without a port.
 
     `node` is "" when the slice does not name it; the endpoint does not count as `local` then.
+    `pod` says that it is a Pod; what people write by hand need not be.
     """
 
     address: str
@@ -34,6 +35,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
     node: str = ""
     zone_hints: tuple[str, ...] = ()
     node_hints: tuple[str, ...] = ()
+    pod: bool = False
 
 
 class SlicePort(msgspec.Struct, frozen=True, gc=False):
@@ -106,7 +108,7 @@ def _endpoints(
             continue
         conditions = entry.conditions or _NO_CONDITIONS
         node = intern(entry.node_name) if entry.node_name else ""
-        hints = entry.hints
+        hints, target = entry.hints, entry.target_ref
         zones = _names(hints.for_zones) if hints else ()
         nodes = _names(hints.for_nodes) if hints else ()
         found.append(
@@ -119,6 +121,7 @@ def _endpoints(
                 node,
                 shared.setdefault(zones, zones) if zones else (),
                 shared.setdefault(nodes, nodes) if nodes else (),
+                target is not None and target.kind == "Pod",
             )
         )
     return tuple(found)

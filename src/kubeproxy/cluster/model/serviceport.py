@@ -6,6 +6,7 @@ left out and becomes a `Problem`.
 
 import msgspec
 
+from kubeproxy.base.healing import Healing, parse_healing
 from kubeproxy.base.inet import (
     PROTOCOL_BY_NAME,
     Family,
@@ -23,6 +24,7 @@ MOST_AFFINITY_SECONDS = 86400
 
 BALANCE_ANNOTATION = "kubeproxy.io/balance"
 BALANCES = ("random", "round-robin", "source-hash")
+HEALING_ANNOTATION = "kubeproxy.io/healing"
 
 
 class ServicePort(msgspec.Struct, frozen=True):
@@ -31,8 +33,10 @@ class ServicePort(msgspec.Struct, frozen=True):
     `source_ranges` is None when every client may use the load balancer's addresses, and empty
     when there are ranges but none of this family: then no client may.
     `externally_accessible` also counts external IPs that a feature gate keeps from being served.
-    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration. `created`
-    is the creation time of the Service: of two that claim one address, the older one is served.
+    `balance` is how an endpoint is chosen; "" leaves that to the proxy's configuration. So does
+    None for `healing`. `has_selector` says that a controller lists the endpoints: they are pods.
+    `created` is the creation time of the Service: of two that claim one address, the older one is
+    served.
     """
 
     name: str
@@ -49,6 +53,8 @@ class ServicePort(msgspec.Struct, frozen=True):
     affinity_seconds: int = 0
     health_check_port: int = 0
     balance: str = ""
+    healing: Healing | None = None
+    has_selector: bool = False
     created: str = ""
 
 
@@ -87,6 +93,8 @@ def derive_service_ports(
         affinity_seconds=_affinity_seconds(spec, problems),
         health_check_port=_health_check_port(spec, problems) if external_local else 0,
         balance=_balance(service, problems),
+        healing=_healing(service, problems),
+        has_selector=bool(spec.selector),
         created=service.metadata.creation_timestamp or "",
     )
     return _ports(spec, shared, problems)
@@ -214,6 +222,18 @@ def _balance(service: Service, problems: list[str]) -> str:
     known = ", ".join(BALANCES)
     problems.append(f"annotation {BALANCE_ANNOTATION} {quoted(wanted)} is none of {known}")
     return ""
+
+
+def _healing(service: Service, problems: list[str]) -> Healing | None:
+    """What our own annotation asks for."""
+    wanted = (service.metadata.annotations or {}).get(HEALING_ANNOTATION)
+    if wanted is None:
+        return None
+    try:
+        return parse_healing(wanted)
+    except ValueError as error:
+        problems.append(f"annotation {HEALING_ANNOTATION}: {quoted(str(error))}")
+        return None
 
 
 def _health_check_port(spec: ServiceSpec, problems: list[str]) -> int:

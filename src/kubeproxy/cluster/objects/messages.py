@@ -3,7 +3,7 @@
 The values are those that the JSON of the same object decodes to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -122,6 +122,7 @@ _AFFINITY = Message(types.SessionAffinityConfig, _one(1, "client_ip", _CLIENT_IP
 _SERVICE_SPEC = Message(
     types.ServiceSpec,
     _many(1, "ports", _SERVICE_PORT.decode),
+    _many(2, "selector", _PAIR.decode),
     _string(3, "cluster_ip"),
     _string(4, "type"),
     _strings(5, "external_ips"),
@@ -134,6 +135,15 @@ _SERVICE_SPEC = Message(
     _strings(19, "ip_families"),
     _string(22, "internal_traffic_policy", pointer=True),
 )
+
+
+def _service_spec(data: bytes) -> types.ServiceSpec:
+    found: types.ServiceSpec = _SERVICE_SPEC.decode(data)
+    pairs: Iterable[_Pair] = found.selector or ()  # type: ignore[assignment]  # a list on the wire
+    selector = {pair.key: pair.value for pair in pairs}
+    return msgspec.structs.replace(found, selector=selector) if selector else found
+
+
 _INGRESS = Message(
     types.LoadBalancerIngress, _string(1, "ip"), _string(3, "ip_mode", pointer=True)
 )
@@ -142,7 +152,7 @@ _SERVICE_STATUS = Message(types.ServiceStatus, _one(1, "load_balancer", _LOAD_BA
 _SERVICE = Message(
     types.Service,
     _METADATA,
-    _one(2, "spec", _SERVICE_SPEC.decode),
+    _one(2, "spec", _service_spec),
     _one(3, "status", _SERVICE_STATUS.decode),
 )
 
@@ -188,6 +198,14 @@ _hints = lru_cache(MOST_CACHED)(_HINTS.decode)
 # The tags of an endpoint's fields, and how much conditions can have.
 _ADDRESS, _CONDITION, _TARGET, _NODE_NAME, _ZONE = 0x0A, 0x12, 0x22, 0x32, 0x3A
 _MOST_CONDITIONS = 6
+_TARGET_REF = Message(types.TargetRef, _string(1, "kind"))
+_POD_TARGET, _IS_POD = types.TargetRef("Pod"), b"\x0a\x03Pod"
+
+
+def _target(data: bytes) -> types.TargetRef:
+    """Of a Pod nothing more is read."""
+    return _POD_TARGET if data.startswith(_IS_POD) else _TARGET_REF.decode(data)
+
 
 _ENDPOINT = Message(
     types.SliceEndpoint,
@@ -195,6 +213,7 @@ _ENDPOINT = Message(
     _one(2, "conditions", _conditions),
     _string(6, "node_name", pointer=True),
     _one(8, "hints", _hints),
+    _one(4, "target_ref", _target),
 )
 
 
@@ -215,12 +234,16 @@ def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: PLR0911
             return None
         start, end = at + 2, at + 2 + data[at + 1]
         address, conditions = data[2:at], _conditions(data[start:end])
+        target = None
         if data[end] == _TARGET:
             size, end = data[end + 1], end + 2
             if size > 127:
                 if data[end] > 127:
                     return None
                 size, end = size & 127 | data[end] << 7, end + 1
+            if not data.startswith(_IS_POD, end):
+                return None
+            target = _POD_TARGET
             end += size
         start = end + 2
         at = start + data[end + 1]
@@ -232,7 +255,8 @@ def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: PLR0911
         return None
     if at > len(data):
         return None
-    return types.SliceEndpoint((str(address, "utf-8"),), conditions, str(data[start:at], "utf-8"))
+    node = str(data[start:at], "utf-8")
+    return types.SliceEndpoint((str(address, "utf-8"),), conditions, node, None, target)
 
 
 _ENDPOINT_PORT = Message(

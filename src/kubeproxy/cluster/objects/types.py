@@ -45,6 +45,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
     internal_traffic_policy: str | None = None
     external_traffic_policy: str | None = None
     health_check_node_port: int | None = None
+    selector: dict[str, str] | None = None
     session_affinity: str | None = None
     session_affinity_config: SessionAffinityConfig | None = None
 
@@ -124,6 +125,12 @@ class Hints(msgspec.Struct, frozen=True, rename="camel", gc=False):
     for_nodes: tuple[Hint, ...] | None = None
 
 
+class TargetRef(msgspec.Struct, frozen=True, gc=False):
+    """`targetRef` of an endpoint: what kind of object it is."""
+
+    kind: str | None = None
+
+
 class SliceEndpoint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One of `endpoints`; only its first address is used."""
 
@@ -131,6 +138,7 @@ class SliceEndpoint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     conditions: Conditions | None = None
     node_name: str | None = None
     hints: Hints | None = None
+    target_ref: TargetRef | None = None
 
 
 class EndpointSlice(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,7 +10,7 @@ family's own sync changes what they read, and what others look at changes in the
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -19,28 +19,28 @@ import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, join
 from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
+from kubeproxy.dataplane.failures import Failure
 from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
     batch_messages,
     chain_deletions,
-    element_at,
     pieces,
     program_messages,
 )
 from kubeproxy.dataplane.nftables.counters import read
-from kubeproxy.dataplane.nftables.elements import entry_elements
+from kubeproxy.dataplane.nftables.culprits import Culprit, culprits
 from kubeproxy.dataplane.nftables.encode import delete_table
+from kubeproxy.dataplane.nftables.evidence import Evidence
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
 from kubeproxy.dataplane.nftables.inspect import Found, look
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
-from kubeproxy.dataplane.nftables.names import FIREWALL_SOURCES
 from kubeproxy.dataplane.nftables.pins import Pins
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
-from kubeproxy.dataplane.nftables.sources import list_number
 from kubeproxy.dataplane.nftables.state import (
     Programmed,
     Step,
@@ -70,14 +70,6 @@ MANY = 5000
 T = TypeVar("T")
 
 
-class Culprit(KernelError):
-    """The kernel refused what a service port needs, or what several have in common."""
-
-    def __init__(self, names: frozenset[ServicePortName], error: Refused) -> None:
-        super().__init__(str(error))
-        self.names = names
-
-
 class Nftables:
     """One family of nftables mode."""
 
@@ -91,6 +83,7 @@ class Nftables:
         self._state: Programmed | None = None
         self._has_programmed = False
         self.pins = Pins(guard, lambda: self._state)
+        self._evidence = Evidence(family, self._program_in_force)
         self._proxy = LocalProxy(choose)
         self._listeners: dict[Address, Listener] = {}
         self._last_number = 0
@@ -102,6 +95,13 @@ class Nftables:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pins.run())
             await self._guard.follow(NFPROTO[self._family], self._kernel.port_id, lost)
+
+    async def failures(self, notify: Callable[[Sequence[Failure]], None]) -> None:
+        """Call `notify` with the connections that endpoints fail, until cancelled."""
+        await self._evidence.follow(notify)
+
+    def _program_in_force(self) -> Program | None:
+        return None if self._state is None else self._state.program
 
     async def close(self) -> None:
         """Close the listeners and the socket; the table stays."""
@@ -148,13 +148,14 @@ class Nftables:
 
     async def _program(self, update: Update) -> SyncReport:
         state = self._state
-        if state is not None and not update.full and _only_moved(state.node, update.node):
+        if state is not None and not update.full and self._fits(state, update):
             try:
                 return await self._partial(state, update)
             except Refused:
                 pass  # the kernel is not as we remember it: read it
         self._state = None
-        wanted = program(update.node, self._settings)
+        heals = any(entry.healing for entry in self._doable(update.table.entries.values()))
+        wanted = program(update.node, self._settings, heals=heals)
         try:
             return await self._full(wanted, update)
         except KernelError:
@@ -168,6 +169,23 @@ class Nftables:
         report = await self._full(wanted, fit)
         return msgspec.structs.replace(report, failed={**left_out, **report.failed})
 
+    def _fits(self, state: Programmed, update: Update) -> bool:
+        """Whether the program that the kernel has does what the update needs."""
+        changes = update.changes
+        wanted = chain(changes.added, (after for _, after in changes.changed), update.again)
+        needs = any(entry.healing for entry in self._doable(wanted))
+        heals = bool(state.program.timeouts) or not needs
+        return heals and _only_moved(state.node, update.node)
+
+    def _doable(self, entries: Iterable[Entry]) -> Iterable[Entry]:
+        """The entries as this kernel can have them."""
+        if self._settings.can_heal:
+            return entries
+        nothing = {"healing": Healing.NONE, "pods": ()}
+        return (
+            msgspec.structs.replace(each, **nothing) if each.healing else each for each in entries
+        )
+
     async def _partial(self, state: Programmed, update: Update) -> SyncReport:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
@@ -178,7 +196,7 @@ class Nftables:
             for each in chain(gone, wanted)
         ]
         many = sum(elements) > MANY
-        writing = partial(write, state, gone, wanted, update.node)
+        writing = partial(write, state, gone, list(self._doable(wanted)), update.node)
         next_, messages, left_out = await _in_time(writing, many=many)
         await self._commit(messages)
         commit(state, next_, update.node)  # here, because others look at it
@@ -194,7 +212,7 @@ class Nftables:
         """
         failed: dict[ServicePortName, str] = {}
         suspects: set[frozenset[ServicePortName]] = set()
-        attempts = culprits = refusals = 0
+        attempts = found = refusals = 0
         while True:
             replace = refusals == _REFUSALS
             try:
@@ -208,8 +226,8 @@ class Nftables:
                     suspects.add(culprit.names)  # what was read may have been wrong: read again
                     continue
                 failed |= dict.fromkeys(culprit.names, str(culprit))
-                culprits += 1
-                if culprits > _CULPRITS:
+                found += 1
+                if found > _CULPRITS:
                     raise
             except Refused as error:
                 if replace or error.errors[0].index == WHOLE_BATCH:
@@ -239,7 +257,8 @@ class Nftables:
         *,
         replace: bool,
     ) -> SyncReport:
-        entries = [e for name, e in update.table.entries.items() if name not in failed]
+        fit = (each for name, each in update.table.entries.items() if name not in failed)
+        entries = list(self._doable(fit))
         since: Moment | None = await self._guard.moment(self._kernel)
         survey = partial(self._survey, wanted, entries, update.node, replace=replace)
         state, next_, transactions = await asyncio.to_thread(survey)
@@ -247,7 +266,7 @@ class Nftables:
             try:
                 await self._commit(piece, since)
             except Refused as error:
-                names = await asyncio.to_thread(_culprits, error, piece, next_, update.node)
+                names = await asyncio.to_thread(culprits, error, piece, next_, update.node)
                 if not names:
                     raise
                 raise Culprit(names, error) from error
@@ -258,6 +277,8 @@ class Nftables:
             await self._prune(state, sorted(next_.idle))
         self._state = state
         self._has_programmed = True
+        if wanted.timeouts:
+            self._evidence.begin()
         return report
 
     def _survey(
@@ -287,7 +308,7 @@ class Nftables:
         """The transactions: one, unless the kernel has no table of ours that could break."""
         messages = batch_messages(wanted, next_.batch)
         if found.intact:
-            return pieces(messages, self._kernel.max_batch)
+            return pieces([*found.switch, *messages], self._kernel.max_batch)
         messages = [*program_messages(wanted), *messages]
         if found.exists:
             messages.insert(0, delete_table(wanted.family, wanted.table))
@@ -370,25 +391,3 @@ def _only_moved(before: NodeView, after: NodeView) -> bool:
     """
     moved = {name: getattr(after, name) for name in ("addresses", "service_cidrs", "zone")}
     return msgspec.structs.replace(before, **moved) == after
-
-
-def _culprits(
-    error: Refused, messages: Sequence[bytes], next_: Step, node: NodeView
-) -> frozenset[ServicePortName]:
-    """The service ports whose element the kernel did not like, when it says so."""
-    first = error.errors[0]
-    if not 0 <= first.index < len(messages) or first.offset is None:
-        return frozenset()
-    element = element_at(messages[first.index], first.offset)
-    if element is None:
-        return frozenset()
-    set_, body = element
-    placed = [each for each in next_.placed.values() if each is not None]
-    if set_ == FIREWALL_SOURCES:
-        number = list_number(body)
-        return frozenset(each.entry.name for each in placed if each.sources == number)
-    for each in placed:
-        elements = entry_elements(each, node, next_.numbers).get(set_, {})
-        if any(head + tail == body for head, tail in elements.items()):
-            return frozenset({each.entry.name})
-    return frozenset()

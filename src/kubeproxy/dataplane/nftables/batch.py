@@ -3,7 +3,7 @@
 Elements are packed into messages of at most 64 KB, the largest attribute that netlink has.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -50,19 +50,27 @@ FILLING_ORDER = (
     names.SERVICE_REFUSALS,
     names.SERVICE_DROPS,
     names.SERVICE_CIDRS,
+    *names.RETRY_REFUSED.values(),
+    *names.RETRY_UNANSWERED.values(),
+    *names.RETRY_STICKY.values(),
+    *names.RESET_GONE.values(),
+    names.GONE,
+    names.GONE_ANY,
 )
 
 
 class Batch(msgspec.Struct):
     """What one transaction does to the elements and chains of the table.
 
-    Sets that are `flushed` are emptied before elements are added.
+    Sets that are `flushed` are emptied before elements are added. What is `deleted_last` may have
+    been added just before.
     """
 
     chains: list[Chain] = []
     deleted: dict[str, list[bytes]] = {}
     flushed: list[str] = []
     added: dict[str, list[bytes]] = {}
+    deleted_last: dict[str, list[bytes]] = {}
 
     def change(
         self, name: str, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
@@ -87,7 +95,7 @@ class Batch(msgspec.Struct):
     @property
     def count(self) -> int:
         """How many kernel objects it touches."""
-        listed = [*self.deleted.values(), *self.added.values()]
+        listed = [*self.deleted.values(), *self.added.values(), *self.deleted_last.values()]
         return sum(map(len, listed)) + len(self.chains) + len(self.flushed)
 
 
@@ -115,6 +123,7 @@ def program_messages(program: Program) -> list[bytes]:
     return [
         encode.new_table(program),
         *(encode.new_counter(program, name) for name in program.counters),
+        *(encode.new_timeout(program, timeout) for timeout in program.timeouts),
         *(encode.new_set(program, set_, number) for number, set_ in enumerate(program.sets, 1)),
         *(encode.new_chain(program, chain) for chain in program.chains),
         *_rules(program, program.chains),
@@ -152,7 +161,28 @@ def batch_messages(program: Program, batch: Batch) -> list[bytes]:
             family = NFPROTO[program.family]
             messages.append(request(nft.NFT_MSG_DELSETELEM, family, all_elements))
         messages += element_messages(program, name, batch.added.get(name, ()))
+    for name, elements in batch.deleted_last.items():
+        messages += element_messages(program, name, elements, delete=True)
     return messages
+
+
+def extension_messages(program: Program) -> list[bytes]:
+    """Make a part of the program in a table that has the rest."""
+    _, *others = program_messages(program)
+    return others
+
+
+def removal_messages(
+    program: Program, chains: Collection[str], sets: Collection[str]
+) -> list[bytes]:
+    """Remove these chains and sets, and the time-outs and counters that the chains use."""
+    return [
+        *(encode.flush_chain(program, name) for name in chains),
+        *(encode.delete_chain(program, name) for name in chains),
+        *(encode.delete_set(program, name) for name in sets),
+        *((encode.delete_timeout(program, names.SYN_TIMEOUT),) if chains else ()),
+        *(encode.delete_counter(program, name) for name in names.COUNTERS_OF_HEALING if chains),
+    ]
 
 
 def chain_deletions(

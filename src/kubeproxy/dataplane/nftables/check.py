@@ -13,15 +13,22 @@ from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.dataplane.nftables.dump import read_chains
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import TableGuard
+from kubeproxy.dataplane.nftables.healing import GROUPS
 from kubeproxy.dataplane.nftables.language import HEADERS
 from kubeproxy.dataplane.nftables.names import TABLE
-from kubeproxy.dataplane.nftables.probe import KernelTooOldError, check_release, probe
+from kubeproxy.dataplane.nftables.probe import (
+    KernelTooOldError,
+    check_release,
+    probe,
+    probe_healing,
+)
 from kubeproxy.dataplane.nftables.program import NftablesSettings
-from kubeproxy.dataplane.preflight import Finding, Machine, Scan, lacking, ok
+from kubeproxy.dataplane.preflight import Finding, Grade, Machine, Scan, lacking, ok
 from kubeproxy.dataplane.sample import sample_node, sample_table
 from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.nftables import NFT_MSG_GETCHAIN, NFT_MSG_GETTABLE, NFTA_TABLE_NAME
 from kubeproxy.linux.netlink_socket import Refused
+from kubeproxy.linux.nflog import LogGroup
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.diff import NO_CHANGES
 
@@ -42,7 +49,8 @@ def kernel_finding(release: str) -> Finding:
 
 def trial(settings: NftablesSettings, machine: Machine) -> list[Finding]:
     """Have the kernel check all kinds of rules, then write some. For a scratch namespace."""
-    return [_tried(family, settings) for family in machine.families]
+    tried = [_tried(family, settings) for family in machine.families]
+    return [*tried, *map(_healing, machine.families)]
 
 
 def rehearse(machine: Machine) -> list[Finding]:
@@ -64,6 +72,22 @@ def _tried(family: Family, settings: NftablesSettings) -> Finding:
         return lacking(_TOPIC, finding.what, detail, _ANOTHER_MODE)
     detail = f"a whole rule set written, {report.written} objects"
     return ok(_TOPIC, finding.what, detail)
+
+
+def _healing(family: Family) -> Finding:
+    """Whether connections can be healed; a mode without it is a mode."""
+    what = f"{family.value} healing"
+    try:
+        with Nfnetlink() as kernel:
+            why_not = probe_healing(kernel, sample_node(family), wanted=False)
+            if not why_not:
+                LogGroup(GROUPS[family]).close()
+    except KernelError as error:
+        why_not = str(error)
+    if not why_not:
+        return ok(_TOPIC, what, "the kernel can do all that nftables.healing may ask for")
+    remedy = "leave nftables.healing off, or use a newer kernel"
+    return lacking(_TOPIC, what, why_not, remedy, Grade.WARNING)
 
 
 def _rehearsed(family: Family) -> Finding:

@@ -167,7 +167,7 @@ def _slot(choice: Pick, headers: nft.Headers) -> nft.Selector:
         case Balance.ROUND_ROBIN:
             return nft.numgen(choice.count, random=False, offset=names.FIRST_SLOT)
         case Balance.SOURCE_HASH:
-            return nft.source_hash(headers, choice.count, offset=names.FIRST_SLOT)
+            return nft.source_hash(headers.saddr, choice.count, offset=names.FIRST_SLOT)
         case _:
             assert_never(choice.balance)
 
@@ -187,8 +187,8 @@ def _remember(choice: Remember, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     number = (*frontend, nft.L4PROTO, nft.ORIGINAL_DPORT), names.NUMBERS[choice.node_port]
     own, shared = names.PINS[choice.local], names.SHARED_PINS[choice.local]
     endpoint = (headers.daddr, nft.DPORT), choice.seconds
-    remember = nft.UpdateMap(own, (headers.saddr, nft.PRIORITY), *endpoint)
-    share = nft.UpdateMap(shared, shared_place(headers), *endpoint)
+    remember = nft.remember(own, (headers.saddr, nft.PRIORITY), *endpoint)
+    share = nft.remember(shared, shared_place(headers.saddr), *endpoint)
     return (
         *((each, nft.SetPriority(*number)) for each in nft.PROTOCOLS),
         # A rule ends where the map has no room for its element.

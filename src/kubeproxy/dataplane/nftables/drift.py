@@ -44,4 +44,9 @@ def drift(
         return [Difference(Change.REPLACE, table, reason=reason), *details]
     before = {name: dict(elements) for name, elements in found.elements.items()}
     step = reconcile(state, entries, found.elements, node)
-    return changes(program, step, before)
+    differences = changes(program, step, before)
+    if found.switch:
+        declared = read_declared(kernel, program)
+        listed = cache(partial(rule_texts, HEADERS[program.family].keyword, program.table))
+        return [*altered(program, program.chains, declared, listed), *differences]
+    return differences

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from struct import Struct
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice
@@ -19,6 +20,7 @@ from kubeproxy.dataplane.nftables.placed import (
     Placed,
     Slots,
     choice_of,
+    healed,
     lists,
     lists_of,
     refusal_of,
@@ -44,6 +46,13 @@ _REFUSALS = {
     (True, Refusal.DROP): names.NODEPORT_DROPS,
 }
 """The sets of frontends without an endpoint: of node ports or not, and what packets get."""
+
+_HEALED = {
+    Healing.RETRY_REFUSED: (names.RETRY_REFUSED, names.RETRY_REFUSED),
+    Healing.RETRY_UNANSWERED: (names.RETRY_UNANSWERED, names.RETRY_STICKY),
+    Healing.RESET_GONE: (names.RESET_GONE, names.RESET_GONE),
+}
+"""The sets of frontends with a part of healing: without and with session affinity."""
 
 _PROTOCOL_PORT = Struct("!B3xH2x")
 _PORT = Struct("!H2x")
@@ -85,6 +94,12 @@ def frontend_key(frontend: Frontend, protocol: Protocol) -> bytes:
     """The destination of a packet, as the program puts its key together."""
     ports = _PROTOCOL_PORT.pack(protocol, frontend.port)
     return pack(frontend.address) + ports if frontend.address else ports
+
+
+def healed_key(frontend: Frontend) -> bytes:
+    """The destination of a connection, where all connections are those of TCP."""
+    port = _PORT.pack(frontend.port)
+    return pack(frontend.address) + port if frontend.address else port[:2]
 
 
 def backend_data(backend: Backend) -> bytes:
@@ -174,6 +189,12 @@ def _frontend_elements(
         if remember is not None:
             found[names.NUMBERS[node_port]][at] = number_tail(placed.number)
             found[names.REMEMBERS[node_port]][at] = number_tail(numbers[remember.chain])
+    if entry.healing:
+        healing = healed(placed, frontend)
+        healed_at = head(healed_key(frontend))
+        for part, (kind, sticky) in _HEALED.items():
+            if healing & part:
+                found[(sticky if entry.affinity_seconds else kind)[node_port]][healed_at] = b""
     refusal = refusal_of(placed, frontend)
     if refusal is not None:
         found[_REFUSALS[node_port, refusal]][at] = b""

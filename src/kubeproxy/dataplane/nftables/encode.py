@@ -2,11 +2,11 @@
 
 import struct
 
-from kubeproxy.base.inet import Family
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import language as lang
 from kubeproxy.dataplane.nftables.expressions import NFPROTO, encode_rule, slots
 from kubeproxy.linux.netlink import nftables as nft
-from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32
+from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 from kubeproxy.linux.netlink.message import NLM_F_APPEND, NLM_F_CREATE
 from kubeproxy.linux.netlink.nfnetlink import request
 
@@ -71,6 +71,41 @@ def new_counter(program: lang.Program, name: str) -> bytes:
     return request(nft.NFT_MSG_NEWOBJ, NFPROTO[program.family], payload, NLM_F_CREATE)
 
 
+def new_timeout(program: lang.Program, timeout: lang.SynTimeout) -> bytes:
+    """Make named time-outs of connections; those that are not said are the kernel's of now."""
+    payload = text(nft.NFTA_OBJ_TABLE, program.table) + text(nft.NFTA_OBJ_NAME, timeout.name)
+    payload += u32(nft.NFTA_OBJ_TYPE, nft.NFT_OBJECT_CT_TIMEOUT)
+    payload += nested(
+        nft.NFTA_OBJ_DATA,
+        attribute(nft.NFTA_CT_TIMEOUT_L3PROTO, NFPROTO[program.family].to_bytes(2, "big")),
+        attribute(nft.NFTA_CT_TIMEOUT_L4PROTO, bytes([Protocol.TCP])),
+        nested(nft.NFTA_CT_TIMEOUT_DATA, u32(nft.CTA_TIMEOUT_TCP_SYN_SENT, timeout.seconds)),
+    )
+    return request(nft.NFT_MSG_NEWOBJ, NFPROTO[program.family], payload, NLM_F_CREATE)
+
+
+def delete_timeout(program: lang.Program, name: str) -> bytes:
+    """Remove named time-outs."""
+    return _delete_object(program, name, nft.NFT_OBJECT_CT_TIMEOUT)
+
+
+def delete_counter(program: lang.Program, name: str) -> bytes:
+    """Remove a named counter."""
+    return _delete_object(program, name, nft.NFT_OBJECT_COUNTER)
+
+
+def _delete_object(program: lang.Program, name: str, kind: int) -> bytes:
+    payload = text(nft.NFTA_OBJ_TABLE, program.table) + text(nft.NFTA_OBJ_NAME, name)
+    payload += u32(nft.NFTA_OBJ_TYPE, kind)
+    return request(nft.NFT_MSG_DELOBJ, NFPROTO[program.family], payload)
+
+
+def delete_set(program: lang.Program, name: str) -> bytes:
+    """Remove a set with its elements."""
+    payload = text(nft.NFTA_SET_TABLE, program.table) + text(nft.NFTA_SET_NAME, name)
+    return request(nft.NFT_MSG_DELSET, NFPROTO[program.family], payload)
+
+
 def new_set(program: lang.Program, set_: lang.Set, number: int) -> bytes:
     """Make a set; the number identifies it within a batch."""
     payload = text(nft.NFTA_SET_TABLE, program.table) + text(nft.NFTA_SET_NAME, set_.name)
@@ -108,6 +143,8 @@ def _declaration(set_: lang.Set) -> bytes:
         type_ = VERDICT_TYPE if set_.verdicts else _type_number(set_.data)
         size = VERDICT_LENGTH if set_.verdicts else key_size(set_.data)
         declared += u32(nft.NFTA_SET_DATA_TYPE, type_) + u32(nft.NFTA_SET_DATA_LEN, size)
+    if set_.seconds:
+        declared += u64(nft.NFTA_SET_TIMEOUT, 1000 * set_.seconds)
     return declared
 
 
@@ -158,7 +195,7 @@ def set_userdata(set_: lang.Set) -> bytes:
 
 
 def _byte_order(key: lang.Key) -> int:
-    if len(key) != 1:
+    if len(key) != 1 or key[0].type.size == 1:
         return 0
     return _HOST_ORDER if key[0].type.host_order else _BIG_ENDIAN
 

@@ -53,8 +53,8 @@ def load(selector: lang.Selector, slot: int) -> bytes:  # noqa: PLR0911  # one a
             )
         case lang.Meta(key):
             return expression("meta", u32(nft.NFTA_META_KEY, key), u32(nft.NFTA_META_DREG, target))
-        case lang.Ct(key, original):
-            direction = attribute(nft.NFTA_CT_DIRECTION, b"\0") if original else b""
+        case lang.Ct(key, of):
+            direction = attribute(nft.NFTA_CT_DIRECTION, bytes([of.value])) if of else b""
             of_connection = u32(nft.NFTA_CT_DREG, target), u32(nft.NFTA_CT_KEY, key), direction
             return expression("ct", *of_connection)
         case lang.Fib():
@@ -165,25 +165,49 @@ def _dnat(family: Family) -> bytes:
     )
 
 
-def _update(statement: lang.UpdateMap) -> bytes:
+_UNITS = {"second": 1, "minute": 60}
+
+
+def _limit(limit: lang.Limit) -> tuple[bytes, bytes]:
+    """The name and the data of a limit."""
+    return text(nft.NFTA_EXPR_NAME, "limit"), nested(
+        nft.NFTA_EXPR_DATA,
+        u64(nft.NFTA_LIMIT_RATE, limit.rate),
+        u64(nft.NFTA_LIMIT_UNIT, _UNITS[limit.unit]),
+        u32(nft.NFTA_LIMIT_BURST, limit.burst),
+        u32(nft.NFTA_LIMIT_TYPE, nft.NFT_LIMIT_PKTS),
+        u32(nft.NFTA_LIMIT_FLAGS, nft.NFT_LIMIT_F_INV if limit.over else 0),
+    )
+
+
+def _change(statement: lang.ChangeElement) -> bytes:
     after_key = sum(map(slots, statement.key))
     start = (after_key + 3) // 4 * 4 if after_key <= 4 else after_key
+    data = u32(nft.NFTA_DYNSET_SREG_DATA, register(start)) if statement.data else b""
+    limit = statement.limit
     return (
         load_key(statement.key)
         + load_key(statement.data, start)
         + expression(
             "dynset",
             u32(nft.NFTA_DYNSET_SREG_KEY, _FIRST),
-            u32(nft.NFTA_DYNSET_SREG_DATA, register(start)),
-            u32(nft.NFTA_DYNSET_OP, nft.NFT_DYNSET_OP_UPDATE),
-            text(nft.NFTA_DYNSET_SET_NAME, statement.map),
-            u64(nft.NFTA_DYNSET_TIMEOUT, statement.seconds * 1000),
+            data,
+            u32(nft.NFTA_DYNSET_OP, statement.change.value),
+            text(nft.NFTA_DYNSET_SET_NAME, statement.set),
+            u64(nft.NFTA_DYNSET_TIMEOUT, statement.milliseconds),
+            nested(nft.NFTA_DYNSET_EXPR, *_limit(limit)) if limit else b"",
             u32(nft.NFTA_DYNSET_FLAGS, 0),
         )
     )
 
 
-def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911  # one a kind
+def _use(kind: int, name: str) -> bytes:
+    """Have a named object see the packet."""
+    of_kind = u32(nft.NFTA_OBJREF_IMM_TYPE, kind)
+    return expression("objref", text(nft.NFTA_OBJREF_IMM_NAME, name), of_kind)
+
+
+def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911, PLR0912  # one a kind
     match statement:
         case lang.Match(_, selector, value, mask, negate):
             masked = _bitwise(mask, bytes(len(mask))) if mask else b""
@@ -210,8 +234,8 @@ def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911  # one a
             return _lookup(key, name, nft.NFT_REG_VERDICT)
         case lang.Dnat(family, key, name):
             return _lookup(key, name, _FIRST) + _dnat(family)
-        case lang.UpdateMap():
-            return _update(statement)
+        case lang.ChangeElement():
+            return _change(statement)
         case lang.Masquerade():
             flags = u32(nft.NFTA_MASQ_FLAGS, nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY)
             return expression("masq", flags)
@@ -219,9 +243,16 @@ def _encode(statement: lang.Statement) -> bytes:  # noqa: C901, PLR0911  # one a
             kind = u32(nft.NFTA_REJECT_TYPE, nft.NFT_REJECT_ICMP_UNREACH)
             code = attribute(nft.NFTA_REJECT_ICMP_CODE, bytes([_PORT_UNREACHABLE[family]]))
             return expression("reject", kind, code)
-        case lang.UseCounter(counter):
-            kind = u32(nft.NFTA_OBJREF_IMM_TYPE, nft.NFT_OBJECT_COUNTER)
-            return expression("objref", text(nft.NFTA_OBJREF_IMM_NAME, counter), kind)
+        case lang.Reset():
+            return expression("reject", u32(nft.NFTA_REJECT_TYPE, nft.NFT_REJECT_TCP_RST))
+        case lang.UseCounter(name):
+            return _use(nft.NFT_OBJECT_COUNTER, name)
+        case lang.UseTimeout(name):
+            return _use(nft.NFT_OBJECT_CT_TIMEOUT, name)
+        case lang.Limit():
+            return nested(nft.NFTA_LIST_ELEM, *_limit(statement))
+        case lang.Log(group):
+            return expression("log", attribute(nft.NFTA_LOG_GROUP, group.to_bytes(2, "big")))
         case lang.RuleVerdict():
             return _immediate(nft.NFT_REG_VERDICT, verdict_data(statement))
         case _:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables.encode import delete_table
-from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS, TABLE
+from kubeproxy.dataplane.nftables.names import FILLED_BY_PACKETS, PINS, SHARED_PINS, TABLE
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
 from kubeproxy.linux.netlink.nfnetlink import attributes_in
@@ -21,7 +21,9 @@ from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import Nfnetlink, NftablesChanges
 
 # Packets fill these themselves, and stale pins are deleted beside the syncs.
-_FILLED_BY_PACKETS = {name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values())}
+_FILLED_BY_PACKETS = {
+    name.encode() + b"\0" for name in (*PINS.values(), *SHARED_PINS.values(), *FILLED_BY_PACKETS)
+}
 
 
 def concerns(message: Message) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from kubeproxy.dataplane.nftables import dump, names
-from kubeproxy.dataplane.nftables.batch import encoded
+from kubeproxy.dataplane.nftables.batch import encoded, extension_messages, removal_messages
 from kubeproxy.dataplane.nftables.chainnumbers import numbers_in
 from kubeproxy.dataplane.nftables.choices import chain_of, counts_in, with_parts
 from kubeproxy.dataplane.nftables.elements import Elements, list_heads, list_tail, number_tail
@@ -45,6 +45,8 @@ class Found(msgspec.Struct, frozen=True):
     dormant: bool = False
     chains: frozenset[str] = frozenset()
     elements: Elements = {}
+    switch: tuple[bytes, ...] = ()
+    """What makes or removes the rules for healing, where these are not as they should be."""
 
 
 def look(
@@ -85,20 +87,67 @@ def _inspect(kernel: Nfnetlink, program: Program, needed: Sequence[Chain]) -> Fo
         raise
     dormant = dump.is_dormant(answer)
     sets = _read_sets(kernel, program)
+    fixed, healing = split(program)
+    others = {name: each for name, each in sets.items() if name not in names.OF_HEALING}
     # A table that another program filled may have hundreds of thousands of rules.
-    if dormant or dump.wrong_sets(program, sets):
+    if dormant or dump.wrong_sets(fixed, others):
         return Found(exists=True, dormant=dormant)
     declared = read_declared(kernel, program)
-    misplaced = dump.misplaced_chains(program, declared.chains)
-    if misplaced or dump.wrong_chains((*program.chains, *needed), declared):
+    misplaced = dump.misplaced_chains(fixed, declared.chains)
+    if misplaced or dump.wrong_chains((*fixed.chains, *needed), declared):
         return Found(exists=True)
+    healing_sets = {name: each for name, each in sets.items() if name in names.OF_HEALING}
+    keep_sets = not dump.wrong_sets(healing, healing_sets)
+    switch = _switch(healing, declared, keep_sets=keep_sets)
+    in_force = program if keep_sets else fixed
     elements: Elements = {}
-    for set_ in program.sets:
-        if not set_.dynamic and set_.name not in _LISTS:
+    for set_ in in_force.sets:
+        is_read = not set_.dynamic or set_.name == names.GONE
+        if is_read and set_.name not in _LISTS:
             elements[set_.name] = _read_all(kernel, program, sets[set_.name])
     for name in _LISTS:
         elements[name] = _read_list(kernel, program, sets[name], elements)
-    return Found(exists=True, intact=True, chains=frozenset(declared.chains), elements=elements)
+    chains = {name for name in declared.chains if name not in names.CHAINS_OF_HEALING}
+    chains.update(chain.name for chain in healing.chains)
+    return Found(True, True, chains=frozenset(chains), elements=elements, switch=switch)
+
+
+def split(program: Program) -> tuple[Program, Program]:
+    """What is always there, and what healing adds."""
+    added = Program(
+        program.family,
+        program.table,
+        program.comment,
+        tuple(each for each in program.counters if each in names.COUNTERS_OF_HEALING),
+        tuple(each for each in program.sets if each.name in names.OF_HEALING),
+        tuple(each for each in program.chains if each.name in names.CHAINS_OF_HEALING),
+        program.timeouts,
+    )
+    sets = tuple(each for each in program.sets if each.name not in names.OF_HEALING)
+    chains = tuple(e for e in program.chains if e.name not in names.CHAINS_OF_HEALING)
+    counters = tuple(each for each in program.counters if each not in names.COUNTERS_OF_HEALING)
+    fixed = msgspec.structs.replace(
+        program, counters=counters, sets=sets, chains=chains, timeouts=()
+    )
+    return fixed, added
+
+
+def _switch(healing: Program, found: dump.Declared, *, keep_sets: bool) -> tuple[bytes, ...]:
+    """What makes the rules for healing as they should be: nothing, if they are.
+
+    Sets that are right stay, with what packets have left in them.
+    """
+    chains = found.chains.keys() & names.CHAINS_OF_HEALING
+    if (
+        keep_sets
+        and chains == {chain.name for chain in healing.chains}
+        and not dump.misplaced_chains(healing, found.chains)
+        and not dump.wrong_chains(healing.chains, found)
+    ):
+        return ()
+    sets = () if keep_sets else sorted(found.sets.keys() & names.OF_HEALING)
+    made = msgspec.structs.replace(healing, sets=()) if keep_sets else healing
+    return (*removal_messages(healing, sorted(chains), sets), *extension_messages(made))
 
 
 def read_declared(kernel: Nfnetlink, program: Program) -> dump.Declared:

@@ -47,8 +47,14 @@ AFFINITY_FULL = Metric(
     " others, because nftables.affinitySize clients are remembered already",
     read=partial(_packets, labels={names.AFFINITY_FULL: ()}),
 )
+REFUSED = Metric(
+    "kubeproxy_nftables_refused_connections_total",
+    "Refusals of endpoints that were kept from the client, who tries again, and those passed on",
+    ("ip_family", "outcome"),
+    read=partial(_packets, labels={names.RETRIED: ("retried",), names.GIVEN_UP: ("given_up",)}),
+)
 
 
-METRICS = (SYNC_FAILURES, CLEANUP_FAILURES, AFFINITY_FULL)
+METRICS = (SYNC_FAILURES, CLEANUP_FAILURES, AFFINITY_FULL, REFUSED)
 LOCALHOST_METRICS = (LISTENERS, LISTENER_FAILURES, REJECTED)
 """Those of node ports of localhost, which need a feature gate."""

@@ -4,6 +4,10 @@ import errno
 import os
 from collections.abc import Callable, Collection, Iterator
 
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.healing import parse_healing
 from kubeproxy.base.inet import Family
 from kubeproxy.config.errors import Level, Notice
 from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
@@ -14,6 +18,7 @@ from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Metric, Mode
+from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.quirks import QUIRKS
@@ -49,14 +54,18 @@ def _problems(config: Config) -> Iterator[str]:
 def _settings(config: Config) -> NftablesSettings:
     section = config.nftables
     return NftablesSettings(
-        config.masquerade_bit, section.endpoint_counters, section.affinity_size
+        masquerade_bit=config.masquerade_bit,
+        endpoint_counters=section.endpoint_counters,
+        affinity_size=section.affinity_size,
+        retries=section.healing.retries,
+        gone_seconds=int(section.healing.gone_timeout.seconds),
     )
 
 
 def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.dataplane.nftables.apply import Nftables
     from kubeproxy.dataplane.nftables.guard import TableGuard
-    from kubeproxy.dataplane.nftables.probe import check_release, probe
+    from kubeproxy.dataplane.nftables.probe import check_release, probe, probe_healing
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     guard = TableGuard()
@@ -66,7 +75,13 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
             check_release(os.uname().release)
         kernel = Nfnetlink()
         probe(kernel, NodeView(family))
-        return Nftables(family, _settings(config), kernel, guard)
+        wanted = bool(parse_healing(config.nftables.healing.parts))
+        why_not = probe_healing(kernel, NodeView(family), wanted=wanted)
+        if why_not:
+            message = "Services cannot have connections healed, whatever their annotations say"
+            klog.info(message, err=why_not, ipFamily=family.value)
+        settings = msgspec.structs.replace(_settings(config), can_heal=not why_not)
+        return Nftables(family, settings, kernel, guard)
 
     return open_family
 
@@ -74,7 +89,12 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
 def _render(config: Config, table: Table, node: NodeView) -> str:
     from kubeproxy.dataplane.nftables.describe import describe
 
-    return describe(program(node, _settings(config)), table, node)
+    return describe(_program(config, table, node), table, node)
+
+
+def _program(config: Config, table: Table, node: NodeView) -> Program:
+    heals = any(entry.healing for entry in table.entries.values())
+    return program(node, _settings(config), heals=heals)
 
 
 def _drift(
@@ -84,7 +104,7 @@ def _drift(
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     with Nfnetlink() as kernel:
-        return drift(kernel, program(node, _settings(config)), table, node, failed)
+        return drift(kernel, _program(config, table, node), table, node, failed)
 
 
 def _check(machine: Machine) -> list[Finding]:

@@ -51,6 +51,52 @@ LISTS = {
 }
 """The maps with the lists of endpoints: of node ports or not, of this node or all."""
 
+RETRY_REFUSED = {False: "retry-refused-services", True: "retry-refused-nodeports"}
+RETRY_UNANSWERED = {False: "retry-unanswered-services", True: "retry-unanswered-nodeports"}
+RETRY_STICKY = {False: "retry-sticky-services", True: "retry-sticky-nodeports"}
+RESET_GONE = {False: "reset-gone-services", True: "reset-gone-nodeports"}
+"""The sets of frontends with each part of healing: of node ports or not.
+
+Those whose unanswered connections are retried are in one of two, by their session affinity.
+"""
+
+REFUSED = "refused"
+REFUSING = "refusing"
+RETRIES = "retries"
+ANSWERING = "answering"
+ATTEMPTS = "attempts"
+STICKY_ATTEMPTS = "sticky-attempts"
+UNANSWERED = "unanswered"
+GONE = "gone-endpoints"
+GONE_ANY = "gone-any"
+RESETS = "resets"
+FILLED_BY_PACKETS = frozenset(
+    {REFUSED, REFUSING, RETRIES, ANSWERING} | {ATTEMPTS, STICKY_ATTEMPTS, UNANSWERED, GONE, RESETS}
+)
+"""What packets leave behind for healing, see `healing`; and endpoints that have left."""
+OF_HEALING = FILLED_BY_PACKETS.union(
+    {GONE_ANY},
+    *(each.values() for each in (RETRY_REFUSED, RETRY_UNANSWERED, RETRY_STICKY, RESET_GONE)),
+)
+"""The sets and maps of healing: they come and go while all others stay."""
+
+CHAINS_OF_HEALING = frozenset(
+    {
+        *(f"filter/{hook}-healing" for hook in ("prerouting", "output")),
+        *(f"nat/{hook}-healing" for hook in ("prerouting", "input", "output", "postrouting")),
+        *("healing", "refused", "unreachable", "retry", "retry-again", "unpin", "forget-pin"),
+        *("attempt", "watch-attempt", "watch-sticky", "unanswered"),
+        *("reset-to-client", "gone", "reset-client"),
+    }
+)
+"""The chains of healing, likewise."""
+
+SYN_TIMEOUT = "unanswered-syn"
+RETRIED = "refused-retried"
+GIVEN_UP = "refused-given-up"
+COUNTERS_OF_HEALING = (RETRIED, GIVEN_UP)
+"""Connections that were refused, and what their clients were told: nothing, or that."""
+
 FIRST_SLOT = 1
 """The place of the first endpoint in a list: nft would print 0 as `none`."""
 

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from kubeproxy.base.healing import Healing
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
 from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
+from kubeproxy.table.route import healing_of
 
 Slots = tuple[Backend, ...]
 
@@ -102,6 +104,11 @@ def remember_of(placed: Placed, frontend: Frontend) -> Remember | Split | None:
         for treatment in (policy.pod, policy.host, policy.outside)
     )
     return outside if policy.is_uniform else Split(pod, host, outside)
+
+
+def healed(placed: Placed, frontend: Frontend) -> Healing:
+    """What is done for connections to a frontend."""
+    return healing_of(placed.entry, frontend.kind)
 
 
 def served(entry: Entry) -> Iterable[Frontend]:

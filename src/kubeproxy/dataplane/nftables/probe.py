@@ -38,14 +38,28 @@ def check_release(release: str) -> None:
         )
 
 
-def probe(kernel: Nfnetlink, node: NodeView) -> None:
+def probe_healing(kernel: Nfnetlink, node: NodeView, *, wanted: bool) -> str:
+    """Why the kernel cannot do what healing needs, or "". An error where it is `wanted`."""
+    try:
+        probe(kernel, node, heals=True)
+    except KernelTooOldError as error:
+        if not wanted:
+            return str(error)
+        lacks = error.lacks.replace("nftables mode", "nftables.healing")
+        raise KernelTooOldError(
+            lacks, "use a newer kernel, or set nftables.healing.parts to none"
+        ) from error
+    return ""
+
+
+def probe(kernel: Nfnetlink, node: NodeView, *, heals: bool = False) -> None:
     """Rehearse a program with every kind of statement; nothing is written.
 
     The error names the first statement that the kernel refuses. Without privileges, or without
     nf_tables, it says that.
     """
     kernel.generation()
-    fixed = program(node, NftablesSettings())
+    fixed = program(node, NftablesSettings(), heals=heals)
     every_choice = (choices.chain_of(each, node) for each in choices.with_parts(_EVERY_CHOICE))
     chains = (*fixed.chains, *every_choice)
     wanted = msgspec.structs.replace(fixed, table=PROBE_TABLE, chains=chains)
@@ -79,6 +93,7 @@ def _descriptions(wanted: Program) -> list[str]:
     return [
         f"the table {wanted.table}",
         *(f"the counter {name}" for name in wanted.counters),
+        *(f"the time-outs {each.name}" for each in wanted.timeouts),
         *(f"the set {set_.name}" for set_ in wanted.sets),
         *(f"the chain {chain.name}" for chain in wanted.chains),
         *(f"the rule {rule_text(rule)!r}" for chain in wanted.chains for rule in chain.rules),

@@ -7,8 +7,8 @@ The cluster is the content of the sets and maps. The only chains that depend on 
 import msgspec
 
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.nftables import healing, names
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.dataplane.nftables import names
 from kubeproxy.table.node import LOOPBACK, NodeView, PodCIDR
 from kubeproxy.table.policy import Masquerading
 
@@ -20,11 +20,17 @@ _NODE_PORT: nft.Key = (nft.L4PROTO, nft.DPORT)
 
 
 class NftablesSettings(msgspec.Struct, frozen=True):
-    """The fields of the configuration that nftables mode reads."""
+    """The fields of the configuration that nftables mode reads.
+
+    `can_heal` is not one of them: it says whether the kernel can do what healing needs.
+    """
 
     masquerade_bit: int = 14
     endpoint_counters: bool = False
     affinity_size: int = 65535
+    retries: int = 3
+    gone_seconds: int = 900
+    can_heal: bool = True
 
 
 def is_pod(node: NodeView, headers: nft.Headers, *, negate: bool = False) -> nft.Match | None:
@@ -37,8 +43,8 @@ def is_pod(node: NodeView, headers: nft.Headers, *, negate: bool = False) -> nft
     return nft.from_interface(detector.name, prefix=detector.prefix, negate=negate)
 
 
-def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
-    """The program for one family of this node."""
+def program(node: NodeView, settings: NftablesSettings, *, heals: bool = False) -> nft.Program:
+    """The program for one family of this node; `heals` adds what healing needs."""
     headers = nft.HEADERS[node.family]
     gate = node.localhost_gate
     mark = 1 << settings.masquerade_bit
@@ -47,7 +53,12 @@ def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
         family=node.family,
         table=names.TABLE,
         comment=names.COMMENT,
-        counters=(names.AFFINITY_FULL, *(names.LOCALHOST_COUNTER.values() if gate else ())),
+        timeouts=healing.timeouts() if heals else (),
+        counters=(
+            names.AFFINITY_FULL,
+            *(names.LOCALHOST_COUNTER.values() if gate else ()),
+            *(names.COUNTERS_OF_HEALING if heals else ()),
+        ),
         sets=(
             *_sets(headers, endpoint_counters=settings.endpoint_counters),
             *_pins(headers, settings.affinity_size),
@@ -56,6 +67,7 @@ def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
                 if gate
                 else ()
             ),
+            *(healing.sets(headers, settings.gone_seconds) if heals else ()),
         ),
         chains=(
             *_hooked_chains(node, headers),
@@ -74,6 +86,7 @@ def program(node: NodeView, settings: NftablesSettings) -> nft.Program:
                 (nft.is_marked(mark), nft.jump("masquerade-marked")),
                 (nft.TRANSLATED, nft.InSet(_itself(headers), names.HAIRPINS), nft.Masquerade()),
             ),
+            *(healing.chains(headers, settings.retries) if heals else ()),
         ),
     )
 
@@ -236,7 +249,7 @@ def _pinned(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
     """The client is looked up with the number of the service."""
     remembered = (
         nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[local]),
-        nft.Dnat(headers.family, shared_place(headers), names.SHARED_PINS[local]),
+        nft.Dnat(headers.family, shared_place(headers.saddr), names.SHARED_PINS[local]),
     )
     return _chain(
         names.pinned_chain(node_port=node_port, local=local),
@@ -245,9 +258,9 @@ def _pinned(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
     )
 
 
-def shared_place(headers: nft.Headers) -> nft.Key:
+def shared_place(client: nft.Selector) -> nft.Key:
     """One of the places that clients of a service share when the map of pins is full."""
-    return (nft.source_hash(headers, names.SHARED_PLACES), nft.PRIORITY)
+    return (nft.source_hash(client, names.SHARED_PLACES), nft.PRIORITY)
 
 
 def _to_node_port(headers: nft.Headers) -> nft.InSet:

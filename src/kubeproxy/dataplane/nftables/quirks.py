@@ -6,4 +6,5 @@ QUIRKS = Quirks(
     loopback_node_ports=Loopback.PROXY,
     rejects_undefined_ports=True,
     drops_unallocated=True,
+    heals=True,
 )

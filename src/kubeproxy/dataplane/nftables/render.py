@@ -12,7 +12,7 @@ def concat(key: nft.Key) -> str:
     return " . ".join(selector.text for selector in key)
 
 
-def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911  # one a kind
+def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911, PLR0912  # one a kind
     """One statement of a rule."""
     match statement:
         case nft.Match(text):
@@ -28,26 +28,54 @@ def statement_text(statement: nft.Statement) -> str:  # noqa: C901, PLR0911  # o
             return f"{concat(key)} vmap @{name}"
         case nft.Dnat(family, key, name):
             return f"dnat {nft.HEADERS[family].keyword} to {concat(key)} map @{name}"
-        case nft.UpdateMap(name, key, data, seconds):
-            timeout = f"timeout {timeout_text(seconds)}"
-            return f"update @{name} {{ {concat(key)} {timeout} : {concat(data)} }}"
+        case nft.ChangeElement():
+            return _change_text(statement)
         case nft.Masquerade():
             return "masquerade fully-random"
         case nft.Reject():
             return "reject"
+        case nft.Reset():
+            return "reject with tcp reset"
         case nft.UseCounter(counter):
             return f'counter name "{counter}"'
+        case nft.UseTimeout(timeout):
+            return f'ct timeout set "{timeout}"'
+        case nft.Limit():
+            return _limit_text(statement)
+        case nft.Log(group):
+            return f"log group {group}"
         case nft.RuleVerdict(jump, chain):
             return f"{jump.name.lower()} {chain}".rstrip()
         case _:
             assert_never(statement)
 
 
-def timeout_text(seconds: int) -> str:
-    """Seconds as nft prints them: 3h, 1m30s."""
+def _change_text(statement: nft.ChangeElement) -> str:
+    parts = [concat(statement.key)]
+    if statement.milliseconds:
+        parts.append(f"timeout {timeout_text(statement.milliseconds)}")
+    if statement.limit:
+        parts.append(_limit_text(statement.limit))
+    if statement.data:
+        parts.append(f": {concat(statement.data)}")
+    return f"{statement.change.name.lower()} @{statement.set} {{ {' '.join(parts)} }}"
+
+
+def _limit_text(limit: nft.Limit) -> str:
+    burst = "" if limit.burst == _USUAL_BURST else f" burst {limit.burst} packets"
+    over = "over " if limit.over else ""
+    return f"limit rate {over}{limit.rate}/{limit.unit}{burst}"
+
+
+_USUAL_BURST = 5
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
+
+
+def timeout_text(milliseconds: int) -> str:
+    """Milliseconds as nft prints them: 3h, 1m30s."""
     parts = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
+    for size, unit in _UNITS:
+        count, milliseconds = divmod(milliseconds, size)
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
@@ -55,18 +83,27 @@ def timeout_text(seconds: int) -> str:
 
 def rule_text(rule: nft.Rule) -> str:
     """One rule. A port of a known protocol is written with its name, as nft lists it."""
-    text = " ".join(map(statement_text, rule))
+    text = " ".join(filter(None, map(statement_text, rule)))
     known = next((each for each in Protocol if nft.is_protocol(each) in rule), None)
     if known is None:
         return text
-    port = f"{known.name.lower()} dport"
-    text = text.replace("th dport", port)
-    # nft leaves the match out where the port's protocol implies it.
-    return text.replace(f"{nft.is_protocol(known).text} ", "", 1) if port in text else text
+    header = f"{known.name.lower()} "
+    text = text.replace("th dport", f"{header}dport").replace("th sport", f"{header}sport")
+    # nft leaves the match out where a field of the protocol's header implies it.
+    implied = any(f"{header}{field}" in text for field in ("dport", "sport", "flags", "reset"))
+    return text.replace(f"{nft.is_protocol(known).text} ", "", 1) if implied else text
 
 
 def _block(head: str, lines: Iterable[str]) -> list[str]:
     return [f"\t{head} {{", *(f"\t\t{line}" for line in lines), "\t}"]
+
+
+def _timeout_lines(timeout: nft.SynTimeout, keyword: str) -> list[str]:
+    return [
+        "protocol tcp",
+        f"l3proto {keyword}",
+        f"policy = {{ syn_sent : {timeout.seconds} }}",
+    ]
 
 
 def set_lines(set_: nft.Set, elements: Sequence[str] = ()) -> list[str]:
@@ -83,6 +120,8 @@ def set_lines(set_: nft.Set, elements: Sequence[str] = ()) -> list[str]:
     flags = ["dynamic", "timeout"] * set_.dynamic + ["interval"] * set_.interval
     if flags:
         lines.append(f"flags {','.join(flags)}")
+    if set_.seconds:
+        lines.append(f"timeout {timeout_text(1000 * set_.seconds)}")
     if set_.counter:
         lines.append("counter")
     lines.append(f'comment "{set_.comment}"')
@@ -105,9 +144,13 @@ def render(
     program: nft.Program, chains: Sequence[nft.Chain], elements: Mapping[str, Sequence[str]]
 ) -> str:
     """A whole table: the program, the chains of the choices in use, and all elements."""
+    keyword = nft.HEADERS[program.family].keyword
     blocks = [_block(f"counter {name}", ["packets 0 bytes 0"]) for name in program.counters]
+    blocks += [
+        _block(f"ct timeout {each.name}", _timeout_lines(each, keyword))
+        for each in program.timeouts
+    ]
     blocks += [set_lines(set_, elements.get(set_.name, ())) for set_ in program.sets]
     blocks += [chain_lines(chain) for chain in (*program.chains, *chains)]
     body = "\n\n".join("\n".join(block) for block in blocks)
-    keyword = nft.HEADERS[program.family].keyword
     return f'table {keyword} {program.table} {{\n\tcomment "{program.comment}"\n{body}\n}}\n'

@@ -10,6 +10,7 @@ from struct import Struct
 
 import msgspec
 
+from kubeproxy.dataplane.nftables import gone as gone_pods
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import Batch
 from kubeproxy.dataplane.nftables.chainnumbers import (
@@ -34,6 +35,7 @@ from kubeproxy.dataplane.nftables.elements import (
     together,
     without_data,
 )
+from kubeproxy.dataplane.nftables.gone import Departure, Departures, departure, left_meanwhile
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place, ways
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
@@ -57,6 +59,7 @@ class Programmed(msgspec.Struct):
     chains: set[str] = set()
     numbers: ChainNumbers = {}
     last_number: int = 0
+    departures: Departures = msgspec.field(default_factory=Departures)
     most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
     """With so many chains it is worth looking for unused ones."""
 
@@ -74,6 +77,7 @@ class Step(msgspec.Struct):
     sources: SourceChange
     numbers: ChainNumbers
     last_number: int
+    departure: Departure
     lost_backends: bool = False
     idle: frozenset[str] = frozenset()
 
@@ -134,8 +138,14 @@ def step(
     before, after = together([*old, lists_before]), together([*new, lists_after])
     for name in before | after:
         batch.change(name, before[name], after[name])
+    leaving = departure(state.departures, _pods(taken), _pods(given))
+    gone_pods.write(batch, state.departures, leaving, gone_pods.any_gone(state.departures))
     lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
-    return Step(batch, placed, shared, sources, numbers, number, lost)
+    return Step(batch, placed, shared, sources, numbers, number, leaving, lost)
+
+
+def _pods(placed: Mapping[ServicePortName, Placed]) -> dict[ServicePortName, Slots]:
+    return {name: each.entry.pods for name, each in placed.items() if each.entry.pods}
 
 
 def _loses(known: Placed | None, fresh: Placed | None) -> bool:
@@ -166,6 +176,7 @@ def commit(state: Programmed, done: Step, node: NodeView) -> None:
     done.sources.commit()
     state.last_number = done.last_number
     state.numbers = done.numbers
+    gone_pods.commit(state.departures, done.departure)
     state.chains.update(chain.name for chain in done.batch.chains)
     state.chains.difference_update(done.idle)
     for name, placed in done.placed.items():
@@ -267,6 +278,8 @@ def reconcile(
     number = max(state.last_number, largest_number(kernel, *names.NUMBERS.values()))
     sources = SourceChange(state.sources, largest_number(kernel, names.FIREWALL_IPS))
     taken: set[int] = set()
+    entries = list(entries)
+    meanwhile = list(left_meanwhile(entries, kernel))
     for entry in entries:
         known = adopt(entry, kernel)
         # A frontend that moved from one service to another still has the number of the first.
@@ -282,6 +295,9 @@ def reconcile(
     # The rules of idle chains were not compared: a chain that is needed later is written again.
     idle = frozenset(state.chains - needed - fixed)
     numbers = _chain_numbers(wanted, state.chains - fixed, placed.values(), kernel)
+    state.departures = gone_pods.in_kernel(kernel.pop(names.GONE, {}))
+    leaving = departure(state.departures, {}, _pods(placed), meanwhile)
+    gone_pods.write(batch, state.departures, leaving, kernel.pop(names.GONE_ANY, {}))
     for each in placed.values():
         _take(batch, entry_elements(each, node, numbers), kernel)
     _, lists = sources.elements()
@@ -291,7 +307,9 @@ def reconcile(
         batch.change(name, left, {})
     # Pins may be left of removed services, whose numbers may be given again.
     after: dict[ServicePortName, Placed | None] = {**placed}
-    return Step(batch, after, shared, sources, numbers, number, lost_backends=True, idle=idle)
+    return Step(
+        batch, after, shared, sources, numbers, number, leaving, lost_backends=True, idle=idle
+    )
 
 
 def _chain_numbers(

@@ -96,6 +96,28 @@ def delete_request(flow: Flow) -> Message:
     return message(IPCTNL_MSG_CT_DELETE, flow.entry[0], payload)
 
 
+class TcpConnection(NamedTuple):
+    """A connection of TCP as its client sees it: address and port of both, in network order."""
+
+    client: bytes
+    destination: bytes
+
+
+def forget_request(family: Family, connection: TcpConnection) -> Message:
+    """Ask for the deletion of the entry of a connection."""
+    source, destination, size = _ADDRESS[AF[family]]
+    client, to = connection
+    addresses = attribute(source, client[:size]) + attribute(destination, to[:size])
+    protocol = nested(
+        CTA_TUPLE_PROTO | _NESTED,
+        attribute(CTA_PROTO_NUM, bytes([Protocol.TCP])),
+        attribute(CTA_PROTO_SRC_PORT, client[size:]),
+        attribute(CTA_PROTO_DST_PORT, to[size:]),
+    )
+    payload = nested(CTA_TUPLE_ORIG | _NESTED, nested(CTA_TUPLE_IP | _NESTED, addresses), protocol)
+    return message(IPCTNL_MSG_CT_DELETE, AF[family], payload)
+
+
 def flow_in(answer: Message) -> Flow | None:
     """The flow in an answer; None when it is of another kind or protocol."""
     if answer.type != IPCTNL_MSG_CT_NEW:

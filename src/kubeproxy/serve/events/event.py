@@ -65,6 +65,12 @@ def service_health_port_failed(
     return Event(service, Severity.WARNING, "FailedToStartServiceHealthcheck", "Listen", note)
 
 
+def endpoint_ejected(node: str, service: Subject, ejected: str) -> Event:
+    """An endpoint of a Service fails and is left out for a while; `ejected` says which and why."""
+    note = f"node {node}: {ejected}"
+    return Event(service, Severity.WARNING, "EndpointEjected", "Eject", note)
+
+
 def health_server_failed(node: str, error: Exception | str) -> Event:
     """The health server could not be started, which ends the process."""
     reason = "FailedToStartProxierHealthcheck"

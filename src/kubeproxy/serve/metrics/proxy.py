@@ -12,6 +12,10 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.observer import (
+    ConnectionsFailed,
+    EjectionWithheld,
+    EndpointEjected,
+    EndpointTriedAgain,
     FlowsCleaned,
     LoopStarted,
     ObjectReceived,
@@ -123,6 +127,10 @@ class ProxyMetrics:
                 family = observation.family.value
                 self._flows_seconds.observe(observation.seconds, family)
                 self._flows_deleted.add(family, by=observation.deleted)
+            case (
+                ConnectionsFailed() | EndpointEjected() | EndpointTriedAgain() | EjectionWithheld()
+            ):
+                pass  # these are in `serve.healing`
             case _:
                 assert_never(observation)
 

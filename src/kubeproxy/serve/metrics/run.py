@@ -1,6 +1,6 @@
 """The families of one run, put together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from kubeproxy.serve.metrics.process import (
 from kubeproxy.serve.metrics.registry import Registry
 
 if TYPE_CHECKING:
+    from kubeproxy.serve.healing.record import HealingRecord, LeftOut
     from kubeproxy.serve.traffic.traffic import Traffic
 
 
@@ -71,6 +72,25 @@ def count_traffic(
     endpoints = mode.counts_endpoints(config)
     registry.add(*families(traffic, limits, endpoints=endpoints), in_thread=True)
     return traffic
+
+
+def record_failures(
+    config: KubeProxyConfiguration,
+    mode: Mode,
+    clock: Callable[[], float],
+    left_out: "Callable[[], Mapping[Family, LeftOut]]",
+    registry: Registry,
+) -> "HealingRecord | None":
+    """Add the failures of endpoints, where the mode heals them; None where it does not."""
+    if not mode.quirks.heals:
+        return None
+    from kubeproxy.serve.healing.record import HealingRecord  # noqa: PLC0415  # not of every mode
+    from kubeproxy.serve.traffic.series import Detail, SeriesLimits  # noqa: PLC0415  # the same
+
+    limits = SeriesLimits(Detail(config.traffic.metrics), config.traffic.series_limit)
+    record = HealingRecord(limits, clock, left_out)
+    registry.add(*record.families())
+    return record
 
 
 def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:

@@ -35,6 +35,7 @@ def explanations(
         nodes={family: each.node for family, each in synced.items() if each.node is not None},
         conflicts={family: each.builder.conflicts() for family, each in synced.items()},
         pods=None,
+        left_out={family: each.left_out for family, each in synced.items()},
     )
     found = []
     try:

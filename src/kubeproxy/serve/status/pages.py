@@ -14,6 +14,7 @@ from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
 from kubeproxy.serve.http.request import Request, wants_json
 from kubeproxy.serve.metrics.process import usage
+from kubeproxy.serve.status.failures import failure_list
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.packets import NOT_YET, explanations
 from kubeproxy.serve.status.ports import all_services, namespaces_of, service_detail
@@ -67,12 +68,20 @@ async def show_services(request: Request, live: Live) -> Answer:
     sort, limit = query.get("sort") or Sort.NAME.value, query.get("limit") or "500"
     if sort not in known:
         return text(f"sort={printable(sort)}: must be one of {', '.join(known)}\n", 400)
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= _DIGITS):
-        wrong = f"limit={printable(limit[:40])}"
-        return text(f"{wrong}: must be a number of up to {_DIGITS} digits, 0 for all\n", 400)
+    if not _is_number(limit):
+        return _no_number("limit", limit, ", 0 for all")
     search = Search(query.get("q", ""), Sort(sort), int(limit))
     found = await run(service_list(await live.counted(), search))
     return Answer(headers=JSON, body=paced(list_pieces(found)))
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= _DIGITS
+
+
+def _no_number(name: str, value: str, but: str) -> Answer:
+    wrong = f"{name}={printable(value[:40])}"
+    return text(f"{wrong}: must be a number of up to {_DIGITS} digits{but}\n", 400)
 
 
 async def show_service(request: Request, live: Live) -> Answer:
@@ -105,6 +114,14 @@ def _which(name: str, namespaces: Sequence[str], search: str) -> str:
 async def show_rates(_: Request, live: Live) -> Answer:
     """`/status/rates`."""
     return _json(await run(rates(await live.counted())))
+
+
+async def show_failures(request: Request, live: Live) -> Answer:
+    """`/status/failures`."""
+    after = request.query.get("after") or "0"
+    if not _is_number(after):
+        return _no_number("after", after, "")
+    return _json(await run(failure_list(live.state(), int(after))))
 
 
 async def show_explanations(request: Request, live: Live) -> Answer:

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 
-from kubeproxy.base.inet import pack
+from kubeproxy.base.healing import healing_text, parse_healing
+from kubeproxy.base.inet import Family, Protocol, pack
 from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.merge import endpoints_of
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.model.topology import usable_endpoints
 from kubeproxy.cluster.objects.meta import ObjectKey
-from kubeproxy.explain.answers import why_not_used
+from kubeproxy.dataplane.failures import Endpoint
+from kubeproxy.explain.answers import missing, why_not_used
 from kubeproxy.serve.status import wire
-from kubeproxy.serve.status.report import conflict
+from kubeproxy.serve.status.report import conflict, timestamp
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.words import ranges
 from kubeproxy.serve.traffic.series import KIND
@@ -67,10 +69,11 @@ def _port(
     """A service port as the cluster has it, and as it is programmed."""
     builder, name = family.builder, service_port_name(service, port)
     entry = builder.table.entries.get(name)
-    left_out = "" if entry else builder.excess.get(service, "")
+    excess = "" if entry else builder.excess.get(service, "")
     tally, rates = _connections(family.look, name)
     shown = entry.frontends if entry else frontends(port)
     external = any(frontend.kind.external for frontend in shown)
+    healing, healing_by, not_healed = _healing(state, port)
     return wire.PortDetail(
         name=port.name,
         protocol=port.protocol.name,
@@ -85,16 +88,33 @@ def _port(
             )
             for frontend in shown
         ),
-        endpoints=() if left_out else (yield from _endpoints(state, family, service, port)),
+        endpoints=() if excess else (yield from _endpoints(state, family, service, port)),
         internal_traffic_policy=_POLICY[port.internal_local],
         external_traffic_policy=_POLICY[port.external_local] if external else "",
         affinity_seconds=port.affinity_seconds,
         source_ranges=ranges(port.source_ranges),
         balance=entry.balance.value if entry and state.mode.balances else "",
         health_check_port=port.health_check_port,
-        not_programmed=family.failed.get(name) or left_out or ("" if entry else WAITS),
+        not_programmed=family.failed.get(name) or excess or ("" if entry else WAITS),
         conflicts=tuple(conflict(each) for each in conflicts if name in (each.loser, each.winner)),
+        healing=healing,
+        healing_by=healing_by,
+        not_healed=not_healed,
     )
+
+
+def _healing(state: State, port: ServicePort) -> tuple[str, str, str]:
+    """What is done about endpoints that fail, by whose wish, and why nothing is."""
+    if port.protocol is not Protocol.TCP:
+        return "", "", ""
+    by = "configuration" if port.healing is None else "annotation"
+    asked = port.healing
+    if asked is None:
+        asked = parse_healing(state.config.nftables.healing.parts)
+    if state.mode.quirks.heals:
+        shown = asked or port.healing is not None
+        return (healing_text(asked), by, "") if shown else ("", "", "")
+    return ("", by, f"not in {state.mode.name} mode") if asked else ("", "", "")
 
 
 def _connections(look: TrafficWindow | None, name: ServicePortName) -> tuple[Tally, PortRates]:
@@ -108,18 +128,30 @@ def _endpoints(
     state: State, family: FamilyState, service: ObjectKey, port: ServicePort
 ) -> Steps[tuple[wire.EndpointDetail, ...]]:
     """The endpoints of a service port in order, each with why traffic is not sent to it."""
-    tally, rates = _connections(family.look, service_port_name(service, port))
+    name = service_port_name(service, port)
+    tally, rates = _connections(family.look, name)
     endpoints = sorted(
         endpoints_of(state.cluster.slices(family.family, service), port.name, port.protocol),
         key=lambda at: (pack(at.endpoint.address), at.port),  # .2 before .10
     )
     usable = usable_endpoints(port, endpoints, state.cluster.node_name, state.cluster.zone)
-    cluster = why_not_used(endpoints, usable, state.cluster, local_policy=False)
-    local = why_not_used(endpoints, usable, state.cluster, local_policy=True)
+    entry, ejections = family.builder.table.entries.get(name), family.left_out.get(name, ())
+    not_for = (
+        why_not_used(
+            endpoints,
+            usable,
+            state.cluster,
+            missing(entry, ejections, local_policy=local),
+            local_policy=local,
+        )
+        for local in (False, True)
+    )
+    until = {each.endpoint: timestamp(each.until) for each in ejections}
     found = []
-    for at, not_for_cluster, not_for_local in zip(endpoints, cluster, local, strict=True):
+    for at, not_for_cluster, not_for_local in zip(endpoints, *not_for, strict=True):
         endpoint = at.endpoint
         backend = Backend(endpoint.address, at.port, endpoint.local)
+        socket = Endpoint(endpoint.address, at.port)
         found.append(
             wire.EndpointDetail(
                 address=endpoint.address,
@@ -134,7 +166,15 @@ def _endpoints(
                 not_for_local=not_for_local,
                 connections=tally.endpoints.get(backend),
                 per_second=rates.endpoints.get(backend),
+                left_out_until=until.get(socket, ""),
+                failures=_failures(state, family.family, name, socket),
             )
         )
         yield
     return tuple(found)
+
+
+def _failures(
+    state: State, family: Family, name: ServicePortName, endpoint: Endpoint
+) -> dict[str, int]:
+    return {} if state.record is None else state.record.failures_of(family, name, endpoint)

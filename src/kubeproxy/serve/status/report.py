@@ -3,8 +3,11 @@
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from kubeproxy.base.inet import join
 from kubeproxy.base.steps import Steps
 from kubeproxy.base.version import KUBERNETES_VERSION
+from kubeproxy.engine.ejection import Ejection
+from kubeproxy.explain.words import left_out
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.history import Past
 from kubeproxy.serve.status.state import FamilyState, State
@@ -23,7 +26,7 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     """The daemon as a whole."""
     families: tuple[wire.FamilyStatus, ...] = ()
     for family in state.families.values():
-        families += ((yield from _family(family)),)
+        families += ((yield from _family(family, state)),)
     return wire.DaemonStatus(
         version=KUBERNETES_VERSION,
         node=state.cluster.node_name,
@@ -50,8 +53,8 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     )
 
 
-def _family(state: FamilyState) -> Steps[wire.FamilyStatus]:
-    history = state.history
+def _family(state: FamilyState, daemon: State) -> Steps[wire.FamilyStatus]:
+    history, record = state.history, daemon.record
     entries = tuple(state.builder.table.entries.values())
     frontends = endpoints = 0
     for entry in entries:
@@ -78,6 +81,27 @@ def _family(state: FamilyState) -> Steps[wire.FamilyStatus]:
         conflicts=tuple(map(conflict, state.builder.conflicts())),
         history=latest,
         failure=state.failure,
+        left_out=tuple(_left_out(each) for found in state.left_out.values() for each in found),
+        at_ejection_limit=tuple(
+            str(name)
+            for family, name in (record.at_limit() if record else ())
+            if family is state.family
+        ),
+        failed_connections=record.recent.of_late(state.family, daemon.now) if record else None,
+    )
+
+
+def _left_out(ejection: Ejection) -> wire.LeftOut:
+    return wire.LeftOut(
+        service_port=str(ejection.name),
+        protocol=ejection.name.protocol.name,
+        endpoint=join(*ejection.endpoint),
+        until=timestamp(ejection.until),
+        reason=ejection.reason.value,
+        failures=ejection.failures,
+        clients=ejection.clients,
+        times=ejection.times,
+        why=left_out(ejection),
     )
 
 

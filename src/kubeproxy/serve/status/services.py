@@ -17,6 +17,7 @@ from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.explain.destination import split_port
+from kubeproxy.explain.words import left_out
 from kubeproxy.serve.status.report import timestamp
 from kubeproxy.serve.status.state import FamilyState, State
 from kubeproxy.serve.status.wire import ServiceList, ServiceRates, ServiceSummary, json_items
@@ -130,6 +131,8 @@ def _problems(ports: Ports, lost: Lost) -> Iterator[str]:
             yield f"{port_text(entry)} {state.family.value}: not programmed: {reason}"
         for conflict in lost.get((state.family, entry.name), ()):
             yield f"{conflict.key} is served by {conflict.winner}"
+        for ejection in state.left_out.get(entry.name, ()):
+            yield f"{port_text(entry)}: {join(*ejection.endpoint)} is {left_out(ejection)}"
 
 
 def losers(state: State) -> Lost:

@@ -1,6 +1,7 @@
 """The daemon at one moment, as a value: what every view of the status is made of."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,11 +11,15 @@ from kubeproxy.cluster.source import Gap
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.mode import Mode
+from kubeproxy.engine.ejection import Ejection
 from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.traffic.totals import TrafficWindow
 from kubeproxy.table.build import Builder
 from kubeproxy.table.entries import ServicePortName
 from kubeproxy.table.node import NodeView
+
+if TYPE_CHECKING:
+    from kubeproxy.serve.healing.record import HealingRecord
 
 
 class FamilyState(msgspec.Struct, frozen=True):
@@ -22,7 +27,8 @@ class FamilyState(msgspec.Struct, frozen=True):
 
     `failed` are the service ports that the kernel refused, `failure` is why the last sync failed,
     `waiting` for how many seconds a change has waited for its sync. `look` has the connections,
-    None where they are not counted or were not read.
+    None where they are not counted or were not read. `left_out` are the endpoints that are left
+    out because they fail, until when on the wall clock.
     """
 
     family: Family
@@ -35,6 +41,7 @@ class FamilyState(msgspec.Struct, frozen=True):
     history: FamilyHistory
     dataplane: Dataplane
     look: TrafficWindow | None = None
+    left_out: Mapping[ServicePortName, Sequence[Ejection]] = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -44,7 +51,8 @@ class State(msgspec.Struct, frozen=True):
 
     `eligible` says whether load balancers should use this node. `gaps` are what the source cannot
     read now, `ignored` the parts of objects that are not valid, `remains` why rules of other modes
-    are still in the kernel. `started` and `now` are seconds of the wall clock.
+    are still in the kernel. `started` and `now` are seconds of the wall clock. `record` is what is
+    kept of failures; None in a mode that does not heal.
     """
 
     config: KubeProxyConfiguration
@@ -61,3 +69,4 @@ class State(msgspec.Struct, frozen=True):
     gaps: Sequence[Gap]
     ignored: Sequence[Problem]
     remains: Sequence[str]
+    record: "HealingRecord | None" = None

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, SourceGap
+from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, LeftOut, SourceGap
 from kubeproxy.serve.status.words import plural, span
 
 PATIENCE: Final = 15.0
@@ -74,6 +74,33 @@ def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
             ),
             severe=False,
         )
+    yield from _of_failing(family)
+
+
+def _of_failing(family: FamilyStatus) -> Iterator[Trouble]:
+    """Endpoints that fail: the Service has the problem, and the proxy works."""
+    out, limited = family.left_out, family.at_ejection_limit
+    if out:
+        are = plural(len(out), "endpoint is", "endpoints are")
+        yield Trouble(
+            f"{family.ip_family}: {are} left out for a while",
+            "They fail connections. Each is tried again by itself; look at its pod if it stays.",
+            tuple((f"{each.service_port} {each.protocol}", _out(each)) for each in out),
+            severe=False,
+        )
+    if limited:
+        have = plural(len(limited), "service port has", "service ports have")
+        yield Trouble(
+            f"{family.ip_family}: {have} too many endpoints that fail",
+            "No more of them are left out (maxEjectedPercent), so clients still get endpoints that"
+            " fail: look at the pods.",
+            tuple((name, "one more endpoint fails") for name in limited),
+            severe=False,
+        )
+
+
+def _out(each: LeftOut) -> str:
+    return f"{each.endpoint} is {each.why}"
 
 
 def _of_daemon(status: DaemonStatus) -> Iterator[Trouble]:

@@ -64,12 +64,33 @@ class AddressConflict(_Wire, frozen=True):
     not_served: str
 
 
+class LeftOut(_Wire, frozen=True):
+    """An endpoint of a service port that is left out because it fails, and is tried again then.
+
+    So many `failures` of so many `clients` led to it; `times` in a row. `why` says it in words.
+    """
+
+    service_port: str
+    protocol: str
+    endpoint: str
+    until: str
+    reason: str
+    failures: int
+    clients: int
+    times: int
+    why: str
+
+
 class FamilyStatus(_Wire, frozen=True):
     """One IP family.
 
     `endpoints` counts those of every service port, whatever their state. `history` has the latest
     syncs, the oldest first. `waiting_seconds` is how long a change has been waiting for its sync;
     None when none is. `failure` is why the last sync failed; "" when it did not.
+
+    `left_out` are the endpoints that are, because they fail; `at_ejection_limit` the service ports
+    where one more should be. `failed_connections` counts those of the last minute; None in a mode
+    that does not heal.
     """
 
     ip_family: str
@@ -87,6 +108,9 @@ class FamilyStatus(_Wire, frozen=True):
     conflicts: tuple[AddressConflict, ...]
     history: tuple[Sync, ...]
     failure: str = ""
+    left_out: tuple[LeftOut, ...] = ()
+    at_ejection_limit: tuple[str, ...] = ()
+    failed_connections: int | None = None
 
 
 class SourceGap(_Wire, frozen=True):
@@ -189,6 +213,8 @@ class EndpointDetail(_Wire, frozen=True):
     `not_for_cluster` and `not_for_local` say why traffic under that policy is not sent to it: ""
     when it is. A policy that no frontend of the service port follows is None. `used` says whether
     any policy in force sends traffic there. `node` is "" when its slice does not name one.
+    `left_out_until` is "" when it is not left out because it fails. `failures` says how often it
+    has failed, as far as that is counted: `refused`, `unanswered`, `gone`.
     """
 
     address: str
@@ -203,10 +229,16 @@ class EndpointDetail(_Wire, frozen=True):
     not_for_local: str | None = None
     connections: int | None = None
     per_second: float | None = None
+    left_out_until: str = ""
+    failures: dict[str, int] = {}
 
 
 class PortDetail(_Wire, frozen=True):
-    """One service port in one family. `source_ranges` is None when every source is allowed."""
+    """One service port in one family. `source_ranges` is None when every source is allowed.
+
+    `healing` has the parts that are in force, "" when nothing asks for any; `healing_by` is
+    `annotation` or `configuration`, and `not_healed` says why nothing is done though it was asked.
+    """
 
     name: str
     protocol: str
@@ -221,6 +253,9 @@ class PortDetail(_Wire, frozen=True):
     health_check_port: int = 0
     not_programmed: str = ""
     conflicts: tuple[AddressConflict, ...] = ()
+    healing: str = ""
+    healing_by: str = ""
+    not_healed: str = ""
 
 
 class ServiceDetail(_Wire, frozen=True):
@@ -244,6 +279,40 @@ class ServiceRates(_Wire, frozen=True):
     now: str
     seconds: float
     services: dict[str, float]
+
+
+class FailedConnections(_Wire, frozen=True):
+    """Connections of a client that an endpoint failed: so many `times` since the last reading.
+
+    `reason` is `refused` or `unanswered`: these are retried; or `gone`: it was open, and is reset.
+    `client` is an address, `destination` what it dialled. `endpoint` is "" when it is not known.
+    """
+
+    number: int
+    time: str
+    service_port: str
+    protocol: str
+    ip_family: str
+    client: str
+    destination: str
+    endpoint: str
+    reason: str
+    times: int
+
+
+class FailureList(_Wire, frozen=True):
+    """The latest failures, the oldest first. `/status/failures`.
+
+    `started` is when the daemon did: the numbers begin again then. `last` is the last number, and
+    `missed` are newer than what was asked for and not kept any more. `heals` is whether the mode
+    heals; there are none if not.
+    """
+
+    heals: bool
+    started: str
+    last: int
+    missed: int
+    failures: tuple[FailedConnections, ...]
 
 
 class RuleFrontend(_Wire, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from typing import Final
 from kubeproxy.base.inet import Prefix
 from kubeproxy.base.printable import printable
 from kubeproxy.explain.words import duration
-from kubeproxy.serve.status.wire import PortDetail
+from kubeproxy.serve.status.wire import EndpointDetail, PortDetail
 
 UNKNOWN: Final = "\N{EN DASH}"
 _SHOWN: Final = 20
@@ -97,6 +97,24 @@ def settings(port: PortDetail) -> Iterator[str]:
         yield f"only from {allowed}" if allowed else "no source allowed"
     if port.health_check_port:
         yield f"health check port {port.health_check_port}"
+    if port.healing:
+        yield f"healing {port.healing.replace(',', ' ')} (by {port.healing_by})"
+    if port.not_healed:
+        yield f"healing: {port.not_healed}"
+
+
+_FAILURES: Final = {"refused": "refused", "unanswered": "not answered", "gone": "reset"}
+
+
+def failures(endpoint: EndpointDetail) -> str:
+    """How often an endpoint failed a connection; "" where it is not known to have."""
+    found = (
+        f"{count(endpoint.failures[reason])} {word}"
+        for reason, word in _FAILURES.items()
+        if reason in endpoint.failures
+    )
+    text = ", ".join(found)
+    return f"connections that failed: {text}" if text else ""
 
 
 # --- what is not there ------------------------------------------------------------------------

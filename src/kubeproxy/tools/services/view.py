@@ -12,7 +12,7 @@ from kubeproxy.serve.status.wire import (
     ServiceList,
     ServiceSummary,
 )
-from kubeproxy.serve.status.words import connections, plural, rate, settings
+from kubeproxy.serve.status.words import connections, failures, plural, rate, settings
 from kubeproxy.tools.layout import Column, Line, Span, Style, left, line, prose, right, table
 
 _INDENT: Final = "  "
@@ -143,8 +143,9 @@ def _endpoints(port: PortDetail, room: int | None) -> Iterator[Line]:
     yield head
     for each, row in zip(port.endpoints, rows, strict=True):
         yield row
-        for reason in _why_not(each):
-            yield from prose(reason, room, _INDENT, Style.YELLOW)
+        for reason in (*_why_not(each), failures(each)):
+            if reason:
+                yield from prose(reason, room, _INDENT, Style.YELLOW)
     if not any(each.used for each in port.endpoints):
         yield line(Span("no endpoint is used: connections fail", Style.YELLOW))
 

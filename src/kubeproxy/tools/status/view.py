@@ -5,7 +5,7 @@ from typing import Final
 
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Sync
-from kubeproxy.serve.status.words import count, elapsed, since, size, span
+from kubeproxy.serve.status.words import count, elapsed, plural, since, size, span
 from kubeproxy.tools.layout import Line, Span, Style, left, line, prose, right, table
 
 _MOST: Final = 20
@@ -63,7 +63,7 @@ def _trouble(trouble: Trouble, width: int | None) -> Iterator[Line]:
 
 def _facts(status: DaemonStatus) -> Iterator[Line]:
     cores = status.cpu_seconds / max(status.uptime_seconds, 1.0)
-    facts = (
+    facts = [
         ("version", status.version),
         ("process", f"{status.pid}, since {status.started}"),
         ("memory", size(status.memory_bytes)),
@@ -72,7 +72,11 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
         ("config", status.config_file),
         ("health", status.health_address),
         ("metrics", status.metrics_address),
-    )
+    ]
+    for family in status.families:
+        if family.failed_connections:
+            failed = plural(family.failed_connections, "connection")
+            facts.append(("failures", f"{family.ip_family}: {failed} in the last minute"))
     for label, text in facts:
         if text:
             yield line(Span(f"{label:<9}", Style.DIM), text)

@@ -1,5 +1,6 @@
 """`kube-proxy trace`: new connections of a service as they are made, and where they go."""
 
+import contextlib
 import errno
 import math
 import os
@@ -8,8 +9,10 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
@@ -20,10 +23,12 @@ from kubeproxy.config.kinds import FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
 from kubeproxy.linux.conntrack import ConnectionWatch
 from kubeproxy.linux.links import interface_addresses
+from kubeproxy.serve.status.wire import FailureList
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, display_of, say, wants_json
 from kubeproxy.tools.trace.connections import (
     Bounds,
+    Failed,
     Index,
     Trace,
     Traced,
@@ -34,6 +39,7 @@ from kubeproxy.tools.trace.connections import (
     watched_address,
     watched_ports,
 )
+from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_line
 
 _FLAGS: Final = (
@@ -77,6 +83,7 @@ _AT_ONCE: Final = 1000
 _SECONDS: Final = 15.0
 """As often as a scrape, if nothing is new: an answer costs the daemon a reading of counters."""
 _HURRIED_SECONDS: Final = 1.0
+_FAILURE_SECONDS: Final = 0.25
 _AFTERWARDS: Final = """
 It needs root on the node, or the proxy's own pod. Exit codes: 0 when it ended as asked, also by
 Ctrl-C, 1 when it could not listen, 3 when a Service was named and no proxy answers.
@@ -89,6 +96,10 @@ def _run(parsed: Parsed) -> int:
     if not wanted:
         raise OperatorError("--to is missing: say whose connections")
     daemon = client.connect(parsed)
+    reader = FailureReader(partial(_failures, client.connect(parsed)))
+    names_services = any(isinstance(each, Destination) for each in wanted)
+    if names_services:
+        reader.begin()
     with ConnectionWatch() as watch:
         watched = _look(daemon, wanted)
         for remark in remarks(watched):
@@ -97,17 +108,21 @@ def _run(parsed: Parsed) -> int:
             index(watched, _own_addresses()),
             lambda: index(_look(daemon, wanted), _own_addresses()),
         )
-        if any(isinstance(each, Destination) for each in wanted):
+        if names_services:
             refresher.start()
+        reader.start()
         trace = Trace(refresher.known, bounds, _shown(parsed, watched, refresher))
         # `timeout 60 kube-proxy trace ...` ends it as Ctrl-C does, which is how a live view ends.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            follow(watch, trace, refresher, sys.stdout.fileno())
+            follow(watch, trace, refresher, reader, sys.stdout.fileno())
         except KeyboardInterrupt:
             if sys.stderr.isatty():
                 _remark("")  # the terminal wrote ^C
-        for line in trace.summary(watch.lost):
+        for line in (
+            *trace.summary(watch.lost),
+            *summary(trace.failures, trace.failures_shown),
+        ):
             _remark(line)
     return 0
 
@@ -116,7 +131,13 @@ COMMAND: Final = Command("trace --to SERVICE", _FLAGS, _run, _AFTERWARDS, meant=
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
 
-def follow(watch: ConnectionWatch, trace: Trace, refresher: "Refresher", output: int) -> None:
+def follow(
+    watch: ConnectionWatch,
+    trace: Trace,
+    refresher: "Refresher",
+    reader: "FailureReader",
+    output: int,
+) -> None:
     """Trace until the bounds are reached. Interrupt it to end it before.
 
     It ends at once when the reader of the output is gone: with a quiet Service, the next write
@@ -124,6 +145,7 @@ def follow(watch: ConnectionWatch, trace: Trace, refresher: "Refresher", output:
     """
     poll = select.poll()
     poll.register(watch, select.POLLIN)
+    poll.register(reader, select.POLLIN)
     poll.register(output, 0)  # its end is reported unasked
     lost = 0
     now = time.monotonic()
@@ -138,11 +160,22 @@ def follow(watch: ConnectionWatch, trace: Trace, refresher: "Refresher", output:
             trace.take(event)
             if trace.is_complete:
                 break
+        for news in reader.take():
+            _take_failures(trace, news)
         now = time.monotonic()
         if now >= next_second:
             next_second = now + 1
             lost_before, lost = lost, watch.lost
             _account(trace.begin_second(), lost - lost_before)
+
+
+def _take_failures(trace: Trace, news: FailureList) -> None:
+    for reported in news.failures:
+        failed = failed_of(trace.known, trace.bounds.wanted, reported)
+        if failed is not None:
+            trace.take_failed(failed)
+    if news.missed:
+        _remark(f"... {news.missed:,} failures of this node came too fast and are lost")
 
 
 def _account(held_back: int, lost: int) -> None:
@@ -189,6 +222,54 @@ class Refresher(threading.Thread):
             self._failing = False
 
 
+class FailureReader(threading.Thread):
+    """Asks the daemon again and again what endpoints failed; it ends with the process.
+
+    It ends at once where there is no daemon, or its mode does not heal.
+    """
+
+    def __init__(self, ask: Callable[[int], FailureList]) -> None:
+        super().__init__(daemon=True)
+        self._ask = ask
+        self._news: deque[FailureList] = deque()
+        self._known: FailureList | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """It is readable when there are news."""
+        return self._wake
+
+    def take(self) -> Iterator[FailureList]:
+        """The news."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        while self._news:
+            yield self._news.popleft()
+
+    def begin(self) -> None:
+        """Ask for the first time: what has failed before is not shown."""
+        with contextlib.suppress(KubeProxyError):
+            self._known = self._ask(0)
+
+    def run(self) -> None:
+        """Be the thread."""
+        if self._known is None:
+            self.begin()
+        while self._known is not None and self._known.heals:
+            time.sleep(_FAILURE_SECONDS)
+            with contextlib.suppress(KubeProxyError):  # it is asked again, and so for Services
+                self._known = self._refresh(self._known)
+
+    def _refresh(self, known: FailureList) -> FailureList:
+        found = self._ask(known.last)
+        if found.started != known.started:  # another daemon: its numbers begin at 1
+            found = self._ask(0)
+        if found.failures:
+            self._news.append(found)
+            os.eventfd_write(self._wake, 1)
+        return found
+
+
 # --- what is wanted ---------------------------------------------------------------------------
 
 
@@ -226,6 +307,10 @@ def _look(daemon: client.Client, wanted: Iterable[Watched | Destination]) -> lis
     return found
 
 
+def _failures(daemon: client.Client, after: int) -> FailureList:
+    return daemon.get("/status/failures", FailureList, {"after": str(after)})
+
+
 def _own_addresses() -> Iterator[str]:
     for family in Family:
         yield from interface_addresses(family)
@@ -236,8 +321,8 @@ def _own_addresses() -> Iterator[str]:
 
 def _shown(
     parsed: Parsed, watched: Iterable[Watched], refresher: Refresher
-) -> Callable[[Traced], None]:
-    """What shows a connection; the header, if there is one, is written now."""
+) -> Callable[[Traced | Failed], None]:
+    """What shows a connection, or one that failed; the header, if there is one, is written now."""
     if wants_json(parsed):
         line = json_line
     else:
@@ -246,9 +331,9 @@ def _shown(
         _write(columns.header())
         line = columns.line
 
-    def show(traced: Traced) -> None:
+    def show(traced: Traced | Failed) -> None:
         _write(line(traced, datetime.now(UTC).astimezone()))
-        if traced.endpoint is not None and traced.detail is None:
+        if isinstance(traced, Traced) and traced.endpoint is not None and traced.detail is None:
             refresher.needed.set()
 
     return show

@@ -25,13 +25,26 @@ from kubeproxy.base.inet import (
 )
 from kubeproxy.explain.destination import port_number, split_port
 from kubeproxy.linux.netlink.conntrack import Connection, Dialled, connection_in, dialled
-from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
+from kubeproxy.serve.status.wire import (
+    EndpointDetail,
+    FailedConnections,
+    FrontendDetail,
+    PortDetail,
+    ServiceDetail,
+)
 from kubeproxy.serve.status.words import plural
 
 NOT_TRANSLATED: Final = "not translated"
 _NODE_PORT: Final = "node-port"
 _NO_ENDPOINT: Final = b""
-_MOST: Final = 20
+UNKNOWN: Final = "?"
+MOST: Final = 20
+WHAT: Final = {
+    "refused": "refused, retried",
+    "unanswered": "no answer, retried",
+    "gone": "reset: endpoint is gone",
+}
+"""What became of connections that an endpoint failed, by the reason."""
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -56,6 +69,25 @@ class Traced(msgspec.Struct, frozen=True):
     endpoint: str | None
     detail: EndpointDetail | None
     seen: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Connections of a watched service port that an endpoint failed, as the daemon reports them.
+
+    `detail` is None when the endpoint is unknown.
+    """
+
+    watched: Watched
+    frontend: FrontendDetail
+    detail: EndpointDetail | None
+    reported: FailedConnections
+
+    @property
+    def what(self) -> str:
+        """What became of them."""
+        what = WHAT.get(self.reported.reason, self.reported.reason)
+        times = self.reported.times
+        return what if times == 1 else f"{what} ({times:,} times)"
 
 
 # --- which service ports ----------------------------------------------------------------------
@@ -185,12 +217,14 @@ class Filter(msgspec.Struct, frozen=True):
 
     def accepts(self, connection: Connection) -> bool:
         """Whether the connection is one of those."""
-        if self.clients:
-            client = unpack(connection.client[:-2])
-            if not any(contains(prefix, client) for prefix in self.clients):
-                return False
-        responder = connection.responder
-        return not self.endpoints or not self.endpoints.isdisjoint((responder, responder[:-2]))
+        client = unpack(connection.client[:-2]) if self.clients else ""
+        return self.fits(client, connection.responder)
+
+    def fits(self, client: str, endpoint: bytes) -> bool:
+        """Whether a client and an endpoint are of those."""
+        if self.clients and not any(contains(prefix, client) for prefix in self.clients):
+            return False
+        return not self.endpoints or not self.endpoints.isdisjoint((endpoint, endpoint[:-2]))
 
 
 def parse_filter(clients: Iterable[str], endpoints: Iterable[str]) -> Filter:
@@ -236,11 +270,16 @@ class Trace:
     `known` are the service ports that are traced; it may be replaced at any time.
     """
 
-    def __init__(self, known: Index, bounds: Bounds, show: Callable[[Traced], None]) -> None:
+    def __init__(
+        self, known: Index, bounds: Bounds, show: Callable[[Traced | Failed], None]
+    ) -> None:
         self.known = known
         self.bounds = bounds
         self.seen = 0
         self.shown = 0
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Failures by endpoint and reason."""
+        self.failures_shown = 0
         self._show = show
         self._in_this_second = 0
         self._held_back = 0
@@ -261,12 +300,24 @@ class Trace:
         if not self.bounds.wanted.accepts(connection):
             return
         self._count(connection)
-        if self.bounds.rate and self._in_this_second >= self.bounds.rate:
-            self._held_back += 1
-            return
-        self._in_this_second += 1
-        self.shown += 1
-        self._show(describe(self.known, place, connection))
+        if self._has_room():
+            self.shown += 1
+            self._show(describe(self.known, place, connection))
+
+    def take_failed(self, failed: Failed) -> None:
+        """Connections that are wanted have failed."""
+        reported = failed.reported
+        self.failures[reported.endpoint, reported.reason] += reported.times
+        if self._has_room():
+            self.failures_shown += reported.times
+            self._show(failed)
+
+    def _has_room(self) -> bool:
+        """Whether one more may be shown in this second; it is counted."""
+        has_room = not self.bounds.rate or self._in_this_second < self.bounds.rate
+        self._in_this_second += has_room
+        self._held_back += not has_room
+        return has_room
 
     def _count(self, connection: Connection) -> None:
         self.seen += 1
@@ -283,7 +334,7 @@ class Trace:
         """Lines for people; `lost` are events of the whole node that came too fast."""
         events = f"{lost:,} events of this node lost" if lost else "nothing lost"
         yield f"{plural(self.seen, 'connection')}, {self.shown:,} shown, {events}"
-        most = self._endpoints.most_common(_MOST)
+        most = self._endpoints.most_common(MOST)
         counts = [(_shown(end) if end else NOT_TRANSLATED, count) for end, count in most]
         width = max((len(name) for name, _ in counts), default=0)
         for name, count in counts:

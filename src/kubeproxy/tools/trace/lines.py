@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from kubeproxy.serve.status.wire import EndpointDetail
 from kubeproxy.tools.layout import Display, Span, Style, painted
-from kubeproxy.tools.trace.connections import NOT_TRANSLATED, Traced
-
-UNKNOWN: Final = "?"
+from kubeproxy.tools.trace.connections import NOT_TRANSLATED, UNKNOWN, Failed, Traced
 
 T = TypeVar("T")
 
@@ -20,6 +19,10 @@ class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
     `servicePort` and `frontend` are "" when --to named an address. `endpoint` is null when the
     destination was not translated, `node` "" and `onThisNode` null when it is not known where it
     runs, `sourceRewrittenTo` null when the endpoint sees the client's own address and port.
+
+    `failure` is "" for a new connection; `refused` or `unanswered` when an endpoint failed some,
+    which are retried, and `gone` when they were reset: so many `times`. Their `client` is an
+    address, and their `endpoint` "" when it is not known.
     """
 
     time: str
@@ -33,10 +36,14 @@ class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     on_this_node: bool | None
     source_rewritten_to: str | None
+    failure: str = ""
+    times: int = 1
 
 
-def json_line(traced: Traced, at: datetime) -> str:
-    """The connection as a JSON object; times are UTC."""
+def json_line(traced: Traced | Failed, at: datetime) -> str:
+    """The connection, or what failed, as a JSON object; times are UTC."""
+    if isinstance(traced, Failed):
+        return _failed_line(traced)
     detail = traced.detail
     line = TracedLine(
         time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -50,6 +57,26 @@ def json_line(traced: Traced, at: datetime) -> str:
         node=detail.node if detail else "",
         on_this_node=detail.on_this_node if detail else None,
         source_rewritten_to=traced.seen if traced.seen != traced.client else None,
+    )
+    return msgspec.json.encode(line).decode()
+
+
+def _failed_line(failed: Failed) -> str:
+    reported, detail = failed.reported, failed.detail
+    line = TracedLine(
+        time=reported.time,
+        ip_family=reported.ip_family,
+        protocol=reported.protocol,
+        service_port=failed.watched.name,
+        client=reported.client,
+        frontend=failed.frontend.kind,
+        destination=reported.destination,
+        endpoint=reported.endpoint,
+        node=detail.node if detail else "",
+        on_this_node=detail.on_this_node if detail else None,
+        source_rewritten_to=None,
+        failure=reported.reason,
+        times=reported.times,
     )
     return msgspec.json.encode(line).decode()
 
@@ -72,10 +99,12 @@ class Columns:
         after = ("CLIENT", "DIALLED", "ENDPOINT", "NODE", "MASQUERADED")
         return self._aligned(["TIME", "PROTO", *service, *after], Style.BOLD)
 
-    def line(self, traced: Traced, at: datetime) -> str:
-        """The connection, at local time."""
+    def line(self, traced: Traced | Failed, at: datetime) -> str:
+        """The connection, or what failed, at local time."""
+        if isinstance(traced, Failed):
+            return self._failed(traced, at)
         texts = [
-            f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
+            _clock(at),
             traced.watched.port.protocol,
             *self._of_service(traced.watched.name or UNKNOWN),
             traced.client,
@@ -86,6 +115,20 @@ class Columns:
         ]
         return self._aligned(texts, Style.PLAIN if traced.endpoint else Style.RED)
 
+    def _failed(self, failed: Failed, at: datetime) -> str:
+        reported = failed.reported
+        texts = [
+            _clock(datetime.fromisoformat(reported.time).astimezone(at.tzinfo)),
+            reported.protocol,
+            *self._of_service(failed.watched.name or UNKNOWN),
+            reported.client,
+            f"{failed.frontend.kind} {reported.destination}".lstrip(),
+            reported.endpoint or UNKNOWN,
+            _place(failed.detail),
+            failed.what,
+        ]
+        return self._aligned(texts, Style.YELLOW)
+
     def _of_service(self, what: T) -> tuple[T, ...]:
         return (what,) if self._has_several else ()
 
@@ -95,10 +138,15 @@ class Columns:
         return painted((Span("  ".join(padded).rstrip(), style),), self._display)
 
 
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+
+
 def _node(traced: Traced) -> str:
-    if traced.endpoint is None:
-        return "-"
-    detail = traced.detail
+    return "-" if traced.endpoint is None else _place(traced.detail)
+
+
+def _place(detail: EndpointDetail | None) -> str:
     if detail is None:
         return UNKNOWN
     return "this node" if detail.on_this_node else detail.node or UNKNOWN

@@ -9,6 +9,7 @@ from kubeproxy.serve.status.wire import (
     EndpointDetail,
     FamilyStatus,
     FrontendDetail,
+    LeftOut,
     NotProgrammed,
     PortDetail,
     ServiceDetail,
@@ -89,6 +90,14 @@ UNREADY = EndpointDetail(
 DRAINING = EndpointDetail(
     *("10.64.3.13", 8080, "kestrel", True, False, True, True, False, "terminating"),
 )
+FAILING = msgspec.structs.replace(
+    USED,
+    used=False,
+    not_for_cluster="left out until 12:00:15 UTC",
+    not_for_local="left out until 12:00:15 UTC",
+    left_out_until="2026-03-01T12:00:15.000Z",
+    failures={"refused": 16, "gone": 1},
+)
 STOPPED = msgspec.structs.replace(DRAINING, address="10.64.3.14", serving=False)
 PORT = PortDetail(
     name="http",
@@ -125,8 +134,21 @@ EXPLANATION = Explanation(
     not_chosen=(NotChosen("10.65.7.22:8443", "it is not ready"),),
     source_address="kept: externalTrafficPolicy is Local, which keeps the client's address",
     affinity="a client keeps its endpoint until it made no new connection for 3 h",
+    healing="if the endpoint refuses, the client's next SYN chooses again among the 2 endpoints",
     replies="go to the client's own address",
     notes=("203.0.113.20 stands for any client outside",),
 )
 REFUSED = NotProgrammed("shop/web:http", "TCP", "the kernel says: no space left")
+LEFT_OUT = LeftOut(
+    service_port="shop/web:http",
+    protocol="TCP",
+    endpoint="10.64.3.12:8080",
+    until="2026-03-01T12:00:15.000Z",
+    reason="refused",
+    failures=16,
+    clients=3,
+    times=1,
+    why="left out until 12:00:15 UTC: 16 connections of 3 clients were refused; it is tried again"
+    " then",
+)
 CLAIMED = AddressConflict("*:31080/TCP", "shop/web:http", "mall/web:http")

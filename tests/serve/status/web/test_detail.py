@@ -6,7 +6,17 @@ import pytest
 from kubeproxy.serve.status.web.detail import service_page
 from kubeproxy.serve.status.wire import EndpointDetail, PortDetail, ServiceDetail
 from serve.status.web.parsed import Parsed
-from serve.status.web.samples import CLAIMED, DETAIL, DRAINING, FAR, PORT, STOPPED, UNREADY, USED
+from serve.status.web.samples import (
+    CLAIMED,
+    DETAIL,
+    DRAINING,
+    FAILING,
+    FAR,
+    PORT,
+    STOPPED,
+    UNREADY,
+    USED,
+)
 
 replace = msgspec.structs.replace
 
@@ -41,6 +51,17 @@ def test_everything_is_there() -> None:
         pytest.param(UNREADY, "not namednot readynot usednot ready", id="the-same-for-both"),
         pytest.param(
             DRAINING, "terminating, still servingnot usedterminating", id="one-policy-only"
+        ),
+        pytest.param(
+            FAILING,
+            "this nodereadyleft outleft out until 12:00:15 UTCconnections that failed: 16 refused,"
+            " 1 reset70.5",
+            id="left-out-because-it-fails",
+        ),
+        pytest.param(
+            replace(FAILING, used=True, not_for_local="", failures={}),
+            "this nodereadyusednot for policy Cluster: left out until 12:00:15 UTC70.5",
+            id="left-out-of-one-list",
         ),
         pytest.param(STOPPED, "this nodeterminatingnot usedterminating", id="stopped"),
     ],

@@ -45,7 +45,7 @@ def test_every_word_of_the_explanation_is_there() -> None:
         *("10.64.3.11:844350 %on this node, source kept",),
         *("10.65.7.21:844350 %on node heron, hairpin, source rewritten",),
         *("10.65.7.22:8443not chosenit is not ready", EXPLANATION.source_address),
-        *(EXPLANATION.affinity, EXPLANATION.replies, *EXPLANATION.notes),
+        *(EXPLANATION.affinity, EXPLANATION.healing, EXPLANATION.replies, *EXPLANATION.notes),
     )
     assert [each for each in words if each not in text] == []
 

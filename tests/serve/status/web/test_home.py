@@ -35,6 +35,7 @@ from serve.status.web.samples import (
     HOSTILE,
     IPV4,
     IPV6,
+    LEFT_OUT,
     LIST,
     NOW,
     PORT,
@@ -49,7 +50,14 @@ T = TypeVar("T")
 
 replace = msgspec.structs.replace
 STAMPS = {"ended", "started", "now"}
-SICK = replace(IPV4, not_programmed=(REFUSED,), conflicts=(CLAIMED,))
+SICK = replace(
+    IPV4,
+    not_programmed=(REFUSED,),
+    conflicts=(CLAIMED,),
+    left_out=(LEFT_OUT,),
+    at_ejection_limit=("shop/web:http",),
+    failed_connections=1234,
+)
 SICK_STATUS = replace(STATUS, node_eligible=False, families=(SICK, IPV6))
 HOME = (
     SICK_STATUS,
@@ -92,6 +100,10 @@ def test_the_order_of_the_first_page() -> None:
 
 
 ORDER = ["main", "state", "explain", "ask", "answer", "services", "search", "found", "syncs"]
+
+
+def test_connections_that_fail() -> None:
+    assert "Endpoints failed1,234 connections in the last minute" in Parsed(home(*HOME)).text
 
 
 def test_the_parts_are_those_of_the_page() -> None:

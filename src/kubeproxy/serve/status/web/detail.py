@@ -20,7 +20,14 @@ from kubeproxy.serve.status.web.markup import (
     table,
 )
 from kubeproxy.serve.status.wire import EndpointDetail, FrontendDetail, PortDetail, ServiceDetail
-from kubeproxy.serve.status.words import connections, count, plural, rate, settings
+from kubeproxy.serve.status.words import (
+    connections,
+    count,
+    failures,
+    plural,
+    rate,
+    settings,
+)
 
 _ROWS: Final = 200
 _COUNTS: Final = (TableColumn("Connections", "number"), TableColumn("Per second", "number"))
@@ -126,6 +133,8 @@ def _endpoint(endpoint: EndpointDetail) -> tuple[Content, ...]:
     if endpoint.terminating:
         condition = "terminating, still serving" if endpoint.serving else "terminating"
     used = badge("used", "good") if endpoint.used else badge("not used", "plain")
+    if endpoint.left_out_until and not endpoint.used:
+        used = badge("left out", "warn")
     reasons = (html('<div class="faint">{}</div>', line) for line in _reasons(endpoint))
     return (
         join(endpoint.address, endpoint.port),
@@ -146,3 +155,6 @@ def _reasons(endpoint: EndpointDetail) -> Iterator[str]:
     for name, why in in_force.items():
         if why:
             yield f"not for policy {name}: {why}" if name else why
+    failed = failures(endpoint)
+    if failed:
+        yield failed

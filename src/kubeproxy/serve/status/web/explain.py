@@ -74,7 +74,8 @@ def answer(explained: Explained) -> Iterator[Markup]:
 def drawing(packet: Explanation) -> Markup:
     """Client, frontend, verdict, endpoints, and the way back: a line, if there are replies."""
     notes = (("Note", note) for note in packet.notes)
-    about = (("Source", packet.source_address), ("Affinity", packet.affinity), *notes)
+    reasons = (("Source", packet.source_address), ("Affinity", packet.affinity))
+    about = (*reasons, ("Healing", packet.healing), *notes)
     return html(
         '<figure class="packet"><figcaption><b>{source}</b> ({source_class})'
         " \N{RIGHTWARDS ARROW} <b>{destination}</b></figcaption>"

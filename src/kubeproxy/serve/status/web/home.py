@@ -141,6 +141,9 @@ def _family_card(family: FamilyStatus, now: str) -> Markup:
         ("Last full sync", _when(family.last_full_sync, now)),
         ("Syncs", f"{count(family.syncs)}, {count(family.failures)} failed"),
     ]
+    if family.failed_connections:
+        connections = plural(family.failed_connections, "connection")
+        about.append(("Endpoints failed", f"{connections} in the last minute"))
     if family.waiting_seconds is not None:
         about.append(("Waiting", f"changes, for {span(family.waiting_seconds)}"))
     return html(
