@@ -41,7 +41,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 .PHONY: packages
 packages: $(PROMTOOL)
 	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
-		user-mode-linux ipvsadm kmod chromium
+		user-mode-linux gcc libc6-dev ipvsadm kmod chromium
 
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
 UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest

@@ -24,6 +24,8 @@ from uml.init import MODULES
 from uml.job import Job
 
 KERNEL = "linux.uml"
+REGISTERS = Path(__file__).with_name("registers.c")
+"""What the kernel needs on processors with more registers than it knows."""
 TESTS = Path(__file__).parents[1]
 TIMED_OUT = 124
 NOT_RUN = 125
@@ -32,6 +34,10 @@ _TAIL = 30
 _KEPT = 1 << 16
 _ADVICE = (
     "The test kernel is not installed: there is no {what}. Run:  apt-get install user-mode-linux"
+)
+_NO_COMPILER = (
+    "The test kernel needs a small library, and it cannot be compiled: {why}. "
+    "Run:  apt-get install gcc libc6-dev"
 )
 
 
@@ -52,7 +58,7 @@ def boot(job: Job, machine: Machine) -> int:
     with tempfile.TemporaryDirectory(prefix="kubeproxy-uml-") as name:
         place = Path(name)
         job.write(place)
-        with _Run(kernel, place, machine.memory) as run:
+        with _Run(kernel, _compiled(place), place, machine.memory) as run:
             in_time = run.wait(time.monotonic() + machine.seconds)
         if not in_time:
             _complain(f"The command did not end within {machine.seconds:g} s: killed.")
@@ -69,6 +75,20 @@ def find_kernel() -> str:
     if found is None or not MODULES.is_dir():
         raise NotInstalled(_ADVICE.format(what=MODULES if found else KERNEL))
     return found
+
+
+def _compiled(place: Path) -> Path:
+    """What is loaded into the kernel's process."""
+    library = place / "registers.so"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(REGISTERS)]
+    try:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    except FileNotFoundError as error:
+        raise NotInstalled(_NO_COMPILER.format(why="there is no cc")) from error
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.decode(errors="replace").strip()
+        raise NotInstalled(_NO_COMPILER.format(why=f"cc says:\n{why}\n")) from error
+    return library
 
 
 def arguments(place: Path, memory: int, lines: list[int]) -> list[str]:
@@ -97,7 +117,7 @@ def arguments(place: Path, memory: int, lines: list[int]) -> list[str]:
 class _Run:
     """The kernel's process and what comes out of it, until the context ends."""
 
-    def __init__(self, kernel: str, place: Path, memory: int) -> None:
+    def __init__(self, kernel: str, library: Path, place: Path, memory: int) -> None:
         self._said = dict.fromkeys(("console", "result"), b"")
         outlets = (self._keep("console"), _pass_on(1), _pass_on(2), self._keep("result"))
         self._selector = selectors.DefaultSelector()
@@ -108,6 +128,7 @@ class _Run:
             writers.append(writer)
         self._process = subprocess.Popen(
             [kernel, *arguments(place, memory, writers)],
+            env={**os.environ, "LD_PRELOAD": str(library)},
             stdin=subprocess.DEVNULL,
             stdout=writers[0],
             stderr=writers[0],

@@ -141,6 +141,26 @@ def test_without_the_package_the_program_ends_with_a_sentence(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("compiler", "reason"),
+    [
+        pytest.param(None, r"there is no cc\.", id="none"),
+        pytest.param("echo no dlfcn.h >&2; exit 1", r"cc says:\nno dlfcn\.h\n\.", id="fails"),
+    ],
+)
+def test_that_a_compiler_is_needed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, reason: str
+) -> None:
+    for name, script in (("linux.uml", "exit 0"), ("cc", compiler)):
+        if script is not None:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("uml.boot.MODULES", tmp_path)
+    with pytest.raises(NotInstalled, match=reason + r" Run:  apt-get install gcc libc6-dev$"):
+        boot(Job(("true",), "/", {}), Machine())
+
+
 def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
     job = Job(("echo", "a b", "ä"), "/somewhere", {"KEY": "a=b\n"})
     job.write(tmp_path)
