@@ -14,6 +14,7 @@ from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import Changes, diff, patch
 from kubeproxy.table.entries import Table
+from kubeproxy.table.recompile import LARGE
 from property.clusters import Change, changes
 from world import seen_by
 
@@ -23,9 +24,9 @@ State = dict[tuple[Kind, ObjectKey], KubeObject]
 class Engine:
     """A cluster and a table that follow events and syncs, as the daemon's do."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, large: int = LARGE) -> None:
         self.cluster = Cluster("kestrel")
-        self.builder = Builder(family)
+        self.builder = Builder(family, large)
         self.touched: set[ObjectKey] = set()
 
     def apply(self, change: Change) -> None:
@@ -75,11 +76,11 @@ families = st.sampled_from(Family)
 histories = st.lists(st.tuples(changes(), st.booleans()), min_size=3, max_size=15)
 
 
-@given(histories, families)
+@given(histories, families, st.sampled_from([1, LARGE]))
 def test_incremental_equals_from_scratch(
-    history: list[tuple[Change, bool]], family: Family
+    history: list[tuple[Change, bool]], family: Family, large: int
 ) -> None:
-    engine = Engine(family)
+    engine = Engine(family, large)
     for change, sync_now in history:
         engine.apply(change)
         if sync_now:

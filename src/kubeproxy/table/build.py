@@ -7,17 +7,21 @@ update. Between steps, readers see each service as it was before or as it is aft
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from kubeproxy.base.inet import Family
 from kubeproxy.base.printable import quoted
 from kubeproxy.base.steps import ENTRY, PART, Steps, finish
 from kubeproxy.cluster.model.cluster import Cluster
+from kubeproxy.cluster.model.endpoint import Slice
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.claims import Claims, Conflict, claims_of
-from kubeproxy.table.compile import NONE_EJECTED, Ejected, compile_service
-from kubeproxy.table.diff import Changes, patch_in_steps
+from kubeproxy.table.compile import NONE_EJECTED, Compiled, Ejected, compile_service
+from kubeproxy.table.diff import Changes, ListChanges, patch_in_steps
 from kubeproxy.table.entries import Entry, HealthCheck, ServiceName, ServicePortName, Table
 from kubeproxy.table.node import NodeView
+from kubeproxy.table.recompile import LARGE, Known, recompile, remember
 
 
 class _Wanted(NamedTuple):
@@ -38,7 +42,7 @@ def _wanted(ports: Sequence[ServicePort], entries: Iterable[Entry]) -> _Wanted:
 class Builder:
     """The table of one family, and what is needed to change it a service at a time."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, large: int = LARGE) -> None:
         self.table = Table(family)
         self.new_conflicts: list[Conflict] = []
         """Conflicts that the last update caused."""
@@ -49,6 +53,8 @@ class Builder:
         self.ejected: dict[ObjectKey, Ejected] = {}
         """Endpoints that are left out because they fail; who changes it touches the service."""
         self._compiled_for: tuple[object, ...] = ()
+        self._large = large
+        self._known: dict[ObjectKey, Known] = {}
         self._services: dict[ObjectKey, _Wanted] = {}
         self._wanted: dict[ServicePortName, Entry] = {}
         self._claims = Claims()
@@ -68,30 +74,53 @@ class Builder:
         compiled_for = (node.name, node.zone, node.ip, node.balance, node.healing)
         if compiled_for != self._compiled_for:
             touched = dict.fromkeys((*self._services, *cluster.services(family)))
+            self._known.clear()
         self.new_conflicts = []
         affected: dict[ServicePortName, None] = {}
         checks: dict[ServiceName, HealthCheck | None] = {}
+        lists: dict[ServicePortName, ListChanges] = {}
         for service in touched:
             ports = cluster.service_ports(family, service)
             slices = cluster.slices(family, service)
             try:
-                compiled = yield from compile_service(
-                    service, ports, slices, node, self.ejected.get(service, NONE_EJECTED)
-                )
+                compiled = yield from self._compile(service, ports, slices, node)
             except Exception as error:  # noqa: BLE001  # one Service must not stop all others
                 self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
                 continue
             self.unfit.pop(service, None)
             _keep(self.excess, service, compiled.excess)
+            lists.update(compiled.lists)
             yield from self._want(service, _wanted(ports, compiled.entries), affected)
             yield
             name = ServiceName(service.namespace, service.name)
             if self.table.health_checks.get(name) != compiled.health_check:
                 checks[name] = compiled.health_check
         changes = yield from self._changes(affected, checks)
+        changes = msgspec.structs.replace(changes, lists=lists) if lists else changes
         yield from patch_in_steps(self.table, changes)
         self._compiled_for = compiled_for
         return changes
+
+    def _compile(
+        self,
+        service: ObjectKey,
+        ports: tuple[ServicePort, ...],
+        slices: Mapping[str, Slice],
+        node: NodeView,
+    ) -> Steps[Compiled]:
+        """Compile a service: of a large one that was compiled before, what changed."""
+        known = self._known.pop(service, None)
+        ejected = self.ejected.get(service, NONE_EJECTED)
+        compiled = recompile(known, ports, slices, node) if known and not ejected else None
+        if compiled is None:
+            known = None
+            taken = dict(slices)  # as they are before the first step
+            compiled = yield from compile_service(service, ports, taken, node, ejected)
+            if not ejected:
+                known = yield from remember(ports, taken, node, compiled, self._large)
+        if known is not None:
+            self._known[service] = known
+        return compiled
 
     def services(self) -> Collection[ObjectKey]:
         """The services that have entries."""

@@ -15,8 +15,9 @@ from kubeproxy.cluster.model.merge import (
     with_endpoints,
 )
 from kubeproxy.cluster.model.serviceport import ServicePort
-from kubeproxy.cluster.model.topology import usable_endpoints
+from kubeproxy.cluster.model.topology import usable_in_steps
 from kubeproxy.cluster.objects.meta import ObjectKey
+from kubeproxy.table.diff import ListChanges
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -38,12 +39,14 @@ NONE_EJECTED: Ejected = ()
 class Compiled(msgspec.Struct, frozen=True):
     """All that the table holds of one Service.
 
-    `excess` says which ports were left out because the Service exceeds a limit.
+    `excess` says which ports were left out because the Service exceeds a limit. `lists` are the
+    changes of long lists, if they are known.
     """
 
     entries: tuple[Entry, ...] = ()
     health_check: HealthCheck | None = None
     excess: str = ""
+    lists: Mapping[ServicePortName, ListChanges] = {}
 
 
 def compile_service(
@@ -92,7 +95,7 @@ def _compile_port(
     *,
     own_vips: bool,
 ) -> Steps[Entry]:
-    usable = usable_endpoints(port, endpoints, node.name, node.zone)
+    usable = yield from usable_in_steps(port, endpoints, node.name, node.zone)
     if len(endpoints) > PART:
         yield
     internal, external = policies(

@@ -27,7 +27,8 @@ from kubeproxy.dataplane.nftables.language import (
     Set,
     goto,
 )
-from kubeproxy.dataplane.nftables.placed import choices, place
+from kubeproxy.dataplane.nftables.placed import choices
+from kubeproxy.dataplane.nftables.places import place
 from kubeproxy.dataplane.nftables.program import program
 from world import VIP, Document, Mode, endpoint_slice, everywhere, node, service, table_of
 

@@ -21,6 +21,7 @@ from kubeproxy.dataplane.nftables.elements import (
     list_tail,
     list_tails,
     node_elements,
+    replaced_elements,
     shared_elements,
     tail,
     together,
@@ -30,12 +31,13 @@ from kubeproxy.dataplane.nftables.placed import (
     Placed,
     choice_of,
     choices,
-    place,
     refusal_of,
     remember_of,
     served,
 )
+from kubeproxy.dataplane.nftables.places import Places, Replaced, place
 from kubeproxy.dataplane.nftables.program import program
+from kubeproxy.table.diff import list_changes
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -67,13 +69,18 @@ def placed(*frontends: Frontend, **fields: object) -> Placed:
     return place(entry, None, 7, 3)
 
 
-def elements_of(placed: Placed, here: NodeView = HERE, beside: Placed | None = None) -> Elements:
+def elements_of(placed: Placed, here: NodeView = HERE) -> Elements:
     """The elements of an entry, and those that lead to the chains of its choices."""
-    states = [placed] if beside is None else [placed, beside]
+    numbers = fresh_numbers(sorted({choice.chain for choice in choices(placed)}), {})
+    return together([entry_elements(placed, here, numbers), chain_elements(numbers)])
+
+
+def replaced(before: Placed, entry: Entry) -> tuple[Replaced, dict[str, int]]:
+    """The next state of an entry, and the numbers of the chains of both states."""
+    change = Places().replace(before, entry, list_changes(before.entry, entry), (7, 3))
+    states = (before, change.after)
     chains = sorted({choice.chain for each in states for choice in choices(each)})
-    numbers = fresh_numbers(chains, {})
-    parts = [entry_elements(placed, here, numbers, beside), chain_elements(numbers)]
-    return together(parts)
+    return change, fresh_numbers(chains, {})
 
 
 def texts(found: Elements, here: NodeView = HERE) -> dict[str, list[str]]:
@@ -352,7 +359,7 @@ def test_of_elements_that_stand_in_two_parts_the_later_count() -> None:
     assert together(parts) == {"a": {b"1": b"x", b"2": b"y"}, "b": {b"1": b""}}
 
 
-# --- beside another state of the entry --------------------------------------------------------
+# --- two states of an entry -------------------------------------------------------------------
 
 
 BACKENDS = [Backend(f"10.64.3.{last}", 8080, local=last % 2 == 0) for last in range(11, 19)]
@@ -373,17 +380,10 @@ def states(draw: st.DrawFn) -> Placed:
 
 
 @given(states(), states())
-def test_what_is_left_out_beside_another_state_makes_no_difference(
-    before: Placed, after: Placed
-) -> None:
-    chains = sorted({choice.chain for each in (before, after) for choice in choices(each)})
-    numbers = fresh_numbers(chains, {})
-    alone = [entry_elements(each, HERE, numbers) for each in (before, after)]
-    beside = [
-        entry_elements(before, HERE, numbers, after),
-        entry_elements(after, HERE, numbers, before),
-    ]
-    assert changed(*alone) == changed(*beside)
+def test_what_both_states_have_makes_no_difference(before: Placed, after: Placed) -> None:
+    change, numbers = replaced(before, after.entry)
+    alone = [entry_elements(each, HERE, numbers) for each in (change.before, change.after)]
+    assert changed(*alone) == changed(*replaced_elements(change, (HERE, HERE), numbers))
 
 
 def changed(before: Elements, after: Elements) -> tuple[dict[str, set[bytes]], ...]:
@@ -395,8 +395,10 @@ def changed(before: Elements, after: Elements) -> tuple[dict[str, set[bytes]], .
 
 def test_of_a_long_list_only_the_places_that_changed_become_elements() -> None:
     before = placed(CLUSTER, cluster=tuple(BACKENDS))
-    after = placed(CLUSTER, cluster=(*BACKENDS[:-2], R1, BACKENDS[-1]))
-    assert texts(elements_of(after, HERE, before))[names.SERVICE_ENDPOINTS] == [
+    entry = replace(before.entry, cluster=(*BACKENDS[:-2], R1, BACKENDS[-1]))
+    change, numbers = replaced(before, entry)
+    _, after = replaced_elements(change, (HERE, HERE), numbers)
+    assert texts(after)[names.SERVICE_ENDPOINTS] == [
         f"{CLUSTER_IP} . tcp . 80 . 0:7 : 10.65.7.21 . 8080"
     ]
 

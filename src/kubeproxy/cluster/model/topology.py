@@ -5,11 +5,14 @@ Traffic policy Cluster uses all of them and follows topology hints; policy Local
 this node and ignores hints. The two fall back independently of each other.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import add, attrgetter, sub
+from typing import NamedTuple
 
 import msgspec
 
+from kubeproxy.base.steps import PART, Steps, finish
 from kubeproxy.cluster.model.endpoint import Endpoint
 from kubeproxy.cluster.model.merge import PortEndpoint
 from kubeproxy.cluster.model.serviceport import ServicePort
@@ -21,6 +24,45 @@ class HintMode(Enum):
     NONE = "none"
     SAME_NODE = "same node"
     SAME_ZONE = "same zone"
+
+
+class Condition(Enum):
+    """Which endpoints a list has: the ready ones, or those that terminate but still serve."""
+
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class Tally(NamedTuple):
+    """How many endpoints of each kind there are: what the choice among them depends on.
+
+    Those with hints are ready ones; `this_node` and `this_zone` have hints that name these.
+    """
+
+    ready: int = 0
+    draining: int = 0
+    ready_here: int = 0
+    draining_here: int = 0
+    node_hints: int = 0
+    this_node: int = 0
+    zone_hints: int = 0
+    this_zone: int = 0
+
+    def changed(self, left: "Tally", came: "Tally") -> "Tally":
+        """The tally without some endpoints, and with others."""
+        return Tally(*map(add, map(sub, self, left), came))
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which endpoints each traffic policy uses; None for a policy that the port never has.
+
+    `any` says that some endpoint, on any node, can serve.
+    """
+
+    hints: HintMode = HintMode.NONE
+    cluster: Condition | None = None
+    local: Condition | None = None
+    any: bool = False
 
 
 class Usable(msgspec.Struct, frozen=True):
@@ -39,60 +81,82 @@ def usable_endpoints(
     port: ServicePort, endpoints: Sequence[PortEndpoint], node: str, zone: str
 ) -> Usable:
     """Choose among the endpoints of the port, on the node of this name, in this zone."""
+    return finish(usable_in_steps(port, endpoints, node, zone))
+
+
+def usable_in_steps(
+    port: ServicePort, endpoints: Sequence[PortEndpoint], node: str, zone: str
+) -> Steps[Usable]:
+    """The same, with a pause after each step."""
+    counts = Tally()
+    for start in range(0, len(endpoints), PART):
+        if start:
+            yield
+        part = [at.endpoint for at in endpoints[start : start + PART]]
+        counts = counts.changed(Tally(), tally(part, node, zone))
+    selection = select(port, counts)
     cluster: tuple[PortEndpoint, ...] | None = None
     local: tuple[PortEndpoint, ...] | None = None
-    hints = HintMode.NONE
-    some = False
+    if selection.cluster is not None:
+        uses = users(selection.cluster, selection.hints, node, zone)
+        cluster = tuple([at for at in endpoints if uses(at.endpoint)])
+    if selection.local is not None:
+        uses = users(selection.local)
+        local = tuple([at for at in endpoints if at.endpoint.local and uses(at.endpoint)])
+    return Usable(cluster, local, selection.any, selection.hints)
+
+
+def tally(endpoints: Sequence[Endpoint], node: str, zone: str) -> Tally:
+    """Count the endpoints, on the node of this name, in this zone."""
+    ready = [each for each in endpoints if each.ready]
+    drain = [each for each in endpoints if each.serving and each.terminating]
+    nodes = [each.node_hints for each in ready if each.node_hints]
+    zones = [each.zone_hints for each in ready if each.zone_hints]
+    return Tally(
+        ready=len(ready),
+        draining=len(drain),
+        ready_here=len([each for each in ready if each.local]),
+        draining_here=len([each for each in drain if each.local]),
+        node_hints=len(nodes),
+        this_node=len([each for each in nodes if node in each]) if node else 0,
+        zone_hints=len(zones),
+        this_zone=len([each for each in zones if zone in each]) if zone else 0,
+    )
+
+
+def select(port: ServicePort, counts: Tally) -> Selection:
+    """Which endpoints the policies of the port use, given how many there are of each kind."""
+    hints, cluster, local = HintMode.NONE, None, None
     if not port.internal_local or port.externally_accessible:
-        hints = _hint_mode(endpoints, node, zone)
-        hinted = _hinted(endpoints, hints, node, zone)
-        cluster = _ready_else_draining(hinted, endpoints)
-        some = bool(cluster)
+        hints = _hint_mode(counts)
+        cluster = Condition.READY if counts.ready else Condition.DRAINING
     if port.internal_local or (port.external_local and port.externally_accessible):
-        own = [at for at in endpoints if at.endpoint.local]
-        local = _ready_else_draining(own, own)
-        some = some or any(at.endpoint.ready or _draining(at) for at in endpoints)
-    return Usable(cluster, local, some, hints)
+        local = Condition.READY if counts.ready_here else Condition.DRAINING
+    return Selection(hints, cluster, local, any=bool(counts.ready or counts.draining))
 
 
-def _draining(at: PortEndpoint) -> bool:
-    return at.endpoint.serving and at.endpoint.terminating
+def users(
+    condition: Condition, hints: HintMode = HintMode.NONE, node: str = "", zone: str = ""
+) -> Callable[[Endpoint], bool]:
+    """Which endpoints are in a list; for policy Local, of those on this node."""
+    if condition is Condition.DRAINING:
+        return lambda each: each.serving and each.terminating
+    match hints:
+        case HintMode.SAME_NODE:
+            return lambda each: each.ready and node in each.node_hints
+        case HintMode.SAME_ZONE:
+            return lambda each: each.ready and zone in each.zone_hints
+        case _:
+            return attrgetter("ready")
 
 
-def _ready_else_draining(
-    preferred: Iterable[PortEndpoint], fallback: Iterable[PortEndpoint]
-) -> tuple[PortEndpoint, ...]:
-    ready = tuple([at for at in preferred if at.endpoint.ready])
-    return ready or tuple([at for at in fallback if _draining(at)])
-
-
-def _hinted(
-    endpoints: Sequence[PortEndpoint], mode: HintMode, node: str, zone: str
-) -> Iterable[PortEndpoint]:
-    if mode is HintMode.SAME_NODE:
-        return [at for at in endpoints if node in at.endpoint.node_hints]
-    if mode is HintMode.SAME_ZONE:
-        return [at for at in endpoints if zone in at.endpoint.zone_hints]
-    return endpoints
-
-
-def _hint_mode(endpoints: Sequence[PortEndpoint], node: str, zone: str) -> HintMode:
+def _hint_mode(counts: Tally) -> HintMode:
     """Hints are used when every ready endpoint has one of the kind and one names this node."""
-    if _complete((at.endpoint.node_hints for at in endpoints if at.endpoint.ready), node):
+    if counts.this_node and counts.node_hints == counts.ready:
         return HintMode.SAME_NODE
-    if _complete((at.endpoint.zone_hints for at in endpoints if at.endpoint.ready), zone):
+    if counts.this_zone and counts.zone_hints == counts.ready:
         return HintMode.SAME_ZONE
     return HintMode.NONE
-
-
-def _complete(hints: Iterable[tuple[str, ...]], name: str) -> bool:
-    """Whether all have hints, and one of these is the name."""
-    named = False
-    for names in hints:
-        if not names:  # most clusters have no hints: the first endpoint decides
-            return False
-        named = named or name in names
-    return named and name != ""
 
 
 class LeftOut(Enum):

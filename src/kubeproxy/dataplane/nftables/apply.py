@@ -10,9 +10,9 @@ family's own sync changes what they read, and what others look at changes in the
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from typing import TypeVar
 
 import msgspec
@@ -42,6 +42,7 @@ from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, li
 from kubeproxy.dataplane.nftables.pins import Pins
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
 from kubeproxy.dataplane.nftables.state import (
+    NONE_KNOWN,
     Programmed,
     Step,
     alone,
@@ -55,6 +56,7 @@ from kubeproxy.linux.localproxy import LocalProxy
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
+from kubeproxy.table.diff import ListChanges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import NodeView
 
@@ -66,6 +68,8 @@ _LARGE = 256 << 10
 _MOMENT = 0.1
 MANY = 5000
 """So many elements are encoded in some milliseconds."""
+
+_FEW = 500
 
 T = TypeVar("T")
 
@@ -190,13 +194,10 @@ class Nftables:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
-        # Each frontend has a list of the backends.
-        elements = [
-            len(each.frontends) * (1 + len(each.cluster) + len(each.local))
-            for each in chain(gone, wanted)
-        ]
-        many = sum(elements) > MANY
-        writing = partial(write, state, gone, list(self._doable(wanted)), update.node)
+        many = sum(map(_elements, chain(changes.added, changes.removed, update.again))) > MANY
+        many = many or sum(starmap(_most_different, changes.changed)) > MANY
+        doable = list(self._doable(wanted))
+        writing = partial(write, state, gone, doable, update.node, changes.lists)
         next_, messages, left_out = await _in_time(writing, many=many)
         await self._commit(messages)
         commit(state, next_, update.node)  # here, because others look at it
@@ -364,18 +365,33 @@ class Nftables:
 
 
 def write(
-    state: Programmed, gone: Sequence[Entry], wanted: Sequence[Entry], node: NodeView
+    state: Programmed,
+    gone: Sequence[Entry],
+    wanted: Sequence[Entry],
+    node: NodeView,
+    lists: Mapping[ServicePortName, ListChanges] = NONE_KNOWN,
 ) -> tuple[Step, list[bytes], dict[ServicePortName, str]]:
     """The step, its messages, and the service ports that cannot be encoded, with why."""
     left_out: dict[ServicePortName, str] = {}
     try:
-        next_ = step(state, gone, wanted, node)
+        next_ = step(state, gone, wanted, node, lists)
     except Exception:
         left_out = unfit(wanted, alone(state.program, node))
         if not left_out:
             raise
         next_ = step(state, gone, [each for each in wanted if each.name not in left_out], node)
     return next_, batch_messages(state.program, next_.batch), left_out
+
+
+def _elements(entry: Entry) -> int:
+    """About how many elements an entry has: each frontend has a list of the backends."""
+    return len(entry.frontends) * (1 + len(entry.cluster) + len(entry.local))
+
+
+def _most_different(before: Entry, after: Entry) -> int:
+    """How many elements probably differ: of long lists, changes are few."""
+    added = abs(_elements(after) - _elements(before))
+    return added + min(_elements(before), _elements(after), _FEW)
 
 
 async def _in_time(work: Callable[[], T], *, many: bool) -> T:

@@ -23,7 +23,8 @@ from kubeproxy.dataplane.nftables.elements import (
     together,
     without_data,
 )
-from kubeproxy.dataplane.nftables.placed import Placed, choices, place
+from kubeproxy.dataplane.nftables.placed import Placed, choices
+from kubeproxy.dataplane.nftables.places import place
 from kubeproxy.dataplane.nftables.render import chain_lines, render
 from kubeproxy.dataplane.nftables.sources import (
     SourceChange,

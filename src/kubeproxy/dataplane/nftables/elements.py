@@ -27,6 +27,7 @@ from kubeproxy.dataplane.nftables.placed import (
     remember_of,
     served,
 )
+from kubeproxy.dataplane.nftables.places import Replaced
 from kubeproxy.dataplane.nftables.quirks import QUIRKS
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, u32
@@ -148,23 +149,40 @@ def list_tails(backends: Sequence[Backend]) -> list[bytes]:
 # --- the elements of an entry -----------------------------------------------------------------
 
 
-def entry_elements(
-    placed: Placed, node: NodeView, numbers: Mapping[str, int], beside: Placed | None = None
-) -> Elements:
-    """All elements that belong to one entry alone; `numbers` are those of the choices' chains.
+def entry_elements(placed: Placed, node: NodeView, numbers: Mapping[str, int]) -> Elements:
+    """All elements that belong to one entry alone; `numbers` are those of the choices' chains."""
+    return _elements(placed, node, numbers, {})
 
-    Lists are long: with another state of the entry in `beside`, list elements that both have are
-    left out.
-    """
+
+def replaced_elements(
+    change: Replaced, nodes: tuple[NodeView, NodeView], numbers: Mapping[str, int]
+) -> tuple[Elements, Elements]:
+    """The elements of an entry before and after a change, without those of lists in both."""
+    places = {False: change.cluster_places, True: change.local_places}
+    here_before, here_after = nodes
+    in_both = lists(change.before).keys() & lists(change.after).keys()
+    differ = {(frontend, local): places[local] for frontend, local in in_both}
+    return (
+        _elements(change.before, here_before, numbers, differ),
+        _elements(change.after, here_after, numbers, differ),
+    )
+
+
+def _elements(
+    placed: Placed,
+    node: NodeView,
+    numbers: Mapping[str, int],
+    differ: Mapping[tuple[Frontend, bool], Sequence[int]],
+) -> Elements:
+    """The elements of an entry; of the lists in `differ`, those of some places only."""
     found: Elements = defaultdict(dict)
-    others = lists(beside) if beside else {}
     for frontend in served(placed.entry):
         choice = choice_of(placed, frontend)
         _frontend_elements(placed, frontend, choice, numbers, found)
         for local, slots in lists_of(placed, choice):
             elements = found[names.LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
             key = frontend_key(frontend, placed.entry.protocol)
-            elements.update(_list_elements(key, slots, others.get((frontend, local), ())))
+            elements.update(_list_elements(key, slots, differ.get((frontend, local))))
     if node.localhost_gate:
         found[names.LOCALHOST_NODEPORTS] = _localhost(placed.entry, node)
     return found
@@ -202,14 +220,14 @@ def _frontend_elements(
         found[names.FIREWALL_IPS][at] = number_tail(placed.sources)
 
 
-def _list_elements(key: bytes, slots: Slots, others: Slots) -> Iterable[tuple[bytes, bytes]]:
-    """The elements of a list where `others` does not have the same backend in the same place."""
-    if not others:
+def _list_elements(
+    key: bytes, slots: Slots, places: Sequence[int] | None
+) -> Iterable[tuple[bytes, bytes]]:
+    """The elements of a list: all, or those of some places, as far as it has them."""
+    if places is None:
         return zip(list_heads(key, len(slots)), list_tails(slots), strict=True)
-    both = enumerate(zip(slots, others, strict=False))
-    differ = [place for place, (one, other) in both if one is not other and one != other]
-    differ += range(len(others), len(slots))
-    return [(list_head(key, place), list_tail(slots[place])) for place in differ]
+    length = len(slots)
+    return [(list_head(key, at), list_tail(slots[at])) for at in places if at < length]
 
 
 def range_head(first: bytes, last: bytes) -> bytes:
@@ -250,17 +268,26 @@ def _localhost(entry: Entry, node: NodeView) -> dict[bytes, bytes]:
 # --- elements that several entries may share, and those of the node ---------------------------
 
 
-def shared_elements(entry: Entry) -> set[ElementKey]:
-    """Elements that stay as long as any entry needs them."""
-    found = {
-        (names.CLUSTER_IPS, head(pack(address)))
-        for address in entry.addresses(FrontendKind.CLUSTER_IP)
-    }
-    for backend in (*entry.cluster, *entry.local):
+def shared_elements(entry: Entry) -> list[ElementKey]:
+    """Elements that stay as long as any list of any entry needs them: each as often as it does."""
+    hairpins = hairpin_elements(entry.protocol, (*entry.cluster, *entry.local))
+    return [*address_elements(entry), *hairpins]
+
+
+def address_elements(entry: Entry) -> list[ElementKey]:
+    """The elements of an entry's cluster IPs."""
+    addresses = entry.addresses(FrontendKind.CLUSTER_IP)
+    return [(names.CLUSTER_IPS, head(pack(address))) for address in addresses]
+
+
+def hairpin_elements(protocol: Protocol, backends: Iterable[Backend]) -> list[ElementKey]:
+    """The elements of endpoints on this node, whose connections to themselves are masqueraded."""
+    found = []
+    for backend in backends:
         if backend.local:
             address = pack(backend.address)
-            ports = _PROTOCOL_PORT.pack(entry.protocol, backend.port)
-            found.add((names.HAIRPINS, head(address + address + ports)))
+            ports = _PROTOCOL_PORT.pack(protocol, backend.port)
+            found.append((names.HAIRPINS, head(address + address + ports)))
     return found
 
 

@@ -18,6 +18,7 @@ from kubeproxy.dataplane.nftables.elements import Elements, frontend_key, head, 
 from kubeproxy.dataplane.nftables.healing import MOST_GONE
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import attributes
+from kubeproxy.table.diff import members
 from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
 
 _PORT = Struct("!H2x")
@@ -56,10 +57,9 @@ def departure(
     """What changes when the pods of entries become others; `further` are known to have left."""
     change: Counter[bytes] = Counter()
     for name in {**before, **after}:
-        then, now = before.get(name, ()), after.get(name, ())
-        if then != now:
-            change.update(map(endpoint_head, {*now}.difference(then)))
-            change.subtract(map(endpoint_head, {*then}.difference(now)))
+        lost, joined = members(before.get(name, ()), after.get(name, ()))
+        change.update(map(endpoint_head, joined))
+        change.subtract(map(endpoint_head, lost))
     changed = {pod: count for pod, count in change.items() if count}
     present = known.present
     left = [pod for pod, n in changed.items() if n < 0 and present[pod] + n <= 0]

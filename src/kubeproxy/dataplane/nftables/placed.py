@@ -5,14 +5,20 @@ leaves, the last one moves into its place and all others stay, so that one chang
 however long the list is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from kubeproxy.base.healing import Healing
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
-from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
+from kubeproxy.table.entries import (
+    PRECEDENCE,
+    Backend,
+    Entry,
+    Frontend,
+    FrontendKind,
+)
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 from kubeproxy.table.route import healing_of
 
@@ -30,35 +36,6 @@ class Placed(msgspec.Struct, frozen=True):
     local: Slots
     number: int = 0
     sources: int = 0
-
-
-def place(entry: Entry, before: Placed | None, number: int, sources: int = 0) -> Placed:
-    """Assign places to the backends of an entry."""
-    return Placed(
-        entry,
-        rearrange(before.cluster if before else (), entry.cluster),
-        rearrange(before.local if before else (), entry.local),
-        number if entry.affinity_seconds else 0,
-        sources,
-    )
-
-
-def rearrange(before: Sequence[Backend], wanted: Sequence[Backend]) -> Slots:
-    """Places for the wanted backends that move as few as possible."""
-    if not before or before == wanted:  # at the start: the kernel has nothing, or all of it
-        return tuple(wanted)
-    missing = set(wanted)
-    length = len(missing)
-    places: list[Backend | None] = list(before)
-    for place, backend in enumerate(before):
-        if backend in missing:
-            missing.remove(backend)
-        else:  # not wanted, or listed twice: a list from the kernel may contain anything
-            places[place] = None
-    moved = [backend for backend in places[length:] if backend is not None]
-    fill = iter([*moved, *sorted(missing)])
-    places = places[:length] + [None] * (length - len(places))
-    return tuple([next(fill) if backend is None else backend for backend in places])
 
 
 def choice_of(placed: Placed, frontend: Frontend) -> Choice | None:

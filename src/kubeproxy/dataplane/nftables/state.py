@@ -5,7 +5,7 @@ that were given. Only elements that entries share are counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from struct import Struct
 
 import msgspec
@@ -37,12 +37,17 @@ from kubeproxy.dataplane.nftables.elements import (
 )
 from kubeproxy.dataplane.nftables.gone import Departure, Departures, departure, left_meanwhile
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, place, ways
+from kubeproxy.dataplane.nftables.placed import Placed, Slots, choices, ways
+from kubeproxy.dataplane.nftables.places import Places, Replaced, place
 from kubeproxy.dataplane.nftables.sources import SourceChange, SourceLists
+from kubeproxy.dataplane.nftables.work import Work
+from kubeproxy.table.diff import ListChanges, list_changes
 from kubeproxy.table.entries import Backend, Entry, FrontendKind, ServicePortName
 from kubeproxy.table.node import NodeView
 
 _NUMBER = Struct("=I")
+
+NONE_KNOWN: Mapping[ServicePortName, ListChanges] = {}
 
 MOST_IDLE = 1000
 """A service whose endpoints come and go can leave an unused chain at every change."""
@@ -60,6 +65,7 @@ class Programmed(msgspec.Struct):
     numbers: ChainNumbers = {}
     last_number: int = 0
     departures: Departures = msgspec.field(default_factory=Departures)
+    places: Places = msgspec.field(default_factory=Places)
     most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
     """With so many chains it is worth looking for unused ones."""
 
@@ -78,6 +84,7 @@ class Step(msgspec.Struct):
     numbers: ChainNumbers
     last_number: int
     departure: Departure
+    replaced: Sequence[Replaced] = ()
     lost_backends: bool = False
     idle: frozenset[str] = frozenset()
 
@@ -96,65 +103,84 @@ def alone(program: Program, node: NodeView) -> Callable[[Entry], None]:
     return write
 
 
-def step(
-    state: Programmed, gone: Iterable[Entry], wanted: Iterable[Entry], node: NodeView
-) -> Step:
-    """The transaction that removes some entries and adds others (an entry may be in both)."""
-    shared: Counter[ElementKey] = Counter()
-    placed: dict[ServicePortName, Placed | None] = {}
-    taken: dict[ServicePortName, Placed] = {}
-    given: dict[ServicePortName, Placed] = {}
-    sources = SourceChange(state.sources)
-    number = state.last_number
+def _work(
+    state: Programmed,
+    gone: Iterable[Entry],
+    wanted: Iterable[Entry],
+    lists: Mapping[ServicePortName, ListChanges],
+) -> Work:
+    """What has to be done with these entries."""
+    work = Work(SourceChange(state.sources), state.last_number)
+    known_lists: dict[ServicePortName, ListChanges] = {}
     for entry in gone:
         known = state.placed.get(entry.name)
-        placed[entry.name] = None
-        if known is not None:
-            taken[entry.name] = known
-            shared.subtract(shared_elements(known.entry))
-            sources.leave(known.sources)
+        if known is None:
+            continue
+        work.removed[entry.name] = known
+        work.sources.leave(known.sources)
+        same = known.entry.cluster is entry.cluster and known.entry.local is entry.local
+        if same and entry.name in lists:
+            known_lists[entry.name] = lists[entry.name]
     for entry in wanted:
-        known = state.placed.get(entry.name)
+        known = work.removed.pop(entry.name, None)
         own = known.number if known else 0
         if entry.affinity_seconds and not own:
-            own = number = number + 1
-        allowed = sources.join(entry, known.sources if known else 0)
-        placed[entry.name] = given[entry.name] = place(entry, known, own, allowed)
-        shared.update(shared_elements(entry))
+            own = work.number = work.number + 1
+        allowed = work.sources.join(entry, known.sources if known else 0)
+        if known is None:
+            work.added.append(place(entry, None, own, allowed))
+        else:
+            changes = known_lists.get(entry.name) or list_changes(known.entry, entry)
+            replaced = state.places.replace(known, entry, changes, (own, allowed))
+            work.replaced.append(replaced)
+    return work
+
+
+def step(
+    state: Programmed,
+    gone: Iterable[Entry],
+    wanted: Iterable[Entry],
+    node: NodeView,
+    lists: Mapping[ServicePortName, ListChanges] = NONE_KNOWN,
+) -> Step:
+    """The transaction that removes some entries and adds others (an entry may be in both).
+
+    `lists` says how long lists of those in both differ, where that is known.
+    """
+    work = _work(state, gone, wanted, lists)
+    shared = work.shared()
     batch = Batch()
-    wanted_choices = {choice for each in given.values() for choice in choices(each)}
+    given = work.after()
+    wanted_choices = {choice for each in given for choice in choices(each)}
     _add_chains(batch, wanted_choices, state.chains, node)
     fresh = fresh_numbers(_names(wanted_choices), state.numbers)
     numbers = {**state.numbers, **fresh} if fresh else state.numbers
-    old = [
-        entry_elements(each, state.node, numbers, given.get(name)) for name, each in taken.items()
-    ]
-    new = [entry_elements(each, node, numbers, taken.get(name)) for name, each in given.items()]
+    old, new = work.elements(state.node, node, numbers)
     new.append(chain_elements(fresh))
     held = {each: state.shared[each] for each in shared}
-    lists_before, lists_after = sources.elements()
+    lists_before, lists_after = work.sources.elements()
     old += [node_elements(state.node), without_data(each for each in held if held[each] > 0)]
     new += [node_elements(node), without_data(e for e in held if held[e] + shared[e] > 0)]
     before, after = together([*old, lists_before]), together([*new, lists_after])
     for name in before | after:
         batch.change(name, before[name], after[name])
-    leaving = departure(state.departures, _pods(taken), _pods(given))
+    leaving = departure(state.departures, _pods(work.before()), _pods(given))
     gone_pods.write(batch, state.departures, leaving, gone_pods.any_gone(state.departures))
-    lost = any(_loses(state.placed.get(name), fresh) for name, fresh in placed.items())
-    return Step(batch, placed, shared, sources, numbers, number, leaving, lost)
+    return Step(
+        batch,
+        work.placed(),
+        shared,
+        work.sources,
+        numbers,
+        work.number,
+        leaving,
+        work.replaced,
+        lost_backends=work.lost_backends,
+    )
 
 
-def _pods(placed: Mapping[ServicePortName, Placed]) -> dict[ServicePortName, Slots]:
-    return {name: each.entry.pods for name, each in placed.items() if each.entry.pods}
-
-
-def _loses(known: Placed | None, fresh: Placed | None) -> bool:
-    """Whether clients may be pinned to a backend that a service no longer has."""
-    if known is None or not known.number:
-        return False
-    if fresh is None or fresh.number != known.number:
-        return True
-    return bool({*known.cluster} - {*fresh.cluster} or {*known.local} - {*fresh.local})
+def _pods(placed: Iterable[Placed]) -> dict[ServicePortName, Slots]:
+    return {each.entry.name: each.entry.pods for each in placed if each.entry.pods}
 
 
 def _names(wanted: Iterable[Choice]) -> list[str]:
@@ -179,9 +205,12 @@ def commit(state: Programmed, done: Step, node: NodeView) -> None:
     gone_pods.commit(state.departures, done.departure)
     state.chains.update(chain.name for chain in done.batch.chains)
     state.chains.difference_update(done.idle)
+    for change in done.replaced:
+        state.places.commit(change)
     for name, placed in done.placed.items():
         if placed is None:
             state.placed.pop(name, None)
+            state.places.forget(name)
         else:
             state.placed[name] = placed
     for element, difference in done.shared.items():
@@ -296,7 +325,7 @@ def reconcile(
     idle = frozenset(state.chains - needed - fixed)
     numbers = _chain_numbers(wanted, state.chains - fixed, placed.values(), kernel)
     state.departures = gone_pods.in_kernel(kernel.pop(names.GONE, {}))
-    leaving = departure(state.departures, {}, _pods(placed), meanwhile)
+    leaving = departure(state.departures, {}, _pods(placed.values()), meanwhile)
     gone_pods.write(batch, state.departures, leaving, kernel.pop(names.GONE_ANY, {}))
     for each in placed.values():
         _take(batch, entry_elements(each, node, numbers), kernel)
