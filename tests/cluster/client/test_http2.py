@@ -176,6 +176,17 @@ async def test_a_restart_of_the_server_causes_no_relist(
     assert lists(server) == 4
 
 
+async def test_a_server_without_http2_is_not_addressed_in_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, authority = server_tls(tmp_path)
+    async with FakeApiServer(tls) as server:
+        cluster = ClusterEntry(certificate_authority=str(authority.cert))
+        async with synced(Access(server=server.url, cluster=cluster)):
+            pass
+    assert "Error handling request" not in caplog.text
+
+
 @pytest.fixture
 def short_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     pings = Pings(0.2, 0.1)

@@ -31,11 +31,16 @@ async def dial(
         async with asyncio.timeout(CONNECT_TIMEOUT):
             opened = await tunnel(route) if route.proxy else None
             transport, connected = await _connect(route, context, protocol, opened)
-    negotiated = transport.get_extra_info("ssl_object").selected_alpn_protocol()
-    if negotiated != ALPN:
+    if not speaks_http2(transport):
         transport.abort()
         raise NotOffered
     return connected
+
+
+def speaks_http2(transport: asyncio.Transport) -> bool:
+    """Whether that was agreed on in the TLS handshake."""
+    negotiated: str | None = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+    return negotiated == ALPN
 
 
 @contextmanager

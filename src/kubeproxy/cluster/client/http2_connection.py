@@ -13,6 +13,7 @@ import h2.exceptions
 import h2.settings
 
 from kubeproxy.cluster.client import frames
+from kubeproxy.cluster.client.dial import speaks_http2
 from kubeproxy.cluster.client.failures import Failure, RequestFailed
 from kubeproxy.cluster.client.http2_stream import Stream
 from kubeproxy.cluster.client.transport import Pings, Request, Route
@@ -177,9 +178,11 @@ class Connection(asyncio.Protocol):
     # --- what the event loop calls ------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say who we are."""
+        """Say who we are, to a server that has agreed on HTTP/2."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  # for the type checker
         self._transport = transport
+        if not speaks_http2(transport):
+            return
         self._h2.local_settings = h2.settings.Settings(client=True, initial_values=_SETTINGS)
         self._h2.max_inbound_frame_size = frames.MAX_FRAME_SIZE
         self._h2.initiate_connection()
