@@ -95,7 +95,7 @@ def measure(binary: str, parts: str, rounds: int, seconds: float, clients: int) 
         for number, healing in enumerate((None, parts)):
             row = Row(str(number))
             stack.callback(row.close)
-            proxy = Proxy(f"{WAYS[number]} healing", binary, settings=_settings(healing))
+            proxy = Proxy(f"{WAYS[number]} healing", binary, section=_section(healing))
             stack.enter_context(proxying(proxy, row, Size(SERVICES, ENDPOINTS), addresses))
             found.append((row, stack.enter_context(serving(row.server, "accept"))))
         measured: dict[str, list[tuple[Round, Round]]] = {client: [] for client in FROM}
@@ -111,9 +111,8 @@ def measure(binary: str, parts: str, rounds: int, seconds: float, clients: int) 
         return [Rounds(client, measured[client]) for client in FROM]
 
 
-def _settings(parts: str | None) -> dict[str, object]:
-    healing = {} if parts is None else {"healing": {"parts": parts}}
-    return {"nftables": {"minSyncPeriod": "1ns", **healing}}
+def _section(parts: str | None) -> dict[str, object]:
+    return {} if parts is None else {"healing": {"parts": parts}}
 
 
 def _round(

@@ -30,6 +30,8 @@ class Proxy(msgspec.Struct, frozen=True):
     mode: str = "nftables"
     settings: dict[str, object] = {}
     """What its config file has beyond that of all others."""
+    section: dict[str, object] = {}
+    """What the section of its mode has beyond that of all others."""
 
     @property
     def title(self) -> str:
@@ -47,7 +49,8 @@ class Cluster(Protocol):
 def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
     """The config file: defaults, but that nothing waits."""
     # In a file 0 means the default of a second: the shortest time that can be written is meant.
-    sync = {"minSyncPeriod": "1ns"}
+    sync: dict[str, object] = {"minSyncPeriod": "1ns"}
+    sections = dict.fromkeys(("nftables", "iptables", "ipvs"), sync)
     return {
         "kind": "KubeProxyConfiguration",
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -57,9 +60,8 @@ def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         # The limits of conntrack are those of the host, which is not ours.
         "conntrack": {"maxPerCore": 0, "min": 0},
-        "nftables": sync,
-        "iptables": sync,
-        "ipvs": sync,
+        **sections,
+        proxy.mode: {**sync, **proxy.section},
         **proxy.settings,
     }
 

@@ -31,10 +31,8 @@ MOST_IN_TROUBLE = 4
 EVERY = 30.0
 AFTER = 90.0
 """Seconds without load in the end."""
-SETTINGS: dict[str, object] = {
-    "clusterCIDR": "10.128.0.0/9,fd00:1::/32",
-    "nftables": {"minSyncPeriod": "1ns", "healing": {"parts": "all", "goneTimeout": "60s"}},
-}
+SETTINGS: dict[str, object] = {"clusterCIDR": "10.128.0.0/9,fd00:1::/32"}
+HEALING: dict[str, object] = {"healing": {"parts": "all", "goneTimeout": "60s"}}
 EFFORT = Effort(rate=40, kept=10)
 _RATHER_OFTEN, _LONG, _GONE = (0.5, 4.0), (1.0, 8.0), (1.0, 15.0)
 """Between how many seconds and how many a pod is well, in trouble, and not there."""
@@ -167,7 +165,7 @@ def main() -> None:
     machine, code = this_machine(privileged=is_privileged()), this_code()
     print(f"{machine.cores} cores of {machine.processor}, Linux {machine.kernel}")
     print(f"commit {code.commit}, seed {asked.seed}; elements: IPv4 + IPv6", flush=True)
-    proxy = Proxy("healing", asked.ours, settings=SETTINGS)
+    proxy = Proxy("healing", asked.ours, settings=SETTINGS, section=HEALING)
     seen = asyncio.run(soak(proxy, 60 * asked.minutes, asked.seed, asked.log))
     print("\n".join(report(seen)))
 

@@ -81,8 +81,7 @@ def dial(address: str, rate: int, seconds: float) -> None:
 
 def measure(binary: str, parts: str, rate: int, seconds: float) -> Load:
     """A proxy under the load; what happens after the first seconds counts."""
-    healing = {"minSyncPeriod": "1ns", "healing": {"parts": parts}}
-    proxy = Proxy("ours", binary, settings={"nftables": healing})
+    proxy = Proxy("ours", binary, section={"healing": {"parts": parts}})
     address = cluster_ip(0)
     row = Row()
     try:

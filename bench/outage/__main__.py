@@ -30,10 +30,8 @@ from bench.tables import plain
 
 def variants(ours: str, peer: str) -> list[Proxy]:
     """The columns of the table; each is a proxy with settings of its own."""
-    healing: dict[str, object] = {
-        "nftables": {"minSyncPeriod": "1ns", "healing": {"parts": "all"}}
-    }
-    found = [Proxy("kubeproxy", ours), Proxy("kubeproxy healing", ours, settings=healing)]
+    healing: dict[str, object] = {"healing": {"parts": "all"}}
+    found = [Proxy("kubeproxy", ours), Proxy("kubeproxy healing", ours, section=healing)]
     return [*found, Proxy("peer", peer)] if peer else found
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from bench.outage.figures import Effort, Seen
@@ -11,6 +11,9 @@ from bench.proxies import Proxy
 
 NEW = 1000
 """What is added to the serial number of a pod that is replaced: the same node, a new address."""
+
+OTHER_RULES = {"masqueradeBit": 13}
+"""Settings of nftables mode with which all rules that mark packets are others."""
 
 Scenario = Callable[[Stage, Effort], Awaitable[None]]
 
@@ -44,8 +47,13 @@ async def node_lost(stage: Stage, effort: Effort) -> None:
 
 
 async def restarted(stage: Stage, effort: Effort) -> None:
-    """The proxy is stopped as for an upgrade, and started again."""
+    """The proxy is stopped, and started again."""
     await _restart(stage, effort, signal.SIGTERM)
+
+
+async def upgraded(stage: Stage, effort: Effort) -> None:
+    """The one that is started writes other rules, as another version of it would."""
+    await _restart(stage, effort, signal.SIGTERM, OTHER_RULES)
 
 
 async def killed(stage: Stage, effort: Effort) -> None:
@@ -53,10 +61,12 @@ async def killed(stage: Stage, effort: Effort) -> None:
     await _restart(stage, effort, signal.SIGKILL)
 
 
-async def _restart(stage: Stage, effort: Effort, by: signal.Signals) -> None:
+async def _restart(
+    stage: Stage, effort: Effort, by: signal.Signals, changed: Mapping[str, object] = {}
+) -> None:
     await stage.stop_proxy(by)
     await asyncio.sleep(effort.lag)
-    stage.start_proxy()
+    stage.start_proxy(changed)
     await asyncio.sleep(effort.after)
 
 
@@ -71,6 +81,7 @@ SCENARIOS: dict[str, Scenario] = {
     "a pod is lost": pod_lost,
     "a node is lost": node_lost,
     "proxy restarted": restarted,
+    "proxy upgraded": upgraded,
     "proxy killed": killed,
     "tables deleted": tables_deleted,
 }

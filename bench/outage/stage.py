@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -185,8 +185,11 @@ class Stage:
     def delete_tables(self) -> None:
         self.network.delete_tables()
 
-    def start_proxy(self) -> None:
-        self._running = Running(self._proxy, self.network.node, self)
+    def start_proxy(self, changed: Mapping[str, object] = {}) -> None:
+        """Start it; `changed` are settings of its mode that it did not have before."""
+        section = {**self._proxy.section, **changed}
+        proxy = msgspec.structs.replace(self._proxy, section=section)
+        self._running = Running(proxy, self.network.node, self)
 
     async def stop_proxy(self, by: signal.Signals = signal.SIGTERM) -> None:
         if self._running is not None:

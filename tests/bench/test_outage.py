@@ -145,9 +145,11 @@ def test_results_are_known_and_read_as_they_were_written(results: Results, tmp_p
 
 def test_a_variant_is_a_proxy_with_settings_of_its_own(tmp_path: Path) -> None:
     ours = ["kubeproxy", "kubeproxy healing"]
-    healing = Proxy("healing", "kube-proxy", settings={"nftables": {"healing": {"parts": "all"}}})
-    found = configuration(tmp_path, healing)
-    assert found == {**configuration(tmp_path, Proxy("ours", "kube-proxy")), **healing.settings}
+    healing: dict[str, object] = {"healing": {"parts": "all"}}
+    own = Proxy("healing", "kube-proxy", settings={"clusterCIDR": "fd00::/8"}, section=healing)
+    found = configuration(tmp_path, own)
+    others = configuration(tmp_path, Proxy("ours", "kube-proxy"))
+    assert found == others | own.settings | {"nftables": {"minSyncPeriod": "1ns"} | healing}
     assert [each.name for each in variants("a", "")] == ours
     assert [each.name for each in variants("a", "b")] == [*ours, "peer"]
 

@@ -14,6 +14,7 @@ from bench.outage.scenarios import (
     restarted,
     rolling_update,
     tables_deleted,
+    upgraded,
 )
 
 OURS, HEALING = variants(str(Path(sys.executable).with_name("kube-proxy")), "")
@@ -68,7 +69,7 @@ async def test_with_healing_a_lost_pod_is_replaced_by_another_one(tmp_path: Path
         assert seen.unanswered == 0, client
 
 
-@pytest.mark.parametrize("scenario", [restarted, tables_deleted])
+@pytest.mark.parametrize("scenario", [restarted, upgraded, tables_deleted])
 async def test_the_proxy_is_back_when_the_load_ends(scenario: Scenario, tmp_path: Path) -> None:
     for client, seen in (await measure(scenario, OURS, SHORT, tmp_path / "log")).items():
         assert seen.unanswered == 0, client
