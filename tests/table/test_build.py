@@ -1,4 +1,4 @@
-"""No step of an update is long, whatever a Service asks for. Counted, not timed."""
+"""What an update makes of services, and that no step of it is long. Counted, not timed."""
 
 import sys
 from collections.abc import Iterator
@@ -9,11 +9,15 @@ import pytest
 import kubeproxy
 from kubeproxy.base.inet import Family
 from kubeproxy.base.steps import PART, Steps
+from kubeproxy.cluster.model.serviceport import HEALING_ANNOTATION
+from kubeproxy.cluster.objects.decode import convert
+from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.recompile import LARGE
 from world import Document, cluster_of, endpoint_slice, seen_by, service
 
+CART = ObjectKey("shop", "cart")
 SOURCES = kubeproxy.__path__[0]
 MOST_LINES = 25 * PART
 """Of our code in one step: a few milliseconds."""
@@ -102,3 +106,21 @@ def test_no_step_is_long(documents: list[Document], large: int) -> None:
     steps = builder.update_in_steps(gone, [*builder.services()], seen_by(cluster))
     assert max(Lines().of_steps(steps)) < MOST_LINES
     assert not builder.table.entries
+
+
+def test_a_large_service_whose_endpoint_is_left_out_for_a_while() -> None:
+    annotations = {HEALING_ANNOTATION: "all"}
+    metadata = {"namespace": CART.namespace, "name": CART.name, "annotations": annotations}
+    cluster = cluster_of({**service({"ports": ports(1)}), "metadata": metadata})
+    builder = Builder(Family.IPV4, large=1)
+    every = addresses(22, "10.65")
+    fails = every[3]
+    for ejected, count in ((False, 20), (True, 20), (True, 21), (False, 21), (False, 22)):
+        (changed,) = slices(1, count)
+        cluster.upsert(Kind.ENDPOINT_SLICE, convert(Kind.ENDPOINT_SLICE, changed))
+        builder.ejected = {CART: [(fails, 1)]} if ejected else {}
+        builder.update(cluster, [CART], seen_by(cluster))
+        (entry,) = builder.table.entries.values()
+        expected = {*every[:count]} - ({fails} if ejected else set())
+        assert expected == {backend.address for backend in entry.cluster}
+        assert ejected == bool(entry.ejected)

@@ -1,6 +1,6 @@
 """A table on its way into a fake kernel, by the pure half of the dataplane alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import msgspec
@@ -24,9 +24,9 @@ from kubeproxy.dataplane.nftables.language import Chain, Program
 from kubeproxy.dataplane.nftables.names import TABLE
 from kubeproxy.dataplane.nftables.placed import choices
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
-from kubeproxy.dataplane.nftables.state import Programmed, commit, reconcile, step
-from kubeproxy.table.diff import Changes
-from kubeproxy.table.entries import Entry, Table
+from kubeproxy.dataplane.nftables.state import NONE_KNOWN, Programmed, commit, reconcile, step
+from kubeproxy.table.diff import Changes, ListChanges
+from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import NodeView
 
 SETTINGS = NftablesSettings()
@@ -77,13 +77,17 @@ class Rig:
         """A partial sync."""
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed)]
-        return self.step(gone, wanted, node)
+        return self.step(gone, wanted, node, changes.lists)
 
     def step(
-        self, gone: Iterable[Entry], wanted: Iterable[Entry], node: NodeView | None = None
+        self,
+        gone: Iterable[Entry],
+        wanted: Iterable[Entry],
+        node: NodeView | None = None,
+        lists: Mapping[ServicePortName, ListChanges] = NONE_KNOWN,
     ) -> Batch:
         node = node or self.node
-        done = step(self.state, gone, wanted, node)
+        done = step(self.state, gone, wanted, node, lists)
         self.kernel.commit(batch_messages(self.program, done.batch))
         commit(self.state, done, node)
         self.node = node

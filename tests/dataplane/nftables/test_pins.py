@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from kubeproxy.dataplane.nftables.names import (
     SHARED_LOCAL_AFFINITY,
 )
 from kubeproxy.dataplane.nftables.pins import Pins, stale_pins
+from kubeproxy.dataplane.nftables.state import step
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.table.diff import Changes, diff
 from kubeproxy.table.entries import Backend, Table
@@ -38,7 +39,8 @@ def to(backend: Backend) -> bytes:
     return tail(backend_data(backend))
 
 
-STICKY = everywhere({"sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local"})
+SPEC = {"sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local"}
+STICKY = everywhere(SPEC)
 
 
 @pytest.fixture
@@ -69,6 +71,24 @@ def test_stale_pins(rig: Rig, number: int, backend: Backend, expected: bool) -> 
     (placed,) = rig.state.placed.values()
     chosen = msgspec.structs.replace(placed, cluster=(L1,))
     assert ([key] if expected else []) == stale_pins({key: to(backend)}, [chosen], local=False)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "spec", "expected"),
+    [
+        pytest.param("L1 L2 R1", {"externalIPs": ["198.18.0.5"]}, False, id="another-address"),
+        pytest.param("L1 L2 L3 R1", {}, False, id="an-endpoint-comes"),
+        pytest.param("L1 L2", {}, True, id="an-endpoint-leaves"),
+        pytest.param("L1 L2 R1", {"sessionAffinity": "None"}, True, id="affinity-is-turned-off"),
+    ],
+)
+def test_what_loses_clients(
+    rig: Rig, endpoints: str, spec: Mapping[str, object], expected: bool
+) -> None:
+    (placed,) = rig.state.placed.values()
+    table = table_of(everywhere({**SPEC, **spec}), endpoint_slice(endpoints))
+    done = step(rig.state, [placed.entry], table.entries.values(), rig.node)
+    assert expected == done.lost_backends
 
 
 @pytest.mark.parametrize(

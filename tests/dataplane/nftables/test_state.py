@@ -28,7 +28,7 @@ from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.batch import Batch, batch_messages
 from kubeproxy.dataplane.nftables.elements import slot_bytes
 from kubeproxy.dataplane.nftables.state import Programmed, reconcile
-from kubeproxy.table.diff import diff
+from kubeproxy.table.diff import diff, list_changes
 from kubeproxy.table.entries import (
     Backend,
     Balance,
@@ -100,13 +100,17 @@ def changes_of(node: NodeView) -> tuple[NodeView, ...]:
 
 
 def follow(rig: Rig, history: Sequence[Change], balance: Balance, data: st.DataObject) -> Table:
-    """A partial sync after every event; the table at the end."""
+    """A partial sync after every event, now and then with known lists; the table at the end."""
     family = rig.node.family
     choices = changes_of(rig.node)
     last = Table(family)
     rig.fill(last)
     for table in tables(history, family, balance):
-        rig.change(diff(last, table), data.draw(st.sampled_from(choices)))
+        changes = diff(last, table)
+        if data.draw(st.booleans()):
+            lists = {after.name: list_changes(before, after) for before, after in changes.changed}
+            changes = msgspec.structs.replace(changes, lists=lists)
+        rig.change(changes, data.draw(st.sampled_from(choices)))
         last = table_with(*table.entries.values(), family=family)
     return last
 
