@@ -245,9 +245,6 @@ def _by_frontend(
     return nft.Chain(name, tuple(rules))
 
 
-_FORGOTTEN_IN_TIME = (names.RETRY_UNANSWERED, names.RETRY_STICKY)
-"""Whose connections the kernel forgets before a second SYN, though nobody has reset them."""
-
 _OF_TCP = nft.Match(f"{nft.CT_PROTOCOL.text} tcp", nft.CT_PROTOCOL, bytes([Protocol.TCP]))
 """The connection is one of TCP, whatever the packet is."""
 
