@@ -26,6 +26,7 @@ from bench.clusters import (
     slice_document,
 )
 from fakes.apiserver import FakeApiServer
+from fakes.apistreams import Watcher
 from fakes.certs import server_tls
 from fakes.http2front import Http2Front
 from kubeproxy.cluster.client.resources import ENDPOINT_SLICES, SERVICES, list_query
@@ -104,8 +105,13 @@ async def _wait(server: FakeApiServer, what: Wait) -> None:
             await server.wait_watchers(0, within=TIMEOUT)
             _encode_ahead(server)
         else:
-            while not any(w.sent_at and not w.unsent for w in server.watchers_of("EndpointSlice")):  # noqa: ASYNC110  # there is no event for it
+            while not any(map(_has_all, server.watchers_of("EndpointSlice"))):  # noqa: ASYNC110  # there is no event for it
                 await asyncio.sleep(0.01)
+
+
+def _has_all(watcher: Watcher) -> bool:
+    """Whether all has been sent; a watch after a list has nothing to send before an event."""
+    return not watcher.unsent and (watcher.initial is None or bool(watcher.sent_at))
 
 
 async def _send(server: FakeApiServer, prepared: list[Document]) -> Sent:
