@@ -51,7 +51,7 @@ def compiled(ports: tuple[ServicePort, ...], slices: Mapping[str, Slice]) -> Com
 
 
 def known(ports: tuple[ServicePort, ...], slices: Slices) -> Known | None:
-    return finish(remember(ports, slices, HERE, compiled(ports, slices), large=1))
+    return finish(remember(ports, slices, HERE, compiled(ports, slices)))
 
 
 def changed(slices: Slices, name: str, place: int, new: Endpoint | None) -> Slices:
@@ -155,11 +155,6 @@ def test_a_service_that_changed_is_compiled_as_a_whole() -> None:
 )
 def test_what_is_not_remembered(slices: Slices) -> None:
     assert known(service_ports(), slices) is None
-
-
-def test_small_services_are_not_remembered() -> None:
-    ports = service_ports()
-    assert finish(remember(ports, PLAIN, HERE, compiled(ports, PLAIN))) is None
 
 
 # --- any history ------------------------------------------------------------------------------

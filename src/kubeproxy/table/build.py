@@ -116,8 +116,9 @@ class Builder:
             known = None
             taken = dict(slices)  # as they are before the first step
             compiled = yield from compile_service(service, ports, taken, node, ejected)
-            if not ejected:
-                known = yield from remember(ports, taken, node, compiled, self._large)
+            large = [entry for entry in compiled.entries if entry.endpoints >= self._large]
+            if large and not ejected:
+                known = yield from remember(ports, taken, node, compiled)
         if known is not None:
             self._known[service] = known
         return compiled

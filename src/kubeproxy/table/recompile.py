@@ -59,12 +59,11 @@ def remember(
     slices: Mapping[str, Slice],
     node: NodeView,
     compiled: Compiled,
-    large: int = LARGE,
 ) -> Steps[Known | None]:
     """What is needed to compile the Service again by its changes; None when that cannot be."""
     used = [each for each in slices.values() if each.endpoints]
     count = sum(len(each.endpoints) for each in used)
-    if not used or count < large or len(ports) > _MOST_PORTS or compiled.excess:
+    if not used or len(ports) > _MOST_PORTS or compiled.excess:
         return None
     slice_ports = used[0].ports
     numbers = {(each.name, each.protocol): each.port for each in slice_ports}

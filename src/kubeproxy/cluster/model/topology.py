@@ -36,7 +36,8 @@ class Condition(Enum):
 class Tally(NamedTuple):
     """How many endpoints of each kind there are: what the choice among them depends on.
 
-    Those with hints are ready ones; `this_node` and `this_zone` have hints that name these.
+    None is counted as both ready and draining. Those with hints are ready ones; `this_node` and
+    `this_zone` have hints that name these.
     """
 
     ready: int = 0
@@ -77,6 +78,9 @@ class Usable(msgspec.Struct, frozen=True):
     hints: HintMode
 
 
+_ENDPOINT = attrgetter("endpoint")
+
+
 def usable_endpoints(
     port: ServicePort, endpoints: Sequence[PortEndpoint], node: str, zone: str
 ) -> Usable:
@@ -88,18 +92,20 @@ def usable_in_steps(
     port: ServicePort, endpoints: Sequence[PortEndpoint], node: str, zone: str
 ) -> Steps[Usable]:
     """The same, with a pause after each step."""
-    counts = Tally()
-    for start in range(0, len(endpoints), PART):
-        if start:
-            yield
-        part = [at.endpoint for at in endpoints[start : start + PART]]
+    counts = tally(list(map(_ENDPOINT, endpoints[:PART])), node, zone)
+    for start in range(PART, len(endpoints), PART):
+        yield
+        part = list(map(_ENDPOINT, endpoints[start : start + PART]))
         counts = counts.changed(Tally(), tally(part, node, zone))
     selection = select(port, counts)
     cluster: tuple[PortEndpoint, ...] | None = None
     local: tuple[PortEndpoint, ...] | None = None
     if selection.cluster is not None:
-        uses = users(selection.cluster, selection.hints, node, zone)
-        cluster = tuple([at for at in endpoints if uses(at.endpoint)])
+        if counts.ready == len(endpoints) and selection.hints is HintMode.NONE:
+            cluster = tuple(endpoints)
+        else:
+            uses = users(selection.cluster, selection.hints, node, zone)
+            cluster = tuple([at for at in endpoints if uses(at.endpoint)])
     if selection.local is not None:
         uses = users(selection.local)
         local = tuple([at for at in endpoints if at.endpoint.local and uses(at.endpoint)])
@@ -108,12 +114,15 @@ def usable_in_steps(
 
 def tally(endpoints: Sequence[Endpoint], node: str, zone: str) -> Tally:
     """Count the endpoints, on the node of this name, in this zone."""
-    ready = [each for each in endpoints if each.ready]
-    drain = [each for each in endpoints if each.serving and each.terminating]
+    others = [e for e in endpoints if not e.ready or e.local or e.node_hints or e.zone_hints]
+    if not others:  # as usual: nothing but ready ones on other nodes
+        return Tally(len(endpoints))
+    ready = [each for each in others if each.ready]
+    drain = [each for each in others if not each.ready and each.serving and each.terminating]
     nodes = [each.node_hints for each in ready if each.node_hints]
     zones = [each.zone_hints for each in ready if each.zone_hints]
     return Tally(
-        ready=len(ready),
+        ready=len(endpoints) - len(others) + len(ready),
         draining=len(drain),
         ready_here=len([each for each in ready if each.local]),
         draining_here=len([each for each in drain if each.local]),
