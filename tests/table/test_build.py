@@ -13,7 +13,7 @@ from kubeproxy.cluster.model.serviceport import HEALING_ANNOTATION
 from kubeproxy.cluster.objects.decode import convert
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.table.build import Builder
-from kubeproxy.table.diff import Changes
+from kubeproxy.table.diff import Changes, list_changes
 from kubeproxy.table.recompile import LARGE
 from world import Document, cluster_of, endpoint_slice, seen_by, service
 
@@ -106,6 +106,21 @@ def test_no_step_is_long(documents: list[Document], large: int) -> None:
     steps = builder.update_in_steps(gone, [*builder.services()], seen_by(cluster))
     assert max(Lines().of_steps(steps)) < MOST_LINES
     assert not builder.table.entries
+
+
+def test_an_update_that_breaks_off_leaves_the_next_with_the_whole_difference() -> None:
+    cluster = cluster_of(service({"ports": ports(1)}), *slices(1, 20))
+    builder = Builder(Family.IPV4, large=1)
+    builder.update(cluster, [CART], seen_by(cluster))
+    (changed,) = slices(1, 21)
+    cluster.upsert(Kind.ENDPOINT_SLICE, convert(Kind.ENDPOINT_SLICE, changed))
+    steps = builder.update_in_steps(cluster, [CART], seen_by(cluster))
+    next(steps)  # the Service has been compiled, and the table has not been changed
+    steps.close()
+    changes = builder.update(cluster, [CART], seen_by(cluster))
+    ((before, after),) = changes.changed
+    assert len(after.cluster) == len(before.cluster) + 1
+    assert changes.lists.get(after.name) in (None, list_changes(before, after))
 
 
 def test_a_large_service_whose_endpoint_is_left_out_for_a_while() -> None:

@@ -61,11 +61,16 @@ def changed(slices: Slices, name: str, place: int, new: Endpoint | None) -> Slic
     return {**slices, name: replace(slices[name], endpoints=tuple(endpoints))}
 
 
-def check(result: Compiled | None, ports: tuple[ServicePort, ...], slices: Slices) -> None:
-    """The entries are those of a Service that is compiled as a whole."""
+def check(
+    was: Compiled, result: Compiled | None, ports: tuple[ServicePort, ...], slices: Slices
+) -> None:
+    """The entries are those of a Service that is compiled as a whole, and so is the difference."""
     whole = compiled(ports, slices)
     assert result is not None
     assert (whole.entries, whole.health_check) == (result.entries, result.health_check)
+    for old, new in zip(was.entries, result.entries, strict=True):
+        if new.name in result.lists:
+            assert result.lists[new.name] == list_changes(old, new)
 
 
 CHANGES = [
@@ -102,12 +107,7 @@ def test_a_change_of_few_endpoints(
     before = known(ports, here)
     assert before is not None
     was = before.compiled
-    result = recompile(before, ports, change(here), HERE)
-    check(result, ports, change(here))
-    assert result is not None
-    for old, new in zip(was.entries, result.entries, strict=True):
-        if new.name in result.lists:
-            assert result.lists[new.name] == list_changes(old, new)
+    check(was, recompile(before, ports, change(here), HERE), ports, change(here))
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,12 @@ def test_any_history_leads_to_the_same(
     before = known(ports, slices)
     for name, place, new in history:
         slices = changed(slices, name, place, new)
+        was = before.compiled if before else None
         result = recompile(before, ports, slices, HERE) if before else None
-        if result is None:
+        if result is None or was is None:
             before = known(ports, slices)
         else:
-            check(result, ports, slices)
+            check(was, result, ports, slices)
 
 
 # --- lists ------------------------------------------------------------------------------------

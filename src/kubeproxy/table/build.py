@@ -79,11 +79,12 @@ class Builder:
         affected: dict[ServicePortName, None] = {}
         checks: dict[ServiceName, HealthCheck | None] = {}
         lists: dict[ServicePortName, ListChanges] = {}
+        remembered: dict[ObjectKey, Known] = {}
         for service in touched:
             ports = cluster.service_ports(family, service)
             slices = cluster.slices(family, service)
             try:
-                compiled = yield from self._compile(service, ports, slices, node)
+                compiled = yield from self._compile(service, ports, slices, node, remembered)
             except Exception as error:  # noqa: BLE001  # one Service must not stop all others
                 self.unfit[service] = f"{type(error).__name__}: {quoted(str(error))}"
                 continue
@@ -98,6 +99,7 @@ class Builder:
         changes = yield from self._changes(affected, checks)
         changes = msgspec.structs.replace(changes, lists=lists) if lists else changes
         yield from patch_in_steps(self.table, changes)
+        self._known.update(remembered)  # now that the table has what was compiled
         self._compiled_for = compiled_for
         return changes
 
@@ -107,6 +109,7 @@ class Builder:
         ports: tuple[ServicePort, ...],
         slices: Mapping[str, Slice],
         node: NodeView,
+        remembered: dict[ObjectKey, Known],
     ) -> Steps[Compiled]:
         """Compile a service: of a large one that was compiled before, what changed."""
         known = self._known.pop(service, None)
@@ -120,7 +123,7 @@ class Builder:
             if large and not ejected:
                 known = yield from remember(ports, taken, node, compiled)
         if known is not None:
-            self._known[service] = known
+            remembered[service] = known
         return compiled
 
     def services(self) -> Collection[ObjectKey]:
