@@ -12,7 +12,7 @@ family's own sync changes what they read, and what others look at changes in the
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
@@ -56,7 +56,7 @@ from kubeproxy.linux.localproxy import LocalProxy
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged, Nfnetlink
-from kubeproxy.table.diff import ListChanges
+from kubeproxy.table.diff import Changes, ListChanges
 from kubeproxy.table.entries import Entry, ServicePortName, Table
 from kubeproxy.table.node import NodeView
 
@@ -68,8 +68,6 @@ _LARGE = 256 << 10
 _MOMENT = 0.1
 MANY = 5000
 """So many elements are encoded in some milliseconds."""
-
-_FEW = 500
 
 T = TypeVar("T")
 
@@ -194,8 +192,7 @@ class Nftables:
         changes = update.changes
         gone = [*changes.removed, *(before for before, _ in changes.changed)]
         wanted = [*changes.added, *(after for _, after in changes.changed), *update.again]
-        many = sum(map(_elements, chain(changes.added, changes.removed, update.again))) > MANY
-        many = many or sum(starmap(_most_different, changes.changed)) > MANY
+        many = _elements(changes) + sum(map(_all_elements, update.again)) > MANY
         doable = list(self._doable(wanted))
         writing = partial(write, state, gone, doable, update.node, changes.lists)
         next_, messages, left_out = await _in_time(writing, many=many)
@@ -383,15 +380,21 @@ def write(
     return next_, batch_messages(state.program, next_.batch), left_out
 
 
-def _elements(entry: Entry) -> int:
+def _elements(changes: Changes) -> int:
+    """About how many elements are looked at: of lists whose difference is known, that alone."""
+    count = sum(map(_all_elements, chain(changes.added, changes.removed)))
+    for before, after in changes.changed:
+        known = changes.lists.get(after.name)
+        if known is None:
+            count += _all_elements(before) + _all_elements(after)
+        else:
+            count += len(after.frontends) * sum(len(one.left) + len(one.came) for one in known)
+    return count
+
+
+def _all_elements(entry: Entry) -> int:
     """About how many elements an entry has: each frontend has a list of the backends."""
     return len(entry.frontends) * (1 + len(entry.cluster) + len(entry.local))
-
-
-def _most_different(before: Entry, after: Entry) -> int:
-    """How many elements probably differ: of long lists, changes are few."""
-    added = abs(_elements(after) - _elements(before))
-    return added + min(_elements(before), _elements(after), _FEW)
 
 
 async def _in_time(work: Callable[[], T], *, many: bool) -> T:
