@@ -64,7 +64,7 @@ class FrontStream(AbstractStreamWriter):
         """Everything is sent already."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        raise NotImplementedError
+        raise NotImplementedError("handlers of the fake compress by themselves")
 
     def enable_chunking(self) -> None:
         """Frames are chunks enough."""

@@ -12,13 +12,7 @@ import msgspec
 from kubeproxy.base.healing import Healing
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice, Pick, Remember, Split
-from kubeproxy.table.entries import (
-    PRECEDENCE,
-    Backend,
-    Entry,
-    Frontend,
-    FrontendKind,
-)
+from kubeproxy.table.entries import PRECEDENCE, Backend, Entry, Frontend, FrontendKind
 from kubeproxy.table.policy import Refusal, Scope, Treatment
 from kubeproxy.table.route import healing_of
 
