@@ -74,8 +74,8 @@ kernels: venv  ## the proxy in stock kernels of Debian, 5.10 to the newest, emul
 	$(KERNELS) --page docs/kernels.md
 
 .PHONY: kernels-quick
-kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in a minute and a half
-	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over
+kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in three minutes
+	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over,healing
 
 .PHONY: kernels-full
 kernels-full: venv  ## the same with the whole lab in each of them, over night
