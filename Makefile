@@ -35,8 +35,8 @@ demo: venv  ## the proxy at work, live, in a throw-away network: no root, no clu
 check: venv packages lint  ## everything that CI runs: lint, types, contracts, all tests, coverage
 	$(BIN)/python -m pytest -n 2 --ignore tests/lab --cov --cov-report=
 	$(BIN)/python scripts/coverage-of-pure-packages
-	$(MAKE) --no-print-directory lab
-	$(MAKE) --no-print-directory kernels-quick
+	$(MAKE) --no-print-directory native-lab
+	@$(MAKE) --no-print-directory -j 2 --output-sync kernels-quick $(UML_LEGS)
 
 .PHONY: packages
 packages: $(PROMTOOL)
@@ -46,15 +46,18 @@ packages: $(PROMTOOL)
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
 UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest
 
-# Each mode removes the rules of the others, so each has a run of its own (tests/lab/modes.py).
 .PHONY: lab
-lab: venv packages  ## real packets in real kernels, in namespaces of their own
-	$(LAB) -n 2 -rs --mode nftables tests/lab
-	$(LAB) -n 2 -rs --mode iptables tests/lab
+lab: native-lab  ## real packets in real kernels, in namespaces of their own
 	@$(MAKE) --no-print-directory -j 2 --output-sync $(UML_LEGS)
 
-# The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor:
-# two run side by side.
+# Each mode removes the rules of the others, so each has a run of its own (tests/lab/modes.py).
+.PHONY: native-lab
+native-lab: venv packages
+	$(LAB) -n 2 -rs --mode nftables tests/lab
+	$(LAB) -n 2 -rs --mode iptables tests/lab
+
+# The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor,
+# as Debian's kernels have in their emulator: two of these run side by side.
 UML_LEGS := uml-ipvs uml-scenarios uml-sctp
 UML_FILES := $(wildcard tests/lab/test_ipvs_*.py tests/lab/test_uml_*.py)
 
