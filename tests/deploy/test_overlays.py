@@ -49,9 +49,11 @@ def test_our_reading_of_kustomize_is_its_own(folder: str) -> None:
 def test_every_file_is_used_or_is_the_image() -> None:
     folders = [*ASKED, "."]
     names = {each.name for folder in folders for each in (DEPLOY / folder).iterdir()}
-    assert names - {*ASKED, "cluster"} == {
+    chart = {"Chart.yaml", "values.yaml", "values.schema.json", "templates", ".helmignore"}
+    assert names - {*ASKED, "cluster", *chart} == {
         *("Dockerfile", "configure", "kustomization.yaml", "daemonset.yaml", "rbac.yaml"),
-        *("rules.yaml", "servicemonitor.yaml", "dashboard.json"),
+        *("rules.yaml", "servicemonitor.yaml", "podmonitor.yaml", "dashboard.json"),
+        *("config.conf", "kubeconfig.conf"),
     }
 
 
