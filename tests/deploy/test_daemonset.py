@@ -95,7 +95,7 @@ def test_only_the_lock_and_the_sockets_directory_can_be_written(mode: str) -> No
     [
         pytest.param("nftables", ("NET_ADMIN",), id="nftables"),
         pytest.param("monitoring", ("NET_ADMIN",), id="monitoring"),
-        pytest.param("iptables", ("NET_ADMIN",), id="iptables"),
+        pytest.param("iptables", ("NET_ADMIN", "NET_RAW"), id="iptables"),
         pytest.param("ipvs", ("NET_ADMIN", "NET_RAW"), id="ipvs"),
         pytest.param("trial", ("NET_ADMIN", "NET_RAW"), id="trial"),
     ],

@@ -55,9 +55,9 @@ class Pod:
         """All that the proxy said."""
         return (self._directory / "daemon.log").read_text()
 
-    def lab(self, variant: Variant, add: Collection[str] = ()) -> Lab:
-        """A lab whose proxy is the pod's; rights that are added are not the manifest's."""
-        before = self._through(self._proxy, (*self.capabilities, *add))
+    def lab(self, variant: Variant) -> Lab:
+        """A lab whose proxy is the pod's."""
+        before = self._through(self._proxy, self.capabilities)
         self._programmer = DaemonProcess(self._network.node, self._directory, before)
         flags = (f"--config={self._config}",)
         shown = msgspec.structs.replace(variant, flags=flags)

@@ -136,20 +136,18 @@ def test_nftables_mode_needs_each_of_its_rights(apart: Network, tmp_path: Path) 
 def test_iptables_mode_works_with_the_rights_of_its_manifest(
     xtables: Network, tmp_path: Path, backend: RuleKind
 ) -> None:
-    """The legacy kind, which the image does not have, needs one more."""
     pod = Pod("iptables", xtables, tmp_path)
-    more = ["NET_RAW"] if backend is RuleKind.LEGACY else []
-    check_works(pod, pod.lab(IPTABLES[backend], more))
+    check_works(pod, pod.lab(IPTABLES[backend]))
 
 
 def test_iptables_mode_needs_each_of_its_rights(
     xtables: Network, tmp_path: Path, backend: RuleKind
 ) -> None:
     pod = Pod("iptables", xtables, tmp_path)
-    assert pod.capabilities == ("NET_ADMIN",)
+    assert pod.capabilities == ("NET_ADMIN", "NET_RAW")
     check_refuses(pod, "NET_ADMIN")
     if backend is RuleKind.LEGACY:
-        check_refuses(pod, "NET_RAW")  # which the manifest does not have
+        check_refuses(pod, "NET_RAW")
 
 
 @pytest.mark.parametrize("folder", ["trial", "nftables"])

@@ -145,8 +145,11 @@ def _families(mode: Mode) -> tuple[Family, ...]:
     families = supported_families()
     if not mode.uses_iptables:
         return families
+    from kubeproxy.dataplane.xtables_kind import use_kind_of_node  # noqa: PLC0415
     from kubeproxy.linux.xtables import Xtables  # noqa: PLC0415  # not of every mode
 
+    if kind := use_kind_of_node():
+        klog.info("The iptables programs are of the kind that the node uses", kind=kind)
     failures: dict[Family, KernelError] = {}
     for family in families:
         try:

@@ -36,7 +36,7 @@ _OLD_FIREWALL = ("nat", _FIREWALL)  # of ipvs mode, from 1.11 to 1.24
 _SHARED = frozenset({("filter", _FIREWALL), ("nat", "KUBE-MARK-DROP")})
 HINT = "KUBE-IPTABLES-HINT"
 """The chain by which the kubelet shows which kind of iptables it uses (KEP-3178)."""
-_OF_THE_KUBELET = frozenset({"KUBE-KUBELET-CANARY", HINT})
+OF_THE_KUBELET = frozenset({"KUBE-KUBELET-CANARY", HINT})
 _CHAIN_OF_A_SERVICE = re.compile(r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-[A-Z2-7]{16}")
 
 # Chains that ipvs mode has, and no other.
@@ -85,7 +85,7 @@ def is_own_chain(table: str, name: str) -> bool:
 
 def is_kubelets_chain(table: str, name: str) -> bool:
     """Whether a chain is the kubelet's, or may be."""
-    return name in _OF_THE_KUBELET or (table, name) in _SHARED
+    return name in OF_THE_KUBELET or (table, name) in _SHARED
 
 
 def is_chain_of_a_service(name: str) -> bool:

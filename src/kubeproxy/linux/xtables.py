@@ -1,11 +1,13 @@
 """The iptables programs of one IP family: chains, rules, and whole tables as text.
 
 Whatever `iptables` the system has is used, as upstream does: it may be of either of the two
-backends. Where only the long names are installed, they are used.
+backends. Where only the long names are installed, they are used. The environment may say which
+kind is used instead.
 """
 
 import contextlib
 import math
+import os
 import subprocess
 import threading
 import time
@@ -19,6 +21,9 @@ _STEMS = {
     Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
     Family.IPV6: ("ip6tables", "ip6tables-nft", "ip6tables-legacy"),
 }
+KIND = "KUBE_PROXY_IPTABLES"
+"""The environment variable that may say which kind of programs is used, `nft` or `legacy`."""
+
 _OLDEST = (1, 6, 2)
 _WAIT = ("-w", "5")  # seconds that a program waits for another to release the lock
 _SECONDS = 60.0
@@ -157,7 +162,7 @@ class Xtables:
         program = find_program(self.family, verb)
         if program is None:
             raise XtablesFailed(
-                f"{_STEMS[self.family][0]}{verb} is not installed, or not in PATH: install"
+                f"{_stems(self.family)[0]}{verb} is not installed, or not in PATH: install"
                 " iptables, or use another proxy mode"
             )
         command = [program, *(_WAIT if wait else ()), *arguments]
@@ -205,8 +210,15 @@ class Xtables:
 
 def find_program(family: Family, verb: str = "") -> str | None:
     """Where `iptables` is, or with a verb `iptables-save`; None when it is not installed."""
-    found = (find(stem + verb) for stem in _STEMS[family])
+    found = (find(stem + verb) for stem in _stems(family))
     return next((program for program in found if program is not None), None)
+
+
+def _stems(family: Family) -> tuple[str, ...]:
+    """What the programs may be called, the best name first."""
+    kind = os.environ.get(KIND)
+    wanted = tuple(stem for stem in _STEMS[family] if kind and stem.endswith(f"-{kind}"))
+    return wanted or _STEMS[family]
 
 
 def unfit(version_text: str) -> str:

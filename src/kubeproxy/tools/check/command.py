@@ -27,6 +27,7 @@ from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import MODES, load_mode
 from kubeproxy.dataplane.preflight import NODE, Finding, Grade, Machine, Modules, lacking, ok
 from kubeproxy.dataplane.sysctls import Sysctls
+from kubeproxy.dataplane.xtables_kind import use_kind_of_node
 from kubeproxy.engine.node import node_view
 from kubeproxy.engine.settings import wanted_sysctls
 from kubeproxy.linux.conntrack import udp_flows
@@ -145,6 +146,8 @@ def survey(plans: Sequence[Plan], seconds: float) -> Report:
     rights = host.own_rights()
     machine = _machine((Family.IPV4,) if no_ipv6 else tuple(Family), rights)
     modes = [plan.mode for plan in plans]
+    if any(mode.uses_iptables for mode in modes):
+        use_kind_of_node()
     trials = {
         NODE: start(partial(_conntrack, machine.families)),
         **{p.mode.name: start(partial(p.mode.trial, p.config, machine)) for p in plans},

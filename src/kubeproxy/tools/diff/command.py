@@ -13,6 +13,7 @@ from kubeproxy.config.flagset import HELP, Flag, Parsed
 from kubeproxy.config.kinds import INT32, STRING
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.xtables_kind import use_kind_of_node
 from kubeproxy.serve.status.tablewire import Desired, read_table
 from kubeproxy.serve.status.wire import DaemonStatus, NotProgrammed
 from kubeproxy.tools import client
@@ -90,9 +91,11 @@ def _look(daemon: client.Client, family: Family) -> Seen:
 
 def drift(desired: Desired) -> list[Difference]:
     """What a full sync of the daemon would change now."""
-    compare = load_mode(desired.mode).drift
+    mode = load_mode(desired.mode)
+    if mode.uses_iptables:
+        use_kind_of_node()
     try:
-        return compare(desired.config, desired.table, desired.node, desired.failed.keys())
+        return mode.drift(desired.config, desired.table, desired.node, desired.failed.keys())
     except KernelError as error:
         from kubeproxy.tools.check.host import own_rights  # noqa: PLC0415  # when it went wrong
 
