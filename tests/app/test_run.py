@@ -18,8 +18,9 @@ from kubeproxy.app.cli import main
 from kubeproxy.app.daemon import Daemon
 from kubeproxy.app.wiring import Setup
 from kubeproxy.base import klog
+from kubeproxy.base.commit import commit
 from kubeproxy.base.inet import Family
-from kubeproxy.base.version import KUBERNETES_VERSION
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION, described
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.cluster.watch.apiserver import ApiServer
 from kubeproxy.config.flags import parse_flags
@@ -83,12 +84,13 @@ def test_help(call: Called, flag: str) -> None:
 
 def test_version(call: Called) -> None:
     assert call("--version") == 0
-    assert (f"Kubernetes {KUBERNETES_VERSION}\n", "") == (call.out, call.err)
+    assert (f"{described(commit())}\n", "") == (call.out, call.err)
+    assert call.out.endswith(f", Kubernetes {KUBERNETES_VERSION}\n")
 
 
 def test_raw_version(call: Called) -> None:
     assert call("--version=raw") == 0
-    assert call.out.startswith('version.Info{Major:"1", ')
+    assert call.out.startswith('version.Info{Program:"kubeproxy ')
     assert f'GitVersion:"{KUBERNETES_VERSION}"' in call.out
 
 
@@ -368,7 +370,8 @@ def test_init_only_ends_when_the_node_is_known(call: Called, tmp_path: Path) -> 
     write(tmp_path, SHOP)
     flags = (f"--manifests={tmp_path}", "--hostname-override=kestrel", "--dry-run", "--init-only")
     assert call(*flags) == 0
-    assert f'"Version info" version="{KUBERNETES_VERSION}"' in call.logged
+    versions = f'version="{VERSION}" commit="{commit()}" kubernetes="{KUBERNETES_VERSION}"'
+    assert f'"Version info" {versions}' in call.logged
     assert call.logged[-1] == '"System initialized and --init-only specified"'
 
 

@@ -266,18 +266,18 @@ def test_the_usage_text_shows_every_flag_that_should_be_used() -> None:
 
 
 def test_the_version_is_printed() -> None:
-    assert f"Kubernetes {KUBERNETES_VERSION}" == version_text("true", "m1")
-    assert version_text("false", "m1") is None
-    assert version_text(f"{KUBERNETES_VERSION}-x", "m1") is None
+    expected = f"kubeproxy {VERSION} (commit 1a2b), Kubernetes {KUBERNETES_VERSION}"
+    assert expected == version_text("true", "m1", "1a2b")
+    unknown = f"kubeproxy {VERSION} (commit unknown), Kubernetes {KUBERNETES_VERSION}"
+    assert unknown == version_text("true", "m1", "")
 
 
 def test_the_raw_version_is_one_line_with_everything() -> None:
-    text = version_text("raw", "m1") or ""
+    text = version_text("raw", "m1", "1a2b")
     major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
-    expected = f'version.Info{{Major:"{major}", Minor:"{minor}", GitVersion:"{KUBERNETES_VERSION}"'
-    assert text.startswith(expected)
-    assert text.endswith(f'Program:"kubeproxy {VERSION}"}}')
-    assert 'Platform:"linux/m1"' in text
+    assert text.startswith(f'version.Info{{Program:"kubeproxy {VERSION}", GitCommit:"1a2b", ')
+    assert f'Major:"{major}", Minor:"{minor}", GitVersion:"{KUBERNETES_VERSION}"' in text
+    assert text.endswith(', Platform:"linux/m1"}')
     assert "\n" not in text
 
 

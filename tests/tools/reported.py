@@ -47,7 +47,9 @@ def family(name: str = "IPv4") -> FamilyStatus:
 def status(*families: FamilyStatus) -> DaemonStatus:
     families = families or (family(), family("IPv6"))
     return DaemonStatus(
-        version="v1.38.0",
+        version="0.9.0",
+        commit="0123456789ab",
+        kubernetes_version="v1.38.0",
         node="kestrel",
         mode="nftables",
         pid=4711,

@@ -11,7 +11,9 @@ from pathlib import Path
 from kubeproxy.app.daemon import Daemon, log_notice
 from kubeproxy.app.wiring import setup_of
 from kubeproxy.base import gotext, klog, logstream
+from kubeproxy.base.commit import commit
 from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.version import VERSION
 from kubeproxy.config import flags
 from kubeproxy.config.flags import FLAGS, parse_flags, reported_version, version_text
 from kubeproxy.config.flagset import Parsed, rendered
@@ -39,9 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         print(usage_text(), end="")  # noqa: T201  # what was asked for
         return 0
     version = parsed.value("version", str)
-    text = version_text(version, os.uname().machine)
-    if text is not None:
-        print(text)  # noqa: T201  # what was asked for
+    if version in {"true", "raw"}:
+        print(version_text(version, os.uname().machine, commit()))  # noqa: T201  # asked for
         return 0
     for line in parsed.deprecations:
         print(line, file=sys.stderr)  # noqa: T201  # upstream writes it plain, before logging
@@ -65,7 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     require_supported_machine()
     if parsed.value("cleanup", bool):
         return _clean_up(dry_run=parsed.value("dry-run", bool))
-    klog.info("Version info", version=reported_version(version))
+    kubernetes = reported_version(version)
+    klog.info("Version info", version=VERSION, commit=commit(), kubernetes=kubernetes)
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     return asyncio.run(_run_until_signal(Daemon(setup_of(parsed, loaded, content))))
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubeproxy.base import gotext
-from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION, described
 from kubeproxy.config import kinds
 from kubeproxy.config.defaults import ANY_IPV4, LOOPBACK_IPV4
 from kubeproxy.config.errors import ConfigError
@@ -39,8 +39,8 @@ cleanup: bool false
 init-only: bool false
     Do what needs full privileges, and exit; later runs then need CAP_NET_ADMIN only.
 version: version false
-    Print the Kubernetes version whose behaviour is followed, and exit; =raw prints more,
-    =vX.Y.Z-suffix reports that version instead.
+    Print our version and the Kubernetes version whose behaviour is followed, and exit; =raw prints
+    more, =vX.Y.Z-suffix reports that Kubernetes version instead.
 help: bool false
     Show this text.
 feature-gates = feature_gates
@@ -327,8 +327,8 @@ def with_hostname_override(
 
 
 # --- --version --------------------------------------------------------------------------------
-# Support tools compare these texts, so they name the Kubernetes release whose behaviour we follow,
-# not our own version.
+# Support tools look for "Kubernetes vX.Y.Z" and for GitVersion: that is the release whose
+# behaviour we follow. Our own version and commit stand before it.
 
 
 def reported_version(value: str) -> str:
@@ -336,20 +336,19 @@ def reported_version(value: str) -> str:
     return value if value.startswith("v") else KUBERNETES_VERSION
 
 
-def version_text(value: str, machine: str) -> str | None:
-    """What the flag asks to print before exiting; None when it does not."""
-    if value == "true":
-        return f"Kubernetes {KUBERNETES_VERSION}"
+def version_text(value: str, machine: str, commit: str) -> str:
+    """What the flag asks to print, which is "raw" or not."""
     if value != "raw":
-        return None
+        return described(commit)
     major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
     fields = {
+        "Program": f"kubeproxy {VERSION}",
+        "GitCommit": commit,
         "Major": major,
         "Minor": minor,
         "GitVersion": KUBERNETES_VERSION,
         "Compiler": sys.implementation.name,
         "CompilerVersion": ".".join(map(str, sys.version_info[:3])),
         "Platform": f"{sys.platform}/{machine}",
-        "Program": f"kubeproxy {VERSION}",
     }
     return f"version.Info{{{', '.join(f'{k}:{gotext.quote(v)}' for k, v in fields.items())}}}"

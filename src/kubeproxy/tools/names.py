@@ -25,6 +25,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "diff": Tool("diff.command", "whether the kernel has what the running proxy means it to have"),
     "check": Tool("check.command", "would it work on this node, and what is missing"),
     "render": Tool("render", "the rules that would be programmed, as text"),
+    "version": Tool("version", "which version this is, and which Kubernetes it follows"),
 }
 
 

@@ -183,8 +183,8 @@ async def test_requests_name_the_client(server: FakeApiServer) -> None:
     async with following(server) as consumer:
         await consumer.wait_synced()
     headers = server.requests[0].headers
-    assert headers["User-Agent"].startswith("kube-proxy/v1.")
-    assert "(linux/" in headers["User-Agent"]
+    assert headers["User-Agent"].startswith("kubeproxy/0.1.0 (linux/")
+    assert headers["User-Agent"].endswith(" kube-proxy/v1.38.0")
     assert headers["Accept"] == "application/json"
 
 

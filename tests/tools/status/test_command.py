@@ -27,7 +27,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 WELL = """\
 kube-proxy is well on node kestrel: nftables mode, up 1 h 0 min
 
-version  v1.38.0
+version  kubeproxy 0.9.0 (commit 0123456789ab), Kubernetes v1.38.0
 process  4711, since 2026-09-01T10:59:59.000Z
 memory   45 MB
 CPU      7.2 s, 0.2 % of a core since the start
@@ -56,7 +56,7 @@ def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) ->
     assert main(["status", "--socket", daemon.socket, "-o", "json"]) == 0
     out, err = capsys.readouterr()
     assert (reported.status(), "") == (msgspec.json.decode(out, type=DaemonStatus), err)
-    assert out.startswith('{\n  "version": "v1.38.0",\n')
+    assert out.startswith('{\n  "version": "0.9.0",\n')
     assert "ipFamily" in json.loads(out)["families"][0]
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from kubeproxy.base import klog
+from kubeproxy.base.commit import commit
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.client.credentials import Credentials, Proof
@@ -92,10 +93,11 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 def user_agent() -> str:
-    """As upstream: program, Kubernetes version and platform; then our own name and version."""
+    """Our version, platform and commit, then the upstream release whose behaviour is followed."""
     machine = platform.machine()
     system = f"linux/{_ARCHITECTURES.get(machine, machine)}"
-    return f"kube-proxy/{KUBERNETES_VERSION} ({system}) kubeproxy/{VERSION}"
+    source = f" commit/{commit()}" if commit() else ""
+    return f"kubeproxy/{VERSION} ({system}){source} kube-proxy/{KUBERNETES_VERSION}"
 
 
 class HttpClient:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from kubeproxy.base.commit import commit
 from kubeproxy.base.pace import paced, run
 from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
@@ -47,7 +48,7 @@ async def show_daemon(request: Request, live: Live) -> Answer:
 
 def _own_usage() -> ProcessUsage:
     now = usage()
-    return ProcessUsage(os.getpid(), now.cpu, now.resident)
+    return ProcessUsage(os.getpid(), now.cpu, now.resident, commit())
 
 
 async def _in_browser(request: Request, live: Live, service: tuple[str, ...] = ()) -> Answer:

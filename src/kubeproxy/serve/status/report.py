@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kubeproxy.base.inet import join
 from kubeproxy.base.steps import Steps
-from kubeproxy.base.version import KUBERNETES_VERSION
+from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.engine.ejection import Ejection
 from kubeproxy.explain.words import left_out
 from kubeproxy.serve.status import wire
@@ -15,11 +15,12 @@ from kubeproxy.table.claims import Conflict
 
 
 class ProcessUsage(NamedTuple):
-    """What this process uses: seconds of CPU time, and bytes of memory."""
+    """What this process is and uses: seconds of CPU time, bytes of memory, the commit it is of."""
 
     pid: int
     cpu_seconds: float
     memory_bytes: int
+    commit: str = ""
 
 
 def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
@@ -28,7 +29,9 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     for family in state.families.values():
         families += ((yield from _family(family, state)),)
     return wire.DaemonStatus(
-        version=KUBERNETES_VERSION,
+        version=VERSION,
+        commit=usage.commit,
+        kubernetes_version=KUBERNETES_VERSION,
         node=state.cluster.node_name,
         mode=state.config.mode,
         pid=usage.pid,

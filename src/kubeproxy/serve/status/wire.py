@@ -134,12 +134,15 @@ class Ignored(_Wire, frozen=True):
 class DaemonStatus(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
+    `version` and `commit` are ours, `kubernetes_version` is the release that is followed.
     `node_eligible` says whether load balancers should use this node. `source` is where the
     cluster's state comes from, in words; `gaps` are what it cannot read now. `remains` says why
     rules of other modes are still in the kernel; it is empty when none are.
     """
 
     version: str
+    commit: str
+    kubernetes_version: str
     node: str
     mode: str
     pid: int

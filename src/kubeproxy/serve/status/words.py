@@ -6,11 +6,17 @@ from typing import Final
 
 from kubeproxy.base.inet import Prefix
 from kubeproxy.base.printable import printable
+from kubeproxy.base.version import described
 from kubeproxy.explain.words import duration
-from kubeproxy.serve.status.wire import EndpointDetail, PortDetail
+from kubeproxy.serve.status.wire import DaemonStatus, EndpointDetail, PortDetail
 
 UNKNOWN: Final = "\N{EN DASH}"
 _SHOWN: Final = 20
+
+
+def program(status: DaemonStatus) -> str:
+    """Which program it is, and the release whose behaviour it follows."""
+    return described(status.commit, status.version, status.kubernetes_version)
 
 
 def count(number: int) -> str:

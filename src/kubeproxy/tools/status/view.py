@@ -5,7 +5,7 @@ from typing import Final
 
 from kubeproxy.serve.status.troubles import Trouble, troubles
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Sync
-from kubeproxy.serve.status.words import count, elapsed, plural, since, size, span
+from kubeproxy.serve.status.words import count, elapsed, plural, program, since, size, span
 from kubeproxy.tools.layout import Line, Span, Style, left, line, prose, right, table
 
 _MOST: Final = 20
@@ -64,7 +64,7 @@ def _trouble(trouble: Trouble, width: int | None) -> Iterator[Line]:
 def _facts(status: DaemonStatus) -> Iterator[Line]:
     cores = status.cpu_seconds / max(status.uptime_seconds, 1.0)
     facts = [
-        ("version", status.version),
+        ("version", program(status)),
         ("process", f"{status.pid}, since {status.started}"),
         ("memory", size(status.memory_bytes)),
         ("CPU", f"{elapsed(status.cpu_seconds)}, {100 * cores:.1f} % of a core since the start"),

@@ -47,6 +47,8 @@ IPV6 = msgspec.structs.replace(
 )
 STATUS = DaemonStatus(
     version="0.9",
+    commit="0123456789ab",
+    kubernetes_version="v1.38.0",
     node="kestrel",
     mode="nftables",
     pid=4711,

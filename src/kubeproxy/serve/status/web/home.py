@@ -28,7 +28,16 @@ from kubeproxy.serve.status.wire import (
     ServiceRates,
     Sync,
 )
-from kubeproxy.serve.status.words import clock, count, elapsed, plural, since, size, span
+from kubeproxy.serve.status.words import (
+    clock,
+    count,
+    elapsed,
+    plural,
+    program,
+    since,
+    size,
+    span,
+)
 
 _WORDS: Final = {"ok": "programmed", "partly": "partly programmed", "failed": "sync failed"}
 _CASES: Final = 5
@@ -74,12 +83,12 @@ def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]
     """The section at the top, which is refreshed while the page is open."""
     yield html(
         '<section id="state" data-refresh="state" data-syncs="{syncs}"><p class="facts">{health}'
-        "<span>{mode} mode</span><span>version {version}</span><span>up {uptime}</span>"
+        "<span>{mode} mode</span><span>{version}</span><span>up {uptime}</span>"
         '<span>{memory}</span></p>{troubles}<div class="cards">',
         syncs=str(sum(family.syncs for family in status.families)),
         health=badge("healthy", "good") if status.healthy else badge("not healthy", "bad"),
         mode=status.mode,
-        version=status.version,
+        version=program(status),
         uptime=span(status.uptime_seconds),
         memory=size(status.memory_bytes),
         troubles=_box(troubles(status)),
