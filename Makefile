@@ -46,7 +46,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 .PHONY: packages
 packages: $(PROMTOOL) $(HELM)
 	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
-		user-mode-linux gcc libc6-dev ipvsadm kmod chromium
+		user-mode-linux gcc libc6-dev ipvsadm kmod chromium zsh fish groff-base
 
 LAB := PYTHONPATH=tests $(BIN)/python -m lab.enter -- $(BIN)/python -m pytest
 UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m pytest
@@ -107,8 +107,9 @@ fix: venv  ## format, and repair what ruff can
 	$(BIN)/ruff format
 
 .PHONY: golden
-golden: venv  ## rewrite the expected parts of tests/cases; review the diff as code
+golden: venv  ## rewrite the expected parts of tests/cases and the manual page; review the diff
 	$(BIN)/python -m pytest -p no:randomly tests/test_cases.py --golden
+	$(BIN)/python scripts/manual
 
 .PHONY: screenshots
 screenshots: venv packages  ## take the pictures of docs/status.md again, in a minute and a half

@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
+    if given[:1] == ["complete"]:  # asked by shells, for each word that a person completes
+        completion = importlib.import_module("kubeproxy.tools.shell.completion")
+        return _guarded(completion.complete, completion.usage_text, _print_error, given[1:])
     if given and given[0] in TOOLS:
         tool = importlib.import_module(f"kubeproxy.tools.{TOOLS[given[0]].module}")
         return _guarded(tool.main, tool.usage_text, _print_error, given[1:])

@@ -91,7 +91,7 @@ def _long(flags: Sequence[Flag], argument: str, waiting: list[str]) -> Iterator[
     name = typed.replace("_", "-")
     flag = next((flag for flag in flags if flag.name == name), None)
     if flag is None:
-        meant = closest(typed, (known.name for known in flags if not _is_hidden(known)))
+        meant = closest(typed, (known.name for known in flags if visible(known)))
         hint = f" (did you mean --{meant}?)" if meant else ""
         raise UsageError(f"unknown flag: --{typed}{hint}")
     if flag.refused:
@@ -167,10 +167,10 @@ def rendered(flags: Iterable[Flag], parsed: Parsed) -> dict[str, str]:
 def usage(command: str, flags: Sequence[Flag], width: int = 100) -> str:
     """How to call a command: its flags in groups, each with its help below it."""
     lines = ["Usage:", f"  {command} [flags]"]
-    visible = [flag for flag in flags if not _is_hidden(flag)]
-    for group in dict.fromkeys(flag.group for flag in visible):
+    shown = [flag for flag in flags if visible(flag)]
+    for group in dict.fromkeys(flag.group for flag in shown):
         lines += ["", f"{group} flags:" if group else "Flags:"]
-        for flag in visible:
+        for flag in shown:
             if flag.group == group:
                 lines += _entry(flag, width)
     return "\n".join(lines) + "\n"
@@ -178,17 +178,21 @@ def usage(command: str, flags: Sequence[Flag], width: int = 100) -> str:
 
 def _entry(flag: Flag, width: int) -> list[str]:
     """The lines about one flag."""
-    short = f"-{flag.shorthand}, " if flag.shorthand else "    "
-    head = f"  {short}--{flag.name} {flag.kind.name}".rstrip()
-    default = flag.kind.render(flag.default)
-    if default not in _NOTHING:
-        head += f" (default {default})"
     indent = " " * 10
-    lines = [head]
+    lines = [f"  {'' if flag.shorthand else '    '}{head(flag)}"]
     for line in flag.help.splitlines():
         lines += textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=indent)
     return lines
 
 
-def _is_hidden(flag: Flag) -> bool:
-    return bool(flag.deprecated or flag.refused)
+def head(flag: Flag) -> str:
+    """How a flag is written, and its default."""
+    short = f"-{flag.shorthand}, " if flag.shorthand else ""
+    written = f"{short}--{flag.name} {flag.kind.name}".rstrip()
+    default = flag.kind.render(flag.default)
+    return written if default in _NOTHING else f"{written} (default {default})"
+
+
+def visible(flag: Flag) -> bool:
+    """Whether people are told of a flag."""
+    return not (flag.deprecated or flag.refused)

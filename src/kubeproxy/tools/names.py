@@ -25,12 +25,13 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "diff": Tool("diff.command", "whether the kernel has what the running proxy means it to have"),
     "check": Tool("check.command", "would it work on this node, and what is missing"),
     "render": Tool("render", "the rules that would be programmed, as text"),
+    "completion": Tool("shell.completion", "completion of command lines, for bash, zsh and fish"),
     "version": Tool("version", "which version this is, and which Kubernetes it follows"),
 }
 
 
 def tools_text() -> str:
     """What there is beside the daemon, for its usage text."""
-    lines = (f"  {name:<9} {tool.what}" for name, tool in TOOLS.items())
+    lines = (f"  {name:<10} {tool.what}" for name, tool in TOOLS.items())
     head = "Commands, instead of running the proxy (kube-proxy COMMAND --help):"
     return "\n".join((head, *lines)) + "\n"

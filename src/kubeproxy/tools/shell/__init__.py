@@ -1,0 +1,1 @@
+"""`kube-proxy` in a shell: completion of its command lines, and its manual page."""
