@@ -357,3 +357,14 @@ def test_an_exception_of_another_logger_comes_with_its_stack(
 async def test_a_lost_exception_of_a_task_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.get_running_loop().call_exception_handler({"message": "Task lost its exception"})
     assert '"Task lost its exception" logger="asyncio"' in capsys.readouterr().err
+
+
+def test_the_last_lines_are_kept() -> None:
+    klog.info("Older")
+    for number in range(3):
+        klog.info("Long", text="x" * (klog.KEPT_CHARACTERS // 3), number=number)
+    kept = klog.recent()
+    assert len(kept) <= klog.KEPT_CHARACTERS
+    assert "Older" not in kept
+    assert kept.endswith(" number=2\n")
+    assert [number for number in range(3) if f" number={number}\n" in kept] == [1, 2]

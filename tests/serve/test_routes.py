@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from msgspec.structs import replace
 
+from kubeproxy.base import klog
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import resolve
@@ -210,10 +211,20 @@ def test_the_health_port(path: str) -> None:
     assert (answer.status, rig.health.answered[path, 200]) == (200, 1)
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/configz", "/debug/pprof/cmdline"])
-def test_the_socket_shows_the_status_only(path: str) -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/proxyMode", "/debug/pprof/cmdline"])
+def test_the_socket_has_no_other_paths(path: str) -> None:
     answer = router(make(profiling=True), Listeners.SOCKET)(Request("GET", path))
     assert isinstance(answer, Answer)
+    assert answer.status == 404
+
+
+async def test_the_log_is_on_the_socket_alone(table: tuple[HttpRoute, ...]) -> None:
+    klog.info("Said something")
+    answer = router(table, Listeners.SOCKET)(Request("GET", "/log"))
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.body, bytes)
+    assert answer.body.endswith(b'] "Said something"\n')
+    answer, _ = await ask(table, "/log")
     assert answer.status == 404
 
 

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import Enum
@@ -29,6 +30,9 @@ from typing import Final, NamedTuple, TextIO
 
 from kubeproxy.base import gotext
 from kubeproxy.base.printable import printable
+
+KEPT_CHARACTERS: Final = 256 * 1024
+"""How much of the log is kept in memory, for whoever asks later."""
 
 
 class LogSeverity(Enum):
@@ -70,13 +74,15 @@ class Record(NamedTuple):
 
 
 class _State:
-    """The settings, the verbosity found for each file, and the lines that wait for a flush."""
+    """The settings, the verbosity found for each file, lines that wait, and the last lines."""
 
     def __init__(self) -> None:
         self.settings = LogSettings()
         self.verbosity_by_path: dict[str, int] = {}
         self.waiting: list[str] = []
         self.waiting_size = 0
+        self.kept: deque[str] = deque()
+        self.kept_size = 0
 
 
 _state: Final = _State()
@@ -107,6 +113,12 @@ def flush() -> None:
         lines, _state.waiting, _state.waiting_size = _state.waiting, [], 0
         if lines:
             _write(sys.stdout, "".join(lines))
+
+
+def recent() -> str:
+    """The last lines, as they were written: so many that `KEPT_CHARACTERS` are not exceeded."""
+    with _lock:
+        return "".join(_state.kept)
 
 
 # --- logging ----------------------------------------------------------------------------------
@@ -175,6 +187,7 @@ def _emit(record: Record) -> None:
     """Write the line of a record to the stream where it belongs."""
     with _lock:
         line = _line(record)
+        _keep(line)
         if not _state.settings.split_stream or record.severity is not LogSeverity.INFO:
             _write(sys.stderr, line)
             return
@@ -182,6 +195,14 @@ def _emit(record: Record) -> None:
         _state.waiting_size += len(line)
         if _state.waiting_size > _state.settings.info_buffer_size:
             flush()
+
+
+def _keep(line: str) -> None:
+    """Keep a line, and forget the oldest ones when that is too much."""
+    _state.kept.append(line)
+    _state.kept_size += len(line)
+    while _state.kept_size > KEPT_CHARACTERS:
+        _state.kept_size -= len(_state.kept.popleft())
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -82,15 +82,17 @@ def routes(
     """The table of all paths."""
     config, gates, started = facts.config, facts.gates, facts.started
     liveness = Liveness(started)
+    both = Listeners.METRICS | Listeners.SOCKET
     table = [
         HttpRoute("/healthz", health.healthz, Listeners.HEALTH),
         HttpRoute("/livez", health.livez, Listeners.HEALTH),
-        HttpRoute("/metrics", partial(metrics, registry, started), Listeners.METRICS),
+        HttpRoute("/metrics", partial(metrics, registry, started), both),
         HttpRoute("/metrics/slis", liveness.slis, Listeners.METRICS),
         HttpRoute("/healthz", liveness.healthz, Listeners.METRICS),
         HttpRoute("/healthz/ping", liveness.ping, Listeners.METRICS),
         HttpRoute("/proxyMode", lambda _: text(config.mode), Listeners.METRICS),
-        HttpRoute("/configz", lambda _: configz(config), Listeners.METRICS),
+        HttpRoute("/configz", lambda _: configz(config), both),
+        HttpRoute("/log", _log, Listeners.SOCKET),
         *_status_routes(config, live),
     ]
     if config.enable_profiling:
@@ -155,6 +157,10 @@ def _loaded_later(name: str, live: Live) -> Page:
             return await loaded(request, live)
 
     return page
+
+
+def _log(_: Request) -> Answer:
+    return text(klog.recent())
 
 
 def _debug(request: Request) -> Answer | Awaitable[Answer]:

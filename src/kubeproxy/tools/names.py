@@ -24,6 +24,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "trace": Tool("trace.command", "new connections of a service as they are made"),
     "diff": Tool("diff.command", "whether the kernel has what the running proxy means it to have"),
     "check": Tool("check.command", "would it work on this node, and what is missing"),
+    "bundle": Tool("bundle.command", "all that a search for a fault needs, in one file"),
     "render": Tool("render", "the rules that would be programmed, as text"),
     "completion": Tool("shell.completion", "completion of command lines, for bash, zsh and fish"),
     "version": Tool("version", "which version this is, and which Kubernetes it follows"),
