@@ -15,7 +15,6 @@ from kubeproxy.dataplane.contract import SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
 from kubeproxy.dataplane.nftables import names
-from kubeproxy.dataplane.nftables import state as state_module
 from kubeproxy.dataplane.nftables.apply import write
 from kubeproxy.dataplane.nftables.elements import frontend_key, head
 from kubeproxy.dataplane.nftables.encode import new_chain, new_rule, new_table
@@ -130,19 +129,6 @@ async def test_unused_chains_stay_at_a_restart_and_go_at_the_next_full_sync(
     assert "pick-3" not in after.table.chains
     await after.sync(service("a", 1, 3))  # it is made again when it is needed
     assert "pick-3" in after.table.chains
-
-
-async def test_unused_chains_do_not_pile_up(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that is changed thousands of times leaves a bounded number of them."""
-    monkeypatch.setattr(state_module, "MOST_IDLE", 20)
-    await plane.sync(A, full=True)
-    fixed = len(plane.table.chains)
-    for count in range(1, 201):
-        await plane.sync(A, service("b", 2, count))
-        assert len(plane.table.chains) <= 3 * fixed + 20
-    assert expected_elements(A, service("b", 2, 200)) == plane.elements
-    assert (await plane.sync(A, service("b", 2, 7))).failed == {}
-    assert expected_elements(A, service("b", 2, 7)) == plane.elements
 
 
 async def test_chains_that_the_kernel_still_holds_are_left_for_later(plane: Plane) -> None:

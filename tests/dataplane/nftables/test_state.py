@@ -122,7 +122,10 @@ def test_partial_syncs_lead_to_what_a_full_one_from_nothing_makes(
 ) -> None:
     rig = Rig(data.draw(nodes(family)), heals=True)
     table = follow(rig, data.draw(clusters(family)) + data.draw(events(family)), balance, data)
-    assert meaning(filled(table, rig.node, heals=True).table) == meaning(rig.table)
+    fresh = filled(table, rig.node, heals=True)
+    assert meaning(fresh.table) == meaning(rig.table)
+    assert fresh.state.used == rig.state.used
+    assert rig.state.used.keys() == {chain.name for chain in rig.needed_chains()}
 
 
 @settings(max_examples=30)

@@ -10,7 +10,7 @@ family's own sync changes what they read, and what others look at changes in the
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -36,6 +36,7 @@ from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.evidence import Evidence
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
+from kubeproxy.dataplane.nftables.idle import forget_chains, too_many_idle
 from kubeproxy.dataplane.nftables.inspect import Found, look
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.localhost import Address, Listener, choose, listeners
@@ -49,7 +50,6 @@ from kubeproxy.dataplane.nftables.state import (
     commit,
     reconcile,
     step,
-    take_idle_chains,
 )
 from kubeproxy.dataplane.unfit import unfit, without
 from kubeproxy.linux.localproxy import LocalProxy
@@ -199,7 +199,7 @@ class Nftables:
         await self._commit(messages)
         commit(state, next_, update.node)  # here, because others look at it
         report = self._done(state, next_)
-        await self._prune(state, await _in_time(partial(take_idle_chains, state), many=many))
+        await self._prune(state, too_many_idle(state))
         return msgspec.structs.replace(report, failed=left_out)
 
     async def _full(self, wanted: Program, update: Update) -> SyncReport:
@@ -272,7 +272,7 @@ class Nftables:
         await asyncio.to_thread(commit, state, next_, update.node)
         report = self._done(state, next_)
         if self._has_programmed:  # chains of unused choices do no harm: a restart leaves them
-            await self._prune(state, sorted(next_.idle))
+            await self._prune(state, next_.idle)
         self._state = state
         self._has_programmed = True
         if wanted.timeouts:
@@ -289,18 +289,17 @@ class Nftables:
         next_ = reconcile(state, entries, found.elements, node)
         return state, next_, self._pieces(wanted, found, next_)
 
-    async def _prune(self, state: Programmed, unused: list[str]) -> None:
+    async def _prune(self, state: Programmed, unused: Collection[str]) -> None:
         """Remove chains that nothing leads to; kernels before 6.2 may accept that only later."""
         if not unused:
             return
         try:
-            await self._send(chain_deletions(state.program, unused, state.numbers))
+            await self._send(chain_deletions(state.program, sorted(unused), state.numbers))
         except Refused as error:
             self._cleanup_failures += 1
             klog.info("Unused chains stay for now", v=2, err=error)
         else:
-            kept = state.numbers.keys() - {*unused}
-            state.numbers = {chain: state.numbers[chain] for chain in kept}
+            forget_chains(state, unused)
 
     def _pieces(self, wanted: Program, found: Found, next_: Step) -> list[list[bytes]]:
         """The transactions: one, unless the kernel has no table of ours that could break."""

@@ -5,7 +5,9 @@ same chain; which three they are is looked up with the packet's own destination.
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import assert_never
 
 import msgspec
@@ -115,6 +117,20 @@ def with_parts(choices: Iterable[Choice]) -> list[Choice]:
             found.add(choice)
             waiting += _parts(choice)
     return sorted(found, key=lambda choice: (_depth(choice), choice.chain))
+
+
+def uses(wanted: Mapping[Choice, int]) -> Counter[str]:
+    """How many frontends come to each chain, given how many make each choice."""
+    found: Counter[str] = Counter()
+    for choice, frontends in wanted.items():
+        for chain in _chains_of(choice):
+            found[chain] += frontends
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _chains_of(choice: Choice) -> tuple[str, ...]:
+    return tuple(each.chain for each in with_parts([choice]))
 
 
 def _parts(choice: Choice) -> list[Choice]:

@@ -7,6 +7,7 @@ that were given. Only elements that entries share are counted.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from struct import Struct
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +21,7 @@ from kubeproxy.dataplane.nftables.chainnumbers import (
     fresh_numbers,
     numbers_in,
 )
-from kubeproxy.dataplane.nftables.choices import Choice, chain_of, with_parts
+from kubeproxy.dataplane.nftables.choices import Choice, chain_of, uses, with_parts
 from kubeproxy.dataplane.nftables.elements import (
     ElementKey,
     Elements,
@@ -47,14 +48,17 @@ from kubeproxy.table.node import NodeView
 
 _NUMBER = Struct("=I")
 
-NONE_KNOWN: Mapping[ServicePortName, ListChanges] = {}
+T = TypeVar("T")
 
-MOST_IDLE = 1000
-"""A service whose endpoints come and go can leave an unused chain at every change."""
+NONE_KNOWN: Mapping[ServicePortName, ListChanges] = {}
 
 
 class Programmed(msgspec.Struct):
-    """The kernel's state, as far as it cannot be derived."""
+    """The kernel's state, as far as it cannot be derived.
+
+    `used` counts the frontends that are led to each chain of a choice, through others or at once.
+    `lingering` are further chains that the kernel has; their rules are not known.
+    """
 
     program: Program
     node: NodeView
@@ -66,8 +70,8 @@ class Programmed(msgspec.Struct):
     last_number: int = 0
     departures: Departures = msgspec.field(default_factory=Departures)
     places: Places = msgspec.field(default_factory=Places)
-    most_chains: int = msgspec.field(default_factory=lambda: MOST_IDLE)
-    """With so many chains it is worth looking for unused ones."""
+    used: Counter[str] = msgspec.field(default_factory=Counter)
+    lingering: set[str] = set()
 
 
 class Step(msgspec.Struct):
@@ -80,6 +84,7 @@ class Step(msgspec.Struct):
     batch: Batch
     placed: dict[ServicePortName, Placed | None]
     shared: Counter[ElementKey]
+    used: Counter[str]
     sources: SourceChange
     numbers: ChainNumbers
     last_number: int
@@ -151,9 +156,11 @@ def step(
     shared = work.shared()
     batch = Batch()
     given = work.after()
-    wanted_choices = {choice for each in given for choice in choices(each)}
-    _add_chains(batch, wanted_choices, state.chains, node)
-    fresh = fresh_numbers(_names(wanted_choices), state.numbers)
+    chosen = _count(given)
+    _add_chains(batch, chosen, state.chains, node)
+    used = uses(chosen)
+    used.subtract(uses(_count(work.before())))
+    fresh = fresh_numbers(_names(chosen), state.numbers)
     numbers = {**state.numbers, **fresh} if fresh else state.numbers
     old, new = work.elements(state.node, node, numbers)
     new.append(chain_elements(fresh))
@@ -170,6 +177,7 @@ def step(
         batch,
         work.placed(),
         shared,
+        used,
         work.sources,
         numbers,
         work.number,
@@ -181,6 +189,11 @@ def step(
 
 def _pods(placed: Iterable[Placed]) -> dict[ServicePortName, Slots]:
     return {each.entry.name: each.entry.pods for each in placed if each.entry.pods}
+
+
+def _count(placed: Iterable[Placed]) -> Counter[Choice]:
+    """The choices of entries, and how many frontends choose so."""
+    return Counter(choice for each in placed for choice in choices(each))
 
 
 def _names(wanted: Iterable[Choice]) -> list[str]:
@@ -203,8 +216,12 @@ def commit(state: Programmed, done: Step, node: NodeView) -> None:
     state.last_number = done.last_number
     state.numbers = done.numbers
     gone_pods.commit(state.departures, done.departure)
-    state.chains.update(chain.name for chain in done.batch.chains)
+    made = {chain.name for chain in done.batch.chains}
+    state.chains.update(made)
     state.chains.difference_update(done.idle)
+    state.lingering.update(done.idle)
+    state.lingering.difference_update(made)
+    _add(state.used, done.used)
     for change in done.replaced:
         state.places.commit(change)
     for name, placed in done.placed.items():
@@ -213,25 +230,15 @@ def commit(state: Programmed, done: Step, node: NodeView) -> None:
             state.places.forget(name)
         else:
             state.placed[name] = placed
-    for element, difference in done.shared.items():
-        state.shared[element] += difference
-        if state.shared[element] <= 0:
-            del state.shared[element]
+    _add(state.shared, done.shared)
 
 
-def take_idle_chains(state: Programmed) -> list[str]:
-    """Remove the chains of unused choices from the state, when there are many.
-
-    Finding them costs as much as there is, so that is done when they may be as many as all others.
-    """
-    if len(state.chains) < state.most_chains:
-        return []
-    made = with_parts(choice for placed in state.placed.values() for choice in choices(placed))
-    fixed = {chain.name for chain in state.program.chains}
-    idle = state.chains - fixed - {choice.chain for choice in made}
-    state.chains -= idle
-    state.most_chains = 2 * len(state.chains) + MOST_IDLE
-    return sorted(idle)
+def _add(counted: Counter[T], difference: Mapping[T, int]) -> None:
+    """Count further; what is not there any more is no longer counted."""
+    for each, more in difference.items():
+        counted[each] += more
+        if counted[each] <= 0:
+            del counted[each]
 
 
 # --- from what the kernel says ----------------------------------------------------------------
@@ -318,7 +325,7 @@ def reconcile(
         taken.add(own)
         placed[entry.name] = place(entry, known, own, sources.join(entry, known.sources))
         shared.update(shared_elements(entry))
-    wanted = {choice for each in placed.values() for choice in choices(each)}
+    wanted = _count(placed.values())
     needed = _add_chains(batch, wanted, state.chains, node)
     fixed = {chain.name for chain in state.program.chains}
     # The rules of idle chains were not compared: a chain that is needed later is written again.
@@ -337,7 +344,16 @@ def reconcile(
     # Pins may be left of removed services, whose numbers may be given again.
     after: dict[ServicePortName, Placed | None] = {**placed}
     return Step(
-        batch, after, shared, sources, numbers, number, leaving, lost_backends=True, idle=idle
+        batch,
+        after,
+        shared,
+        uses(wanted),
+        sources,
+        numbers,
+        number,
+        leaving,
+        lost_backends=True,
+        idle=idle,
     )
 
 
