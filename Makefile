@@ -83,7 +83,7 @@ kernels: venv  ## the proxy in stock kernels of Debian, 5.10 to the newest, emul
 
 .PHONY: kernels-quick
 kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in three minutes
-	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over,healing
+	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over,healing,fast-path
 
 .PHONY: kernels-full
 kernels-full: venv  ## the same with the whole lab in each of them, over night

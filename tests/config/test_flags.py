@@ -80,6 +80,7 @@ DEFAULTS = {
     "metrics-port": "10249",
     "nftables-affinity-size": "65535",
     "nftables-balance": "random",
+    "nftables-fast-path": "false",
     "nftables-healing": "none",
     "nftables-endpoint-counters": "false",
     "nodeport-addresses": "[]",

@@ -12,6 +12,7 @@ from kubeproxy.config.types import (
     ClientConnection,
     Conntrack,
     DetectLocal,
+    FastPathSettings,
     HealingSettings,
     IPTables,
     KubeProxyConfiguration,
@@ -169,6 +170,18 @@ _HEALING: list[tuple[dict[str, Any], str]] = [
                 id=f"nftables-healing-{next(iter(settings))}",
             )
             for settings, problem in _HEALING
+        ),
+        pytest.param(
+            {"nftables": NFTables(fast_path=FastPathSettings(after_packets=0))},
+            f"{P}.KubeProxyNFTablesConfiguration.FastPath.AfterPackets: Invalid value: 0: must be"
+            " within the range [1, 1000000]",
+            id="nftables-fast-path-packets",
+        ),
+        pytest.param(
+            {"nftables": NFTables(fast_path=FastPathSettings(interfaces=("eth0", "")))},
+            f"{P}.KubeProxyNFTablesConfiguration.FastPath.Interfaces: Invalid value:"
+            ' ["eth0",""]: must be names of network devices, or patterns such as eth*',
+            id="nftables-fast-path-interfaces",
         ),
         pytest.param(
             {"nftables": NFTables(affinity_size=0)},

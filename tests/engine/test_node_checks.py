@@ -16,6 +16,7 @@ IP4, IP6 = "198.51.100.10", "2001:db8:aa::10"
 KESTREL = NodeState("kestrel", ips=(IP4, "198.51.100.77", IP6), pod_cidrs=("10.64.3.0/24",))
 NODE_CIDR = "--detect-local-mode=NodeCIDR"
 DUAL = "kube-proxy running in dual-stack mode"
+NO_FAST_PATH = "nftables.fastPath has no effect in this mode: all packets meet the rules"
 HEALS_NOTHING = (
     "nftables.healing has no effect in this mode:"
     " connections to endpoints that fail are not healed"
@@ -115,6 +116,32 @@ def notices(
                 DUAL: {"primary ipFamily": "IPv4"},
             },
             id="healing-in-a-mode-that-heals",
+        ),
+        pytest.param(
+            KESTREL,
+            BOTH,
+            [
+                "--cluster-cidr=10.64.0.0/14",
+                "--proxy-mode=iptables",
+                "--nftables-fast-path",
+                "--nodeport-addresses=primary",
+            ],
+            {
+                "Successfully retrieved NodeIPs": {"NodeIPs": [IP4, IP6]},
+                NO_FAST_PATH: {"mode": "iptables"},
+                DUAL: {"primary ipFamily": "IPv4"},
+            },
+            id="the-fast-path-in-a-mode-without-one",
+        ),
+        pytest.param(
+            KESTREL,
+            BOTH,
+            ["--cluster-cidr=10.64.0.0/14", "--proxy-mode=nftables", "--nftables-fast-path"],
+            {
+                "Successfully retrieved NodeIPs": {"NodeIPs": [IP4, IP6]},
+                DUAL: {"primary ipFamily": "IPv4"},
+            },
+            id="the-fast-path-in-a-mode-that-has-one",
         ),
         pytest.param(
             NodeState("kestrel", ips=(IP4,), pod_cidrs=("10.64.3.0/24",)),

@@ -54,6 +54,7 @@ STEPS = {
     "nftables": Step(("traffic", "repair", "restart", "take-over"), _FIELD, ("nftables",)),
     "tools": Step(tuple(name.replace("-", " ") for name in TOOLS), _FIELD, TOOLS, 900.0),
     "healing": Step(("healing",), _LAB, ("--healing",)),
+    "fast-path": Step(("fast-path",), _LAB, ("--fast-path",)),
     "lab": Step(("lab",), _LAB),
 }
 WHOLE_LAB = Step(("lab",), _LAB, ("--all",), 8 * 3600.0)

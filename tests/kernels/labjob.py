@@ -1,10 +1,11 @@
 """In the guest: tests of the lab, a line for each.
 
-With `--healing`, those of connections to endpoints that fail; with `--all`, all that there are.
+With `--healing`, those of connections to endpoints that fail; with `--fast-path`, those of
+connections that leave the rules; with `--all`, all that there are.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from kernels.results import State
 from lab.launch import launched_by
 
 _STATES = {"passed": State.PASSED, "failed": State.FAILED, "skipped": State.NOT_RUN}
+_NONE_MISSING = {**_STATES, "skipped": State.FAILED}
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -58,6 +60,9 @@ HEALING = (
     ),
 )
 """All of it is the kernel's doing: time-outs of conntrack, sets that packets fill, resets."""
+FAST_PATH = (Selection("nftables", ("test_fast_path.py",)),)
+"""Flowtables are the kernel's, and change with it. Every kernel here has them."""
+PARTS = {"healing": HEALING, "fast-path": FAST_PATH, "lab": TELLING}
 _PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")
 """Those that the configuration has settings of. Others cost time."""
 _BROWSER = "test_page.py"
@@ -68,8 +73,9 @@ ALL = tuple(Selection(mode, ("",)) for mode in ("nftables", "iptables", "ipvs"))
 class Plugin:
     """Passes results on as they come."""
 
-    def __init__(self, report: Report, mode: str) -> None:
+    def __init__(self, report: Report, mode: str, states: Mapping[str, State]) -> None:
         self._report = report
+        self._states = states
         self._mode = mode
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -77,7 +83,7 @@ class Plugin:
         if report.when != "call" and report.outcome == "passed":
             return
         name = f"{self._mode}: {report.nodeid.removeprefix('tests/lab/')}"
-        state = _STATES[report.outcome]
+        state = self._states[report.outcome]
         words = str(report.longrepr).strip().splitlines()[-1:] if report.longrepr else []
         detail = " ".join([f"{name}:", *words])[:600] if state is not State.PASSED else ""
         self._report.found(name, state, detail, report.duration)
@@ -95,26 +101,26 @@ def options(selection: Selection) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the telling ones, those of healing, or all."""
-    part = "healing" if "--healing" in arguments else "lab"
-    selections = ALL if "--all" in arguments else TELLING if part == "lab" else HEALING
+    """Run the telling ones, those of one part, or all."""
+    part = next((part for part in PARTS if f"--{part}" in arguments), "lab")
+    selections = ALL if "--all" in arguments else PARTS[part]
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
-    if part == "healing" and not has_nftables:
+    if part != "lab" and not has_nftables:
         not_run(part, TOO_OLD)
         return
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     with reporting(part) as report:
         for selection in selections:
             if has_nftables or selection.mode != "nftables":
-                _run(selection, report)
+                _run(selection, report, _NONE_MISSING if part == "fast-path" else _STATES)
 
 
-def _run(selection: Selection, report: Report) -> None:
+def _run(selection: Selection, report: Report, states: Mapping[str, State]) -> None:
     """In a process of its own: each takes namespaces for itself."""
     child = os.fork()
     if not child:
         with launched_by(Forking()):
-            os._exit(pytest.main(options(selection), [Plugin(report, selection.mode)]))
+            os._exit(pytest.main(options(selection), [Plugin(report, selection.mode, states)]))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         files = " ".join(selection.files)

@@ -20,6 +20,7 @@ PARTS = (
     "ipvs nft",
     "take-over",
     "healing",
+    "fast-path",
     "lab",
 )
 """The columns of the table."""

@@ -127,6 +127,8 @@ class Daemon:
             tasks.create_task(sync.run(), name=f"sync {family.value}")
             watching = parts.dataplanes[family].watch(sync.invalidate)
             tasks.create_task(watching, name=f"watch {family.value}")
+        if parts.fast_path is not None:
+            tasks.create_task(parts.fast_path.run(), name="fast path")
         for family, healer in parts.healers.items():
             tasks.create_task(healer.run(), name=f"healing {family.value}")
 

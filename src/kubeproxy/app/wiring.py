@@ -23,7 +23,7 @@ from kubeproxy.config.load import Loaded, node_name
 from kubeproxy.config.nodeports import expand
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.cleanup import remove_other_modes
-from kubeproxy.dataplane.contract import Dataplane, Heals
+from kubeproxy.dataplane.contract import Dataplane, FastPath, Heals, Offloads
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
@@ -201,6 +201,7 @@ class Parts(msgspec.Struct, frozen=True):
     flows: Mapping[Family, StaleFlows]
     syncs: Mapping[Family, FamilySync]
     healers: Mapping[Family, Healer]
+    fast_path: FastPath | None
     handler: EventHandler
     health: Health
     health_checks: HealthChecks
@@ -242,6 +243,8 @@ def make_parts(setup: Setup) -> Parts:
         for family, sync in syncs.items()
         if isinstance(dataplane := dataplanes[family], Heals)
     }
+    of_all = (plane.fast_path for plane in dataplanes.values() if isinstance(plane, Offloads))
+    fast_path = next(of_all, None)
     handler = EventHandler(cluster, tuple(syncs.values()), node.changed, notify)
 
     # What the daemon shows.
@@ -309,6 +312,7 @@ def make_parts(setup: Setup) -> Parts:
         flows=flows,
         syncs=syncs,
         healers=healers,
+        fast_path=fast_path,
         handler=handler,
         health=health,
         health_checks=health_checks,

@@ -22,6 +22,7 @@ _OWN: Final = frozenset(
         "affinitySize",
         "balance",
         "endpointCounters",
+        "fastPath",
         "healing",
         "traffic",
         "rulesPage",

@@ -187,6 +187,9 @@ nftables-healing = nftables.healing.parts
     What nftables mode does for connections to endpoints that fail: none, all, or a list of
     retryRefused, retryUnanswered, resetGone and eject. The Service's annotation
     kubeproxy.io/healing wins over it.
+nftables-fast-path = nftables.fast_path.enabled
+    Have nftables mode take established connections through Services past the rules, by a
+    flowtable of the kernel.
 nftables-endpoint-counters = nftables.endpoint_counters
     Count connections per endpoint as well, which costs kernel memory for each of them.
 nftables-affinity-size = nftables.affinity_size

@@ -132,6 +132,16 @@ class HealingSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How many of the endpoints of a service port may be left out; never the last one."""
 
 
+class FastPathSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """`nftables.fastPath`, ours: established connections leave the rules."""
+
+    enabled: bool = False
+    after_packets: Int32 = 20
+    """So many packets of the client, and those of its endpoint meanwhile, meet the rules."""
+    interfaces: Strings = ()
+    """Patterns of the names of network devices that take part; none are the usual devices."""
+
+
 class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     """`nftables`."""
 
@@ -146,6 +156,7 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     affinity_size: Int32 = 65535
     """Ours: how many clients have a pin of their own, of all services with session affinity."""
     healing: HealingSettings = HealingSettings()
+    fast_path: FastPathSettings = FastPathSettings()
 
 
 class Winkernel(msgspec.Struct, frozen=True, rename="camel"):

@@ -17,6 +17,7 @@ from kubeproxy.config.gates import LOGGING_ALPHA_OPTIONS, LOGGING_BETA_OPTIONS, 
 from kubeproxy.config.nodeports import KEYWORDS
 from kubeproxy.config.types import (
     KIND,
+    FastPathSettings,
     HealingSettings,
     KubeProxyConfiguration,
     LocalMode,
@@ -31,6 +32,7 @@ _READERS: Final = ("local", "all", "none")
 _NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 _POSITIVE: Final = "must be greater than 0"
 _MOST_PINS: Final = 16_777_216
+_MOST_PACKETS: Final = 1_000_000
 _MOST_RETRIES: Final = 10
 _MOST_FAILURES: Final = 1000
 _SECOND: Final = of_seconds(1)
@@ -82,6 +84,7 @@ def _problems(config: KubeProxyConfiguration, gates: Gates, modes: Modes) -> Ite
     yield from _choice(f"{path}.Balance", nftables.balance, _BALANCES)
     yield from out_of_range(f"{path}.AffinitySize", nftables.affinity_size, 1, _MOST_PINS)
     yield from _healing(f"{path}.Healing", nftables.healing)
+    yield from _fast_path(f"{path}.FastPath", nftables.fast_path)
     yield from _choice("RulesPage", config.rules_page, _READERS)
     yield from _choice("StatusPage", config.status_page, _READERS)
     if config.status_socket and not config.status_socket.startswith("/"):
@@ -107,6 +110,13 @@ def _healing(path: str, healing: HealingSettings) -> Iterator[str]:
     if healing.max_ejection_time < healing.ejection_time:
         detail = "must be greater than or equal to ejectionTime"
         yield invalid(f"{path}.MaxEjectionTime", healing.max_ejection_time, detail)
+
+
+def _fast_path(path: str, fast_path: FastPathSettings) -> Iterator[str]:
+    yield from out_of_range(f"{path}.AfterPackets", fast_path.after_packets, 1, _MOST_PACKETS)
+    if not all(fast_path.interfaces):
+        detail = "must be names of network devices, or patterns such as eth*"
+        yield invalid(f"{path}.Interfaces", fast_path.interfaces, detail)
 
 
 def out_of_range(path: str, value: int, low: int, high: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What the sync loop asks of a dataplane, and what it returns; and what only some can do.
 
-Whether one can, `isinstance` says: `Counting`, `Counts`, `Heals` and `Shows` are protocols of
-their own.
+Whether one can, `isinstance` says: `Counting`, `Counts`, `Heals`, `Offloads` and `Shows` are
+protocols of their own.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -47,6 +47,39 @@ class SyncReport(msgspec.Struct, frozen=True):
     failed: dict[ServicePortName, str] = {}
     written: int = 0
     rules: Mapping[str, Rules] = {}
+
+
+class FastPathState(msgspec.Struct, frozen=True):
+    """How the fast path is, past the rules of the mode.
+
+    `reason` is a word for why it is off, "" when it is on; `why_not` says more, in a sentence.
+    `devices` take part, those in `left_out` cannot. Connections take it after so many `packets`.
+    """
+
+    wanted: bool
+    reason: str
+    why_not: str = ""
+    devices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    packets: int = 0
+
+    @property
+    def on(self) -> bool:
+        """Whether connections take it."""
+        return not self.reason
+
+
+class FastPath(Protocol):
+    """A fast path for established connections, of all families; a task of its own keeps it."""
+
+    @property
+    def state(self) -> FastPathState:
+        """How it is now."""
+        ...
+
+    async def run(self) -> None:
+        """Keep it as it should be, until cancelled; where it is not wanted, see that it is off."""
+        ...
 
 
 class Dataplane(Protocol):
@@ -121,6 +154,16 @@ class Heals(Protocol):
 
     async def failures(self, notify: Callable[[Sequence[Failure]], None]) -> None:
         """Call `notify` with the failures since the last time, until cancelled."""
+        ...
+
+
+@runtime_checkable
+class Offloads(Protocol):
+    """A dataplane with a fast path; those of all families share it."""
+
+    @property
+    def fast_path(self) -> FastPath | None:
+        """It; None where there is none after all."""
         ...
 
 

@@ -93,6 +93,9 @@ class Mode(KnownMode, frozen=True, kw_only=True):
     full_sync_period: float | None = FULL_SYNC_PERIOD
     """Seconds between full syncs; None makes each periodic sync a full one."""
 
+    has_fast_path: bool = False
+    """Whether established connections can leave its rules."""
+
     balances: bool = False
     """Whether a Service may choose how an endpoint is picked."""
 

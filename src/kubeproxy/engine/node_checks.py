@@ -62,6 +62,7 @@ def start_notices(
     for family in families:
         yield from _unserved_loopback(node_view(config, gates, family, node), mode)
     yield from _no_healing(config, mode)
+    yield from _no_fast_path(config, mode)
     yield _stack(primary, dual_stack=dual_stack)
     yield from family_warnings(config, node, dual_stack=dual_stack)
     yield from _missing_detector(config, node, primary)
@@ -90,6 +91,13 @@ def _no_healing(config: KubeProxyConfiguration, mode: Mode) -> Iterator[Notice]:
             " connections to endpoints that fail are not healed"
         )
         yield Notice(Level.WARNING, message, {"mode": mode.name, "parts": parts})
+
+
+def _no_fast_path(config: KubeProxyConfiguration, mode: Mode) -> Iterator[Notice]:
+    """Whether the fast path is asked for in a mode that has none."""
+    if config.nftables.fast_path.enabled and not mode.has_fast_path:
+        message = "nftables.fastPath has no effect in this mode: all packets meet the rules"
+        yield Notice(Level.WARNING, message, {"mode": mode.name})
 
 
 def _stack(primary: Family, *, dual_stack: bool) -> Notice:

@@ -62,6 +62,19 @@ def _addresses(family: Family, what: str) -> list[tuple[int, str]]:
     return [(device, change.address) for device, change in found if change is not None]
 
 
+def devices() -> list[route.Device]:
+    """Every network device."""
+    what = "cannot read the network devices"
+    with _route() as link, decoding(what):
+        return [route.device_of(each) for each in link.request(route.devices_request(), what)]
+
+
+async def watch_devices(changed: Callable[[], None]) -> None:
+    """Call `changed` whenever something about a device changes, until cancelled."""
+    with Subscription(socket.NETLINK_ROUTE, route.RTNLGRP_LINK) as changes:
+        await changes.follow(lambda _: changed())
+
+
 async def watch_addresses(changed: Callable[[], None], besides: str = "") -> None:
     """Call `changed` whenever an address is added or removed, until cancelled.
 

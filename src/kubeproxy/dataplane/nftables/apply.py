@@ -35,6 +35,7 @@ from kubeproxy.dataplane.nftables.culprits import Culprit, culprits
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.evidence import Evidence
 from kubeproxy.dataplane.nftables.expressions import NFPROTO
+from kubeproxy.dataplane.nftables.fastpath.path import FastPath
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard
 from kubeproxy.dataplane.nftables.idle import forget_chains, too_many_idle
 from kubeproxy.dataplane.nftables.inspect import Found, look
@@ -76,9 +77,15 @@ class Nftables:
     """One family of nftables mode."""
 
     def __init__(
-        self, family: Family, settings: NftablesSettings, kernel: Nfnetlink, guard: TableGuard
+        self,
+        family: Family,
+        settings: NftablesSettings,
+        kernel: Nfnetlink,
+        guard: TableGuard,
+        fast_path: FastPath | None = None,
     ) -> None:
         self._family = family
+        self.fast_path = fast_path
         self._settings = settings
         self._kernel = kernel
         self._guard = guard
@@ -357,6 +364,8 @@ class Nftables:
         self._last_number = state.last_number
         if next_.lost_backends:
             self.pins.forget()
+        if next_.departure.left and self.fast_path is not None:
+            self.fast_path.release()
         return SyncReport(written=next_.batch.count)
 
 

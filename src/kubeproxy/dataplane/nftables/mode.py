@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +26,9 @@ from kubeproxy.dataplane.nftables.quirks import QUIRKS
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import NodeView
+
+if TYPE_CHECKING:
+    from kubeproxy.dataplane.nftables.fastpath.path import Settings
 
 
 def _notices(config: Config) -> Iterator[Notice]:
@@ -62,13 +66,22 @@ def _settings(config: Config) -> NftablesSettings:
     )
 
 
+def _fast_path(config: Config) -> "Settings":
+    from kubeproxy.dataplane.nftables.fastpath.path import Settings
+
+    section = config.nftables.fast_path
+    return Settings(section.enabled, section.after_packets, section.interfaces)
+
+
 def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.dataplane.nftables.apply import Nftables
+    from kubeproxy.dataplane.nftables.fastpath.path import FastPath
     from kubeproxy.dataplane.nftables.guard import TableGuard
     from kubeproxy.dataplane.nftables.probe import check_release, probe, probe_healing
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     guard = TableGuard()
+    fast_path = FastPath(_fast_path(config), lambda: "")
 
     def open_family(family: Family) -> Dataplane:
         if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
@@ -81,7 +94,7 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
             message = "Services cannot have connections healed, whatever their annotations say"
             klog.info(message, err=why_not, ipFamily=family.value)
         settings = msgspec.structs.replace(_settings(config), can_heal=not why_not)
-        return Nftables(family, settings, kernel, guard)
+        return Nftables(family, settings, kernel, guard, fast_path)
 
     return open_family
 
@@ -133,6 +146,8 @@ def _leftovers(scan: Scan) -> Iterator[Leftover]:
 
 def _clean_up(cleanup: Cleanup) -> None:
     from kubeproxy.dataplane.nftables.encode import delete_table
+    from kubeproxy.dataplane.nftables.fastpath.path import remove
+    from kubeproxy.dataplane.nftables.fastpath.table import TABLE as FAST_PATH
     from kubeproxy.dataplane.nftables.language import HEADERS
     from kubeproxy.dataplane.nftables.names import TABLE
     from kubeproxy.linux.netlink_socket import Refused
@@ -147,6 +162,9 @@ def _clean_up(cleanup: Cleanup) -> None:
                     raise
             else:
                 cleanup.note(f"nftables table {HEADERS[family].keyword} {TABLE}")
+    with cleanup.step():
+        if cleanup.has_nf_tables and remove():
+            cleanup.note(f"nftables table inet {FAST_PATH}")
 
 
 def _metrics(gates: Gates) -> tuple[Metric, ...]:
@@ -173,5 +191,6 @@ MODE = Mode(
         f"nftables mode needs the feature gate {NFTABLES_LOCALHOST_NODE_PORTS} for that"
     ),
     counts_endpoints=lambda config: config.nftables.endpoint_counters,
+    has_fast_path=True,
     balances=True,
 )

@@ -3,8 +3,10 @@
 Message types carry their subsystem already, so that they go into a header as they are.
 """
 
+from collections.abc import Iterator
+
 from kubeproxy.linux.netlink.attribute import nested, text
-from kubeproxy.linux.netlink.message import Message
+from kubeproxy.linux.netlink.message import ATTRIBUTE, Message, attributes
 from kubeproxy.linux.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES, attributes_in
 
 # The multicast group with every change of every table.
@@ -18,6 +20,7 @@ NFT_MSG_NEWSET, NFT_MSG_GETSET, NFT_MSG_DELSET = _NFT | 9, _NFT | 10, _NFT | 11
 NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM, NFT_MSG_DELSETELEM = _NFT | 12, _NFT | 13, _NFT | 14
 NFT_MSG_NEWGEN, NFT_MSG_GETGEN = _NFT | 15, _NFT | 16
 NFT_MSG_NEWOBJ, NFT_MSG_GETOBJ, NFT_MSG_DELOBJ = _NFT | 18, _NFT | 19, _NFT | 20
+NFT_MSG_NEWFLOWTABLE, NFT_MSG_GETFLOWTABLE, NFT_MSG_DELFLOWTABLE = _NFT | 22, _NFT | 23, _NFT | 24
 
 NFTA_GEN_ID = 1
 NFTA_TABLE_NAME, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE, NFTA_TABLE_USERDATA = 1, 2, 4, 6
@@ -38,6 +41,9 @@ NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_KEY_END = 7, 10
 
 NFTA_OBJ_TABLE, NFTA_OBJ_NAME, NFTA_OBJ_TYPE, NFTA_OBJ_DATA = 1, 2, 3, 4
 NFTA_COUNTER_PACKETS = 2
+NFTA_FLOWTABLE_TABLE, NFTA_FLOWTABLE_NAME, NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_FLAGS = 1, 2, 3, 7
+NFTA_FLOWTABLE_HOOK_NUM, NFTA_FLOWTABLE_HOOK_PRIORITY, NFTA_FLOWTABLE_HOOK_DEVS = 1, 2, 3
+NFTA_DEVICE_NAME = 1
 NFTA_CT_TIMEOUT_L3PROTO, NFTA_CT_TIMEOUT_L4PROTO, NFTA_CT_TIMEOUT_DATA = 1, 2, 3
 CTA_TIMEOUT_TCP_SYN_SENT = 1
 
@@ -55,6 +61,7 @@ NFTA_CT_DREG, NFTA_CT_KEY, NFTA_CT_DIRECTION = 1, 2, 3
 NFTA_DYNSET_SET_NAME, NFTA_DYNSET_OP, NFTA_DYNSET_SREG_KEY = 1, 3, 4
 NFTA_DYNSET_SREG_DATA, NFTA_DYNSET_TIMEOUT = 5, 6
 NFTA_DYNSET_EXPR, NFTA_DYNSET_FLAGS = 7, 9
+NFTA_FLOW_TABLE_NAME = 1
 NFTA_FIB_DREG, NFTA_FIB_RESULT, NFTA_FIB_FLAGS = 1, 2, 3
 NFTA_HASH_SREG, NFTA_HASH_DREG, NFTA_HASH_LEN = 1, 2, 3
 NFTA_HASH_MODULUS, NFTA_HASH_SEED, NFTA_HASH_OFFSET, NFTA_HASH_TYPE = 4, 5, 6, 7
@@ -78,14 +85,16 @@ NFT_SET_INTERVAL, NFT_SET_MAP, NFT_SET_TIMEOUT = 0x4, 0x8, 0x10
 NFT_SET_EVAL, NFT_SET_CONCAT = 0x20, 0x80
 NFT_SET_ELEM_INTERVAL_END = 0x1
 NFT_OBJECT_COUNTER, NFT_OBJECT_CT_TIMEOUT = 1, 7
+NFT_FLOWTABLE_COUNTER = 0x2
 NFT_REG_VERDICT = 0
 NFT_BITWISE_MASK_XOR = 0
 NFT_BYTEORDER_HTON = 1
-NFT_CMP_EQ, NFT_CMP_NEQ = 0, 1
-NFT_CT_STATE, NFT_CT_DIRECTION, NFT_CT_STATUS, NFT_CT_PROTOCOL = 0, 1, 2, 10
+NFT_CMP_EQ, NFT_CMP_NEQ, NFT_CMP_GT = 0, 1, 4
+NFT_CT_STATE, NFT_CT_DIRECTION, NFT_CT_STATUS, NFT_CT_PROTOCOL, NFT_CT_PKTS = 0, 1, 2, 10, 14
 NFT_FIB_RESULT_ADDRTYPE, NFTA_FIB_F_SADDR = 3, 0x1
 NFT_HASH_JENKINS = 0
-NFT_META_PRIORITY, NFT_META_MARK, NFT_META_IIFNAME, NFT_META_L4PROTO = 2, 3, 6, 16
+NFT_META_PRIORITY, NFT_META_MARK, NFT_META_IIFNAME, NFT_META_OIFNAME = 2, 3, 6, 7
+NFT_META_L4PROTO = 16
 NFT_NAT_DNAT = 1
 NFT_NG_INCREMENTAL, NFT_NG_RANDOM = 0, 1
 NFT_LIMIT_PKTS, NFT_LIMIT_F_INV = 0, 1
@@ -103,3 +112,18 @@ def set_elements(table: str, name: str, *elements: bytes) -> bytes:
 def generation_in(message: Message) -> int:
     """The generation in a NEWGEN message: it counts the transactions of a namespace."""
     return int.from_bytes(attributes_in(message)[NFTA_GEN_ID], "big")
+
+
+def items(data: bytes) -> Iterator[bytes]:
+    """The values of attributes that are a list: all of one type."""
+    while data:
+        length, _ = ATTRIBUTE.unpack_from(data)
+        yield data[ATTRIBUTE.size : length]
+        data = data[(length + 3) & ~3 :]
+
+
+def flowtable_devices(message: Message) -> tuple[str, ...]:
+    """The devices of the flowtable in a NEWFLOWTABLE message, sorted."""
+    hook = attributes(attributes_in(message)[NFTA_FLOWTABLE_HOOK])
+    names = items(hook.get(NFTA_FLOWTABLE_HOOK_DEVS, b""))
+    return tuple(sorted(name.rstrip(b"\0").decode() for name in names))

@@ -19,6 +19,8 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFINFOMSG = struct.Struct("=BxHiII")  # family, type, index, flags, changed flags
 _IFLA_IFNAME, _IFLA_TXQLEN, _IFLA_LINKINFO = 3, 13, 18
 _IFLA_INFO_KIND = 1
+IFF_LOOPBACK = 0x8
+ARPHRD_ETHER = 1
 _NEW = nl.NLM_F_REQUEST | nl.NLM_F_CREATE | nl.NLM_F_EXCL
 
 
@@ -27,6 +29,28 @@ class AddressChange(NamedTuple):
 
     address: str
     is_there: bool
+
+
+class Device(NamedTuple):
+    """A network device. `kind` is "" for one that is not virtual; `type` is that of its link."""
+
+    name: str
+    kind: str
+    type: int
+    flags: int
+
+
+def devices_request() -> Message:
+    """Ask for every network device."""
+    return Message(RTM_GETLINK, nl.NLM_F_REQUEST | nl.NLM_F_DUMP, 0, _device(0))
+
+
+def device_of(message: Message) -> Device:
+    """The device that a message describes."""
+    _, type_, _, flags, _ = _IFINFOMSG.unpack_from(message.payload)
+    found = attributes(message.payload[_IFINFOMSG.size :])
+    name = found[_IFLA_IFNAME].rstrip(b"\0").decode()
+    return Device(name, kind_in(message), type_, flags)
 
 
 def addresses_request(family: Family) -> Message:

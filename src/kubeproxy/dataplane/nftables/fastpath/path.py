@@ -1,0 +1,194 @@
+"""Keeps the table of the fast path: as devices come and go, and when connections have to leave it.
+
+It has a transaction of its own, so that a device which is gone by then never fails the rules.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kubeproxy.base import klog
+from kubeproxy.base.errors import KernelError
+from kubeproxy.dataplane.contract import FastPathState
+from kubeproxy.dataplane.nftables.dump import read_rules
+from kubeproxy.dataplane.nftables.fastpath import table
+from kubeproxy.dataplane.nftables.fastpath.choice import chosen
+from kubeproxy.linux import links
+from kubeproxy.linux.netlink import nftables as nft
+from kubeproxy.linux.netlink.nfnetlink import NFPROTO_INET
+from kubeproxy.linux.netlink_socket import Refused, tolerating
+from kubeproxy.linux.nfnetlink import Nfnetlink
+
+PAUSE_SECONDS = 1.0
+"""Between two transactions: pods come and go in crowds."""
+CHECK_SECONDS = 30.0
+"""Nothing tells us when others flush the table: it is read that often."""
+RETRY_SECONDS = 5.0
+_ATTEMPTS = 5
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the configuration says."""
+
+    enabled: bool = False
+    packets: int = 20
+    interfaces: tuple[str, ...] = ()
+
+
+class Reason:
+    """Why the fast path is off, in a word."""
+
+    DISABLED = "disabled"
+    STARTING = "starting"
+    SELF_TEST = "self-test"
+    REFUSED = "refused"
+
+
+class FastPath:
+    """The fast path of this node.
+
+    `self_test` says why it does not work here, or ""; it is called once, in a thread of its own.
+    """
+
+    def __init__(self, settings: Settings, self_test: Callable[[], str]) -> None:
+        self._settings = settings
+        self._self_test = self_test
+        self._wake = asyncio.Event()
+        self._has_to_leave = False
+        reason = Reason.STARTING if settings.enabled else Reason.DISABLED
+        self._state = FastPathState(settings.enabled, reason, packets=settings.packets)
+
+    @property
+    def state(self) -> FastPathState:
+        """How it is now."""
+        return self._state
+
+    def release(self) -> None:
+        """Have all connections leave it: their next packets meet the rules again."""
+        self._has_to_leave = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep it as it should be, until cancelled; where it is not wanted, see that it is off."""
+        if self._settings.enabled:
+            why_not = await asyncio.to_thread(self._self_test)
+            if not why_not:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(links.watch_devices(self._wake.set))
+                    tasks.create_task(self._keep())
+            self._off(Reason.SELF_TEST, why_not)
+        try:
+            if await asyncio.to_thread(remove):
+                klog.info("Removed the fast path of an earlier run")
+        except KernelError as error:
+            klog.error("The fast path of an earlier run cannot be removed", err=error)
+
+    async def _keep(self) -> None:
+        while True:
+            self._wake.clear()
+            leave, self._has_to_leave = self._has_to_leave, False
+            try:
+                done = await asyncio.to_thread(bring, self._settings, leave=leave)
+            except KernelError as error:
+                self._has_to_leave |= leave
+                self._off(Reason.REFUSED, f"the kernel refuses its table: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._on(done)
+            await asyncio.sleep(PAUSE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._wake.wait()
+
+    def _on(self, done: "Done") -> None:
+        before = self._state
+        self._state = msgspec.structs.replace(
+            before, reason="", why_not="", devices=done.devices, left_out=done.left_out
+        )
+        if done.left_out and done.left_out != before.left_out:
+            klog.info("Devices cannot take part in the fast path", devices=list(done.left_out))
+        if not before.on:
+            klog.info(
+                "Established connections take the fast path",
+                afterPackets=self._settings.packets,
+                devices=list(done.devices),
+            )
+
+    def _off(self, reason: str, why_not: str) -> None:
+        if (reason, why_not) != (self._state.reason, self._state.why_not):
+            klog.error("The fast path is off, and all packets meet the rules", err=why_not)
+        self._state = msgspec.structs.replace(
+            self._state, reason=reason, why_not=why_not, devices=(), left_out=()
+        )
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The devices that take part now, and those that the kernel refuses."""
+
+    devices: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def bring(settings: Settings, *, leave: bool = False) -> Done:
+    """Make the table as it should be; if connections have to `leave`, make it anew.
+
+    A device that vanishes meanwhile makes the kernel refuse: then what is there is read again.
+    """
+    left_out: tuple[str, ...] = ()
+    with Nfnetlink() as kernel:
+        for attempt in range(_ATTEMPTS):
+            names = chosen(links.devices(), settings.interfaces)
+            devices = tuple(name for name in names if name not in left_out)
+            want = table.wanted(devices, settings.packets)
+            found = read(kernel)
+            is_ours = found is not None and found.rules == want.rules
+            try:
+                if found is None or leave or not is_ours:
+                    kernel.commit(table.replacement(want))
+                else:
+                    kernel.commit(table.difference(found, want))
+            except Refused:
+                left_out = unfit(kernel, devices, settings.packets)
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return Done(devices, tuple(name for name in left_out if name in names))
+    raise AssertionError  # the last attempt raises
+
+
+def unfit(kernel: Nfnetlink, devices: Sequence[str], packets: int) -> tuple[str, ...]:
+    """The devices that the kernel refuses each by itself."""
+    found = []
+    for name in devices:
+        try:
+            kernel.rehearse(table.replacement(table.wanted((name,), packets)))
+        except Refused:
+            found.append(name)
+    return tuple(found)
+
+
+def read(kernel: Nfnetlink) -> table.Found | None:
+    """What the kernel has; None when there is no such table."""
+    named = table.flowtable_named()
+    with tolerating(errno.ENOENT):
+        flowtable = kernel.get(nft.NFT_MSG_GETFLOWTABLE, NFPROTO_INET, named)
+        elements = nft.set_elements(table.TABLE, table.INTERFACES)
+        interfaces = kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO_INET, elements)
+        rules = read_rules(kernel.dump(nft.NFT_MSG_GETRULE, NFPROTO_INET, table.rules_named()))
+        return table.Found(
+            nft.flowtable_devices(flowtable),
+            table.names_in(interfaces),
+            tuple(rule.expressions for rule in rules.get(table.CHAIN, ())),
+        )
+    return None
+
+
+def remove() -> bool:
+    """Remove the table; whether there was one."""
+    with tolerating(errno.ENOENT), Nfnetlink() as kernel:
+        kernel.commit((table.removal(),))
+        return True
+    return False
