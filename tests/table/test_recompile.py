@@ -118,6 +118,10 @@ def test_a_change_of_few_endpoints(
         ),
         pytest.param({**PLAIN, "cart-3": slice_of(endpoint(5))}, id="in-two-slices"),
         pytest.param({**PLAIN, "cart-3": slice_of(endpoint(5000), endpoint(5000))}, id="twice"),
+        pytest.param(
+            {**PLAIN, "cart-0": slice_of(*(endpoint(at) for at in (1, 2, *range(3, 11), 2)))},
+            id="twice-and-moved",
+        ),
         pytest.param({"cart-1": PLAIN["cart-1"]}, id="many-leave"),
         pytest.param({**PLAIN, "cart-0": slice_of()}, id="many-of-a-slice-leave"),
         pytest.param(

@@ -6,17 +6,19 @@ is compiled as a whole.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from operator import attrgetter
 
 import msgspec
 
 from kubeproxy.base.healing import Healing
-from kubeproxy.base.inet import Protocol
+from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.steps import Steps
 from kubeproxy.cluster.model.endpoint import Endpoint, Slice, SlicePort
 from kubeproxy.cluster.model.serviceport import ServicePort
 from kubeproxy.cluster.model.topology import Selection, Tally, select, tally, users
+from kubeproxy.cluster.objects.meta import ObjectKey
 from kubeproxy.table.compile import Compiled
 from kubeproxy.table.diff import NO_MEMBERS, ListChanges, Members
 from kubeproxy.table.entries import Backend, Entry, HealthCheck, ServicePortName
@@ -29,6 +31,7 @@ FEW = 8
 """Of so many endpoints one may change: else compiling all of them costs as much."""
 
 _MOST_PORTS = 100
+_NONE = Slice(ObjectKey("", ""), Family.IPV4)
 
 
 class Known(msgspec.Struct):
@@ -48,10 +51,14 @@ class Known(msgspec.Struct):
 
 
 class _Difference(msgspec.Struct, frozen=True):
-    """The endpoints that left and those that came; one whose condition changed did both."""
+    """The endpoints that left and those that came; one whose condition changed did both.
+
+    `more` is how many more places slices have for endpoints.
+    """
 
     left: tuple[Endpoint, ...] = ()
     came: tuple[Endpoint, ...] = ()
+    more: int = 0
 
 
 def remember(
@@ -130,31 +137,38 @@ def _difference(known: Known, slices: Mapping[str, Slice]) -> _Difference | None
     changed = [name for name, slice_ in slices.items() if before.get(name) is not slice_]
     left: list[Endpoint] = []
     came: list[Endpoint] = []
+    more = 0
     for name in (*changed, *(before.keys() - slices.keys())):
-        then, now = _by_address(before.get(name)), _by_address(slices.get(name))
-        if now and (
-            slices[name].ports != known.slice_ports or len(now) < len(slices[name].endpoints)
-        ):
+        then, now = before.get(name, _NONE).endpoints, slices.get(name, _NONE).endpoints
+        if now and slices[name].ports != known.slice_ports:
             return None
-        left += [each for at, each in then.items() if now.get(at) != each]
-        came += [each for at, each in now.items() if then.get(at) != each]
+        only_then, only_now = _exchanged(then, now)
+        left += only_then
+        came += only_now
+        more += len(now) - len(then)
     if FEW * max(len(left), len(came)) > len(known.addresses):
         return None
-    return _Difference(tuple(left), tuple(came))
+    return _Difference(tuple(left), tuple(came), more)
 
 
-def _by_address(slice_: Slice | None) -> dict[str, Endpoint]:
-    return {each.address: each for each in slice_.endpoints} if slice_ else {}
+def _exchanged(
+    then: Sequence[Endpoint], now: Sequence[Endpoint]
+) -> tuple[list[Endpoint], list[Endpoint]]:
+    """The endpoints that only one of two versions of a slice has. Most are in the same place."""
+    moved = [pair for pair in zip_longest(then, now) if pair[0] != pair[1]]
+    were = {each.address: each for each, _ in moved if each}
+    are = {each.address: each for _, each in moved if each}
+    left = [each for each in were.values() if are.get(each.address) != each]
+    came = [each for each in are.values() if were.get(each.address) != each]
+    return left, came
 
 
 def _replace_addresses(known: Known, difference: _Difference) -> bool:
     """Note which addresses there are; whether each is still that of one endpoint."""
+    count = len(known.addresses) + difference.more
     known.addresses.difference_update([each.address for each in difference.left])
-    for each in difference.came:
-        if each.address in known.addresses:
-            return False
-        known.addresses.add(each.address)
-    return bool(known.addresses)
+    known.addresses.update([each.address for each in difference.came])
+    return len(known.addresses) == count > 0
 
 
 class _Lists:
@@ -188,9 +202,10 @@ class _Lists:
             serving = replaced(entry.serving, self._members(attrgetter("serving")))
             changed = msgspec.structs.replace(changed, serving=serving)
         if entry.healing & Healing.RESET_GONE:
-            pods = replaced(entry.pods, self._members(attrgetter("pod")))
-            same = changed.cluster if pods == changed.cluster else pods
-            changed = msgspec.structs.replace(changed, pods=same)
+            gone = self._members(attrgetter("pod"))
+            same = entry.pods is entry.cluster and gone == cluster
+            pods = changed.cluster if same else replaced(entry.pods, gone)
+            changed = msgspec.structs.replace(changed, pods=pods)
         return changed, ListChanges(cluster, local)
 
     def _members(self, belongs: Callable[[Endpoint], bool]) -> Members:

@@ -117,7 +117,9 @@ ENDPOINTS = st.fixed_dictionaries(
         ),
         "nodeName": TEXTS,
         "zone": TEXTS,
-        "hints": st.just({"forZones": [{"name": "a"}]}),
+        "hints": st.sampled_from(
+            [{}, {"forZones": [{"name": "a"}]}, {"forNodes": [{"name": "n" * 40}] * 4}]
+        ),
     },
 )
 
@@ -136,6 +138,7 @@ USUAL = message(
         "targetRef": {"kind": "Pod", "name": "p" * 130},
         "nodeName": "node-1",
         "zone": "a",
+        "hints": {"forZones": [{"name": "a"}]},
     },
 )
 
@@ -167,9 +170,27 @@ def test_the_quick_way_refuses_what_is_cut_off(size: int) -> None:
     assert outcome(_ENDPOINT.decode, USUAL[:size]) == outcome(decode_endpoint, USUAL[:size])
 
 
-def test_the_quick_way_takes_an_endpoint_without_a_zone() -> None:
-    without = USUAL[: -len(field(7, b"a"))]
-    assert _ENDPOINT.decode(without) == decode_endpoint(without)
+HINTED = field(8, field(1, field(1, b"a")))
+UNHINTED = USUAL[: -len(HINTED)]
+BARE = UNHINTED[: -len(field(7, b"a"))]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(UNHINTED, id="without-hints"),
+        pytest.param(BARE, id="without-a-zone"),
+        pytest.param(BARE + HINTED, id="with-hints-and-no-zone"),
+        pytest.param(BARE + field(7, b"z" * 128) + HINTED, id="with-a-long-zone"),
+        pytest.param(BARE + field(7, b"B\0" * 64 + b"B\1") + HINTED, id="with-a-zone-like-hints"),
+        pytest.param(UNHINTED + field(8, field(1, field(1, b"n" * 200))), id="with-long-hints"),
+        pytest.param(USUAL + HINTED, id="with-hints-twice"),
+        pytest.param(USUAL + field(9, b"?"), id="with-more-behind"),
+        pytest.param(UNHINTED + field(8, b"\x0a"), id="with-hints-that-are-cut-off"),
+    ],
+)
+def test_the_quick_way_takes_an_endpoint(data: bytes) -> None:
+    assert outcome(_ENDPOINT.decode, data) == outcome(decode_endpoint, data)
 
 
 @given(

@@ -4,6 +4,7 @@ A cluster can have hundreds of thousands of endpoints, so they are kept small: n
 shared names, only what is needed to decide or to explain.
 """
 
+from functools import lru_cache
 from sys import intern
 
 import msgspec
@@ -15,7 +16,7 @@ from kubeproxy.cluster.objects.types import (
     Conditions,
     EndpointPort,
     EndpointSlice,
-    Hint,
+    Hints,
     SliceEndpoint,
 )
 
@@ -57,6 +58,12 @@ class Slice(msgspec.Struct, frozen=True):
 
 _FAMILY_OF_ADDRESS_TYPE = {family.value: family for family in Family}
 _NO_CONDITIONS = Conditions()
+_MOST_CACHED = 256
+
+_HintNames = tuple[tuple[str, ...], tuple[str, ...]]
+"""The zones and the nodes that hints name."""
+
+_NO_NAMES: _HintNames = ((), ())
 
 
 def derive_slice(obj: EndpointSlice, node_name: str, problems: list[str]) -> Slice | None:
@@ -97,7 +104,7 @@ def _endpoints(
     entries: tuple[SliceEndpoint, ...], family: Family, node_name: str, problems: list[str]
 ) -> tuple[Endpoint, ...]:
     found = []
-    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+    names: dict[int, _HintNames] = {}  # by identity: endpoints share what is decoded once
     texts = [entry.addresses[0] if entry.addresses else "" for entry in entries]
     addresses = parse_addresses(texts, family)
     for index, (entry, address) in enumerate(zip(entries, addresses, strict=True)):
@@ -109,8 +116,9 @@ def _endpoints(
         conditions = entry.conditions or _NO_CONDITIONS
         node = intern(entry.node_name) if entry.node_name else ""
         hints, target = entry.hints, entry.target_ref
-        zones = _names(hints.for_zones) if hints else ()
-        nodes = _names(hints.for_nodes) if hints else ()
+        zones, nodes = _NO_NAMES
+        if hints:
+            zones, nodes = names.get(id(hints)) or names.setdefault(id(hints), _names(hints))
         found.append(
             Endpoint(
                 address,
@@ -119,13 +127,15 @@ def _endpoints(
                 conditions.terminating is True,
                 node != "" and node == node_name,
                 node,
-                shared.setdefault(zones, zones) if zones else (),
-                shared.setdefault(nodes, nodes) if nodes else (),
+                zones,
+                nodes,
                 target is not None and target.kind == "Pod",
             )
         )
     return tuple(found)
 
 
-def _names(hints: tuple[Hint, ...] | None) -> tuple[str, ...]:
-    return tuple(intern(hint.name) for hint in hints) if hints else ()
+@lru_cache(_MOST_CACHED)
+def _names(hints: Hints) -> _HintNames:
+    zones, nodes = hints.for_zones or (), hints.for_nodes or ()
+    return tuple([intern(zone.name) for zone in zones]), tuple([intern(n.name) for n in nodes])

@@ -196,7 +196,7 @@ _HINTS = Message(
 )
 _hints = lru_cache(MOST_CACHED)(_HINTS.decode)
 # The tags of an endpoint's fields, and how much conditions can have.
-_ADDRESS, _CONDITION, _TARGET, _NODE_NAME, _ZONE = 0x0A, 0x12, 0x22, 0x32, 0x3A
+_ADDRESS, _CONDITION, _TARGET, _NODE_NAME, _ZONE, _HINTED = 0x0A, 0x12, 0x22, 0x32, 0x3A, 0x42
 _MOST_CONDITIONS = 6
 _TARGET_REF = Message(types.TargetRef, _string(1, "kind"))
 _POD_TARGET, _IS_POD = types.TargetRef("Pod"), b"\x0a\x03Pod"
@@ -226,8 +226,8 @@ def decode_endpoint(data: bytes) -> types.SliceEndpoint:
     return _ENDPOINT.decode(data) if found is None else found
 
 
-def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: PLR0911
-    """One with an address, conditions, perhaps a targetRef, a node and perhaps a zone."""
+def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: C901, PLR0911
+    """One with an address, conditions, perhaps a targetRef, a node, perhaps a zone and hints."""
     try:
         at = 2 + data[1]
         if data[0] != _ADDRESS or data[at] != _CONDITION or data[at + 1] > _MOST_CONDITIONS:
@@ -247,16 +247,21 @@ def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: PLR0911
             end += size
         start = end + 2
         at = start + data[end + 1]
-        if data[end] != _NODE_NAME or at - start > 127 or len(address) > 127:
+        behind = at + 2 + data[at + 1] if at < len(data) and data[at] == _ZONE else at
+        if data[end] != _NODE_NAME or at - start > 127 or len(address) > 127 or behind - at > 129:
             return None
-        if at < len(data) and (data[at] != _ZONE or at + 2 + data[at + 1] != len(data)):
-            return None
+        hints = None
+        if behind < len(data):
+            size = data[behind + 1]
+            if data[behind] != _HINTED or size > 127 or behind + 2 + size != len(data):
+                return None
+            hints = _hints(data[behind + 2 :])
     except IndexError:
         return None
-    if at > len(data):
+    if behind > len(data):
         return None
     node = str(data[start:at], "utf-8")
-    return types.SliceEndpoint((str(address, "utf-8"),), conditions, node, None, target)
+    return types.SliceEndpoint((str(address, "utf-8"),), conditions, node, hints, target)
 
 
 _ENDPOINT_PORT = Message(

@@ -74,7 +74,9 @@ def _values(data: bytes, fields: Mapping[int, Field]) -> dict[str, Any]:  # noqa
         if wire_type == _BYTES:
             size = data[position]
             position += 1
-            if size > 127:
+            if size > 127 and data[position] < 128:  # as of most endpoints
+                size, position = size & 127 | data[position] << 7, position + 1
+            elif size > 127:
                 size, position = _varint(data, position - 1)
             start, position = position, position + size
             if field is None:

@@ -1,0 +1,239 @@
+"""One endpoint of a small Service and of large ones: what a change costs, by the Service's size.
+
+From the protobuf of a watch event to the kernel's answer, as the daemon does it, with all that
+observes syncs. Figures are processor time, also the kernel's share in it. The clusters have one
+Service each and take turns, change by change, so that all meet the same machine.
+
+`python -m bench.large` enters namespaces of its own; `--changes N` is how many are measured.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from bench import namespaces
+from bench.clusters import (
+    POD_RANGE,
+    Document,
+    Size,
+    node_document,
+    service_document,
+    slice_document,
+    slices,
+)
+from bench.tables import Row, plain
+from fakes.apiprotobuf import message
+from kubeproxy.app.wiring import Setup, make_parts
+from kubeproxy.base.inet import Family
+from kubeproxy.cluster.events import Event, Synced, Upsert
+from kubeproxy.cluster.objects.messages import decode_message
+from kubeproxy.cluster.objects.meta import Kind
+from kubeproxy.cluster.source import Gap
+from kubeproxy.config.flags import parse_flags
+from kubeproxy.config.load import load
+from kubeproxy.dataplane.modes import MODES, load_mode
+from lab.namespaces import Namespace
+
+ENDPOINTS = (30, 1_000, 10_000)
+BURST = Size(100, 1_000)
+CHANGES = 200
+WARM = 10
+
+_ZONES, _NODES = 3, 100
+_ALIKE = _ZONES * _NODES
+"""Endpoints whose serial numbers differ by so many are on the same node and in the same zone."""
+_NEW = 20_000 * _ALIKE
+
+Settings = Mapping[str, object]
+_AFFINITY = {"sessionAffinity": "ClientIP"}
+_LOCAL = {
+    "type": "LoadBalancer",
+    "externalTrafficPolicy": "Local",
+    "healthCheckNodePort": 32_000,
+}
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What Services have beside a cluster IP."""
+
+    name: str
+    spec: Settings = {}
+    hints: bool = False
+
+
+SETTINGS = (
+    Setting("plain"),
+    Setting("affinity", _AFFINITY),
+    Setting("policy Local", _LOCAL),
+    Setting("topology hints", hints=True),
+    Setting("all three", {**_AFFINITY, **_LOCAL}, hints=True),
+)
+
+
+class _NoSource:
+    """Events come from the bench."""
+
+    write = None
+
+    async def run(self, deliver: Callable[[Event], None]) -> None: ...
+
+    def gaps(self) -> Sequence[Gap]:
+        return ()
+
+
+class Daemon:
+    """A cluster, the daemon's parts that follow it, and a kernel of its own."""
+
+    def __init__(self, size: Size, setting: Setting) -> None:
+        self.size, self._setting = size, setting
+        self._serials = [list(size.serials(index)) for index in range(size.services)]
+        self._new = _NEW
+        self.namespace = Namespace(f"bench-{size.services}-{size.endpoints}")
+        loaded = load(parse_flags(["--proxy-mode=nftables", f"--cluster-cidr={POD_RANGE}"]), MODES)
+        config = loaded.config
+        mode = load_mode(config.mode)
+        with self.namespace.entered():
+            setup = Setup(
+                config, loaded.gates, "node-0", _NoSource(), (Family.IPV4,), mode.open(config)
+            )
+            self._parts = make_parts(setup)
+
+    async def fill(self) -> None:
+        """Have all objects, and the first sync."""
+        deliver = self._parts.handler.deliver
+        for kind, document in self._documents():
+            deliver(Upsert(kind, decode_message(kind, message(kind.value, document))))
+        for kind in Kind:
+            deliver(Synced(kind))
+        self._parts.handler.ready()
+        with self.namespace.entered():
+            watching = self._parts.dataplanes[Family.IPV4].watch(lambda: None)
+            self._watch = asyncio.create_task(watching)
+            await self._sync()
+
+    async def take(self, events: Sequence[bytes]) -> None:
+        """Decode changed slices, and sync."""
+        with self.namespace.entered():
+            for event in events:
+                decoded = decode_message(Kind.ENDPOINT_SLICE, event)
+                self._parts.handler.deliver(Upsert(Kind.ENDPOINT_SLICE, decoded))
+            await self._sync()
+
+    async def _sync(self) -> None:
+        sync = self._parts.syncs[Family.IPV4]
+        await sync.sync()
+        if sync.failure or sync.failed:
+            raise RuntimeError(sync.failure or str(sync.failed))
+
+    async def close(self) -> None:
+        """Give everything back."""
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
+        for dataplane in self._parts.dataplanes.values():
+            await dataplane.close()
+        self.namespace.close()
+
+    def replaced(self, service: int = 0, number: int = 0) -> bytes:
+        """The first endpoint of a slice, which is on this node or not, gets another address."""
+        place = number * 100
+        self._new += _ALIKE
+        self._serials[service][place] = self._new + self._serials[service][place] % _ALIKE
+        return self._slice(service, number)
+
+    def resized(self, service: int = 0) -> bytes:
+        """The last endpoint leaves, or there is one more again."""
+        serials = self._serials[service]
+        if len(serials) == self.size.endpoints:
+            serials.pop()
+        else:
+            self._new += _ALIKE
+            serials.append(self._new)
+        return self._slice(service, (self.size.endpoints - 1) // 100)
+
+    def _slice(self, service: int, number: int) -> bytes:
+        document = self._document(service, number, slices(self._serials[service])[number])
+        return message(Kind.ENDPOINT_SLICE.value, document)
+
+    def _documents(self) -> Iterator[tuple[Kind, Document]]:
+        yield Kind.NODE, node_document()
+        for index in range(self.size.services):
+            document = service_document(index)
+            spec = document["spec"]
+            assert isinstance(spec, dict)
+            spec |= self._setting.spec
+            if "healthCheckNodePort" in spec:
+                spec["healthCheckNodePort"] += index
+                spec["ports"][0]["nodePort"] = 30_000 + index
+                document["status"] = {"loadBalancer": {"ingress": [{"ip": f"11.0.0.{index}"}]}}
+            yield Kind.SERVICE, document
+            for number, serials in enumerate(slices(self._serials[index])):
+                yield Kind.ENDPOINT_SLICE, self._document(index, number, serials)
+
+    def _document(self, service: int, number: int, serials: Sequence[int]) -> Document:
+        document = slice_document(service, number, serials)
+        endpoints = document["endpoints"]
+        assert isinstance(endpoints, list)
+        for endpoint in endpoints if self._setting.hints else ():
+            endpoint["hints"] = {"forZones": [{"name": endpoint["zone"]}]}
+        return document
+
+
+async def _seconds(work: Awaitable[None]) -> float:
+    began = time.process_time()
+    await work
+    return time.process_time() - began
+
+
+async def changes(setting: Setting, count: int) -> list[Row]:
+    """A row for each kind of change: microseconds by size, and how many times the first."""
+    daemons = [Daemon(Size(1, endpoints), setting) for endpoints in ENDPOINTS]
+    for daemon in daemons:
+        await daemon.fill()
+    found = []
+    for name, change in (("replaced", Daemon.replaced), ("more or less", Daemon.resized)):
+        seconds: list[list[float]] = [[] for _ in daemons]
+        for turn in range(count + WARM):
+            for daemon, taken in zip(daemons, seconds, strict=True):
+                took = await _seconds(daemon.take([change(daemon)]))
+                if turn >= WARM:
+                    taken.append(took)
+        medians = [statistics.median(each) * 1e6 for each in seconds]
+        ratios = (f"x {each / medians[0]:.2f}" for each in medians[1:])
+        figures = (f"{each:,.0f} us" for each in medians)
+        found.append((f"{setting.name}: {name}", *figures, *ratios))
+    for daemon in daemons:
+        await daemon.close()
+    return found
+
+
+async def burst(setting: Setting) -> Row:
+    """A change of every slice of a cluster, in one sync."""
+    daemon = Daemon(BURST, setting)
+    await daemon.fill()
+    taken = []
+    for _ in range(5):
+        numbers = range(BURST.endpoints // 100)
+        events = [daemon.replaced(at, n) for n in numbers for at in range(BURST.services)]
+        taken.append(await _seconds(daemon.take(events)))
+    await daemon.close()
+    return (f"{setting.name}: {len(events):,} changes in {BURST}", f"{min(taken):.3f} s")
+
+
+async def main(count: int) -> None:
+    """Measure all of it."""
+    head = ("", *(f"{each:,}" for each in ENDPOINTS), *(f"{each:,}" for each in ENDPOINTS[1:]))
+    found = [row for setting in SETTINGS for row in await changes(setting, count)]
+    print(plain([head, *found]))
+    bursts = [await burst(setting) for setting in (SETTINGS[0], SETTINGS[-1])]
+    print(plain([("", "CPU"), *bursts]))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=CHANGES, help="measured of each kind")
+    namespaces.enter()
+    asyncio.run(main(parser.parse_args().changes))
