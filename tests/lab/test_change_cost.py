@@ -1,146 +1,34 @@
 """What one changed endpoint costs, counted and not timed: a machine's mood cannot hide a loop.
 
 From the JSON of the event to the answer of the kernel. Everything is counted in a small cluster
-and in a large one: cost follows change, so both must be equal.
+and in a large one, and for a small Service and large ones: cost follows change.
 """
 
 import asyncio
+import json
 import math
-import sys
-from collections.abc import Iterator
-from types import FrameType
-from typing import NamedTuple, Self
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from bench.clusters import NODE, NODE_ADDRESS, Size, endpoint_slice, objects
+from bench.clusters import (
+    Document,
+    Size,
+    endpoint_slice,
+    objects,
+    service_document,
+    slice_document,
+)
 
-import kubeproxy
-from kubeproxy.base.inet import Family, Prefix
-from kubeproxy.cluster.events import Synced, Upsert
-from kubeproxy.cluster.model.cluster import Cluster
-from kubeproxy.cluster.objects.decode import decode
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.dataplane.nftables.apply import Nftables
-from kubeproxy.dataplane.nftables.guard import TableGuard
-from kubeproxy.dataplane.nftables.program import NftablesSettings
-from kubeproxy.engine.handler import EventHandler
-from kubeproxy.engine.schedule import Schedule
-from kubeproxy.engine.sync import FamilySync, SyncTarget
-from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.compile import compile_service
-from kubeproxy.table.node import NodeView, PodCIDR
+from lab.changecost import cost_of
 from lab.namespaces import Namespace
 
 FEW, MANY = Size(20, 4), Size(2000, 4)
-SOURCES = kubeproxy.__path__[0]
 
 MOST_LINES = 2000
 MOST_CALLS = 8
 MOST_BYTES = 500
-
-
-class Cost(NamedTuple):
-    """Lines of our code run, services compiled, system calls on the socket, bytes sent."""
-
-    lines: int
-    compiled: int
-    calls: int
-    sent: int
-
-
-class CountedSocket:
-    """The socket, with its system calls counted."""
-
-    def __init__(self, inner: object) -> None:
-        self._inner = inner
-        self.calls = 0
-        self.sent = 0
-
-    def __getattr__(self, name: str) -> object:
-        self.calls += 1
-        return getattr(self._inner, name)
-
-    def send(self, data: bytes) -> int:
-        self.calls += 1
-        self.sent += len(data)
-        sent: int = self._inner.send(data)  # type: ignore[attr-defined]  # it is a socket
-        return sent
-
-
-class CountedKernel(Nfnetlink):
-    """A netfilter socket whose system calls are counted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted = CountedSocket(self._socket)
-        self._socket = self.counted  # type: ignore[assignment]  # stands in for it
-
-
-class Daemon:
-    """What the daemon does with events, without the daemon."""
-
-    def __init__(self, size: Size) -> None:
-        self._size = size
-        self._compiled = 0
-        self.kernel = CountedKernel()
-        self._dataplane = Nftables(Family.IPV4, NftablesSettings(), self.kernel, TableGuard())
-        cluster = Cluster(NODE)
-        node = NodeView(
-            Family.IPV4,
-            (NODE_ADDRESS,),
-            PodCIDR(Prefix("10.128.0.0", 9)),
-            node_port_ranges=(Prefix(NODE_ADDRESS, 32),),
-            name=NODE,
-            ip=NODE_ADDRESS,
-        )
-        self._sync = FamilySync(
-            cluster,
-            Family.IPV4,
-            SyncTarget(self._dataplane),
-            Schedule(0, 30, 3600),
-            lambda: node,
-        )
-        self._handler = EventHandler(cluster, (self._sync,), lambda: None)
-
-    async def fill(self) -> None:
-        for kind, data in objects(self._size):
-            self._handler.deliver(Upsert(kind, decode(kind, data)))
-        for kind in (Kind.SERVICE, Kind.ENDPOINT_SLICE):
-            self._handler.deliver(Synced(kind))
-        self._handler.ready()
-        await self._sync.sync()
-        assert not self._sync.failed
-
-    async def change(self, version: int) -> None:
-        data = endpoint_slice(7, self._size.endpoints, version=version)
-        slice_ = decode(Kind.ENDPOINT_SLICE, data)
-        self._handler.deliver(Upsert(Kind.ENDPOINT_SLICE, slice_))
-        await self._sync.sync()
-        assert not self._sync.failed
-
-    async def close(self) -> None:
-        await self._dataplane.close()
-
-
-class Lines:
-    """Counts the lines of our code that run while the context lasts."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> Self:
-        self._before = sys.gettrace()
-        sys.settrace(self._trace)  # type: ignore[arg-type]  # typeshed's type names itself
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
-
-    def _trace(self, frame: FrameType, event: str, _: object) -> object:
-        if not frame.f_code.co_filename.startswith(SOURCES):
-            return None
-        self.count += event == "line"
-        return self._trace
 
 
 @pytest.fixture
@@ -150,41 +38,117 @@ def namespace(_own_namespaces: None) -> Iterator[Namespace]:
     made.close()
 
 
-async def cost_of_one_change(size: Size, compiled: list[object]) -> Cost:
-    daemon = Daemon(size)
-    await daemon.fill()
-    await daemon.change(1)  # what is done once in a life is done
-    counted = daemon.kernel.counted
-    before = counted.calls, counted.sent
-    del compiled[:]
-    with Lines() as lines:
-        await daemon.change(2)
-    cost = Cost(lines.count, len(compiled), counted.calls - before[0], counted.sent - before[1])
-    await daemon.close()
-    return cost
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause is two lines more, and on a busy machine there is one now and then."""
+    monkeypatch.setattr("kubeproxy.engine.sync._MOST_SECONDS", math.inf)
 
 
-def test_one_change_costs_the_same_work_in_a_cluster_of_any_size(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled: list[object] = []
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The services that were compiled as a whole."""
+    found: list[object] = []
 
     def counting(*arguments: object) -> object:
-        compiled.append(arguments[0])
+        found.append(arguments[0])
         return compile_service(*arguments)  # type: ignore[arg-type]  # passed through
 
     monkeypatch.setattr("kubeproxy.table.build.compile_service", counting)
-    # A pause for other tasks is two lines more, and on a busy machine there is one now and then.
-    monkeypatch.setattr("kubeproxy.engine.sync._MOST_SECONDS", math.inf)
+    return found
+
+
+def test_one_change_costs_the_same_work_in_a_cluster_of_any_size(
+    namespace: Namespace, compiled: list[object]
+) -> None:
     costs = []
     for size in (FEW, MANY):
+        first, second = (endpoint_slice(7, size.endpoints, version=version) for version in (1, 2))
+        del compiled[:]
         with namespace.entered():
-            costs.append(asyncio.run(cost_of_one_change(size, compiled)))
+            costs.append(asyncio.run(cost_of(objects(size), first, second)))
+        assert len(compiled) == size.services + 2
         namespace.run(["nft", "flush", "ruleset"])
     print(costs)  # noqa: T201  # shown by -rP
     few, many = costs
     assert few == many
-    assert many.compiled == 1
     assert many.lines < MOST_LINES
     assert many.calls < MOST_CALLS
     assert many.sent < MOST_BYTES
+
+
+# --- large services ---------------------------------------------------------------------------
+
+SMALL, LARGE = 30, (1_000, 10_000)
+IN_A_SLICE = SMALL
+"""Endpoints of every slice: so the changed one costs the same to read for all."""
+
+MOST_TIMES = 1.3
+
+_ZONES, _ALIKE = 3, 300
+"""Of serial numbers so far apart, endpoints are in the same zone, and also on the same node."""
+
+
+def service() -> Document:
+    """With session affinity, policy Local and a health-check port."""
+    document = service_document(0)
+    spec = document["spec"]
+    assert isinstance(spec, dict)
+    spec |= {
+        "type": "LoadBalancer",
+        "sessionAffinity": "ClientIP",
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 32000,
+    }
+    spec["ports"][0]["nodePort"] = 30080
+    return document | {"status": {"loadBalancer": {"ingress": [{"ip": "11.0.0.1"}]}}}
+
+
+def hinted_slice(number: int, part: Sequence[int], *, hints: bool) -> bytes:
+    document = slice_document(0, number, part)
+    endpoints = document["endpoints"]
+    assert isinstance(endpoints, list)
+    for endpoint in endpoints if hints else ():
+        endpoint["hints"] = {"forZones": [{"name": endpoint["zone"]}]}
+    return json.dumps(document).encode()
+
+
+def large_service(endpoints: int, *, hints: bool) -> Iterator[tuple[Kind, bytes]]:
+    yield Kind.SERVICE, json.dumps(service()).encode()
+    for number, start in enumerate(range(0, endpoints, IN_A_SLICE)):
+        part = range(start, min(start + IN_A_SLICE, endpoints))
+        yield Kind.ENDPOINT_SLICE, hinted_slice(number, part, hints=hints)
+
+
+def replaced(version: int, *, hints: bool) -> bytes:
+    """The first slice, whose first endpoint, on this node and in its zone, is another one."""
+    other = _ALIKE * (20_000 + version)
+    return hinted_slice(0, [other, *range(1, IN_A_SLICE)], hints=hints)
+
+
+def resized(version: int, *, hints: bool) -> bytes:
+    """The first slice without an endpoint of this node's zone, and with it again."""
+    return hinted_slice(
+        0, [each for each in range(IN_A_SLICE) if version % 2 == 0 or each != _ZONES], hints=hints
+    )
+
+
+@pytest.mark.parametrize("hints", [False, True], ids=["no-hints", "hints"])
+@pytest.mark.parametrize("change", [replaced, resized])
+def test_one_change_costs_nearly_the_same_work_in_a_service_of_any_size(
+    namespace: Namespace, compiled: list[object], change: Callable[..., bytes], *, hints: bool
+) -> None:
+    costs = []
+    for endpoints in (SMALL, *LARGE):
+        first, second = (change(version, hints=hints) for version in (1, 2))
+        del compiled[:]
+        with namespace.entered():
+            costs.append(
+                asyncio.run(cost_of(large_service(endpoints, hints=hints), first, second))
+            )
+        assert len(compiled) == (1 if endpoints in LARGE else 3)
+        namespace.run(["nft", "flush", "ruleset"])
+    print(costs)  # noqa: T201  # shown by -rP
+    small, *large = costs
+    for each in large:
+        assert each.lines <= MOST_TIMES * small.lines
+        assert (each.calls, each.sent) == (small.calls, small.sent)

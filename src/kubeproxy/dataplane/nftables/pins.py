@@ -32,10 +32,11 @@ def stale_pins(
     pins: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
 ) -> list[bytes]:
     """The heads of pins to an endpoint that their service does not choose any more."""
+    pinned = {_NUMBER.unpack(head[-4:])[0] for head in pins}
     valid = {
         each.number: frozenset(map(backend_data, each.local if local else each.cluster))
         for each in placed
-        if each.number
+        if each.number and each.number in pinned  # the endpoints of others are not looked at
     }
     none: frozenset[bytes] = frozenset()
     return [
