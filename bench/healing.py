@@ -23,7 +23,7 @@ from bench.clusters import SERVICE_PORT, Size, cluster_ip
 from bench.load import Connections
 from bench.machine import ROOT, this_code, this_machine
 from bench.namespaces import enter, is_privileged
-from bench.path import DIALLED, ENDPOINTS, Row, proxying, serving
+from bench.path import DIALLED, ENDPOINTS, Row, failures, proxying, serving
 from bench.proxies import Proxy
 from bench.tables import plain
 from lab.namespaces import Namespace
@@ -125,8 +125,8 @@ def _round(
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(clients)]
     said = [process.communicate()[0] for process in processes]
     found = [msgspec.json.decode(each, type=Connections) for each in said]
-    if failed := sum(each.failed for each in found):
-        raise RuntimeError(f"{failed:,} connections failed")
+    if failed := failures(found):
+        raise RuntimeError(failed)
     used = _used(servers) - before + sum(each.processor for each in found)
     return Round(
         sum(each.count / each.seconds for each in found),

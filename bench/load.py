@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import time
+from collections import Counter
 
 import msgspec
 
@@ -22,13 +23,14 @@ _RESET = struct.pack("ii", 1, 0)
 class Connections(msgspec.Struct, frozen=True):
     """How many connections were made in how many seconds; connect times in microseconds.
 
-    `processor` is the processor time that the client has used, in seconds.
+    `failed` are those that were not made, by reason; `processor` is the processor time that the
+    client has used, in seconds.
     """
 
     count: int
     seconds: float
     times: list[float]
-    failed: int = 0
+    failed: dict[str, int] = {}
     processor: float = 0.0
 
 
@@ -62,7 +64,8 @@ def _listening() -> socket.socket:
 
 def connect(seconds: float, port: int, addresses: list[str]) -> Connections:
     """Make connections, one after the other, to the addresses in turn."""
-    times, failed, number = [], 0, 0
+    times, number = [], 0
+    failed: Counter[str] = Counter()
     began, used = time.perf_counter(), time.process_time()
     end = began + seconds
     while (now := time.perf_counter()) < end:
@@ -73,12 +76,12 @@ def connect(seconds: float, port: int, addresses: list[str]) -> Connections:
         try:
             client.connect((addresses[number % len(addresses)], port))
             times.append((time.perf_counter() - now) * 1e6)
-        except OSError:
-            failed += 1
+        except OSError as error:
+            failed[(error.strerror or str(error)).lower()] += 1
         client.close()
         number += 1
     took = time.perf_counter() - began
-    return Connections(len(times), took, times, failed, time.process_time() - used)
+    return Connections(len(times), took, times, dict(failed), time.process_time() - used)
 
 
 def receive(seconds: float, port: int, address: str) -> Connections:

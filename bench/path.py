@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -24,6 +25,7 @@ from bench.clusters import (
 )
 from bench.figures import quantile
 from bench.load import Connections
+from bench.losses import losses
 from bench.proxies import Proxy, Running
 from lab.namespaces import Namespace
 
@@ -120,11 +122,22 @@ def proxying(proxy: Proxy, row: Row, size: Size, addresses: Sequence[str]) -> It
         try:
             _wait_served(row, SERVICE_PORT, addresses, running.check)
             running.wait_settled(2.0)
+            _forget_attempts(row.node)
             # Connections that ended take no room for long.
             row.node.sysctl((("netfilter/nf_conntrack_tcp_timeout_close", "1"),))
             yield running
         finally:
             running.stop()
+
+
+def _forget_attempts(node: Namespace) -> None:
+    """Forget what was dialled before its service was there.
+
+    The kernel tracks such a connection, untranslated, for two minutes after its last packet. A new
+    one from the same port to the same address counts as a part of it and fails: no rule for new
+    connections sees it.
+    """
+    node.run(["conntrack", "--flush"])
 
 
 def _wait_served(
@@ -145,21 +158,30 @@ def _wait_served(
 
 def _figures(row: Row, port: int, addresses: Sequence[str], seconds: float) -> dict[str, float]:
     asked = (str(seconds), str(port), *addresses)
+    before = losses(row.node, row.server)
     with serving(row.server, "accept"):
         (alone,) = _dial(row, "connect", asked, 1)
         together = _dial(row, "connect", asked, CLIENTS)
+    if failed := failures([alone, *together]):
+        raise RuntimeError(f"{failed}; {losses(row.node, row.server).since(before)}")
     with serving(row.server, "stream"):
         (streamed,) = _dial(row, "receive", asked, 1)
-    failed = alone.failed + sum(each.failed for each in together)
-    if failed:
-        made = alone.count + sum(each.count for each in together)
-        raise RuntimeError(f"{failed:,} of {failed + made:,} connections failed")
     return {
         "rate": sum(each.count / each.seconds for each in together),
         "first_p50": quantile(alone.times, 50),
         "first_p99": quantile(alone.times, 99),
         "stream": streamed.count / streamed.seconds / 1e6,
     }
+
+
+def failures(found: Sequence[Connections]) -> str:
+    """How many connections failed, and why; empty when none did."""
+    reasons = sum((Counter(each.failed) for each in found), Counter[str]())
+    if not reasons:
+        return ""
+    tried = reasons.total() + sum(each.count for each in found)
+    words = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    return f"{reasons.total():,} of {tried:,} connections failed: {words}"
 
 
 def _dial(row: Row, role: str, arguments: Sequence[str], clients: int) -> list[Connections]:
