@@ -1,7 +1,8 @@
 """Costs in instructions on stock kernels of Debian: `make bench-instructions`.
 
-Transactions of nftables mode by kind of change, and packets on their way through a node. The
-figures go into a file; `python -m bench.page` puts them on the page.
+Transactions of nftables mode by kind of change; and connections, requests with their responses
+and streams on their way through a node: without a proxy, in the modes of ours, and with the peer.
+The figures go into a file; `python -m bench.page` puts them on the page.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from bench.instructions.figures import (
     write,
 )
 from bench.instructions.ways import WAYS
-from bench.machine import ROOT, this_code
+from bench.machine import ROOT, this_code, version_of
 from bench.tables import plain
 from kernels.boot import Machine
 from kernels.debian import DEFAULT, NotAvailable
@@ -65,6 +66,7 @@ def main(given: Sequence[str]) -> int:
         command=_command(arguments),
         code=this_code(),
         kernels=tuple(map(_on_kernel, runs)),
+        peer=version_of(str(arguments.peer)) if arguments.peer else "",
     )
     write(results, arguments.output)
     for kernel in results.kernels:

@@ -12,7 +12,8 @@ PART = "instructions"
 """The part of the job that measures."""
 NFTABLES = "nftables"
 CONNECTION, REQUEST = "a connection", "a request and its response"
-ON_THE_WAY = (CONNECTION, REQUEST)
+STREAM, PACKETS = "a megabyte", "a megabyte in packets of 1,500 bytes"
+ON_THE_WAY = (CONNECTION, REQUEST, STREAM, PACKETS)
 """What packets are measured with; all else are transactions."""
 PEER_FILE = "peer"
 """In the guest's directory of the job: another kube-proxy."""
@@ -54,12 +55,13 @@ class OnKernel(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, frozen=True):
-    """All figures of one `make bench-instructions`."""
+    """All figures of one `make bench-instructions`; `peer` is the version of the other proxy."""
 
     date: str
     command: str
     code: Code
     kernels: tuple[OnKernel, ...]
+    peer: str = ""
 
 
 def cost(samples: Sequence[int]) -> Cost:
@@ -100,10 +102,18 @@ def transactions(kernel: OnKernel) -> list[Row]:
 
 
 def packets(kernel: OnKernel) -> list[Row]:
-    """Ways down; connections and requests across, each with all numbers of services."""
+    """Ways down; connections with all numbers of services across, then data with the most.
+
+    Data that follows does not meet the rules of services, however many there are.
+    """
     found = [each for each in kernel.figures if each.what in ON_THE_WAY]
+    most = max((each.services for each in found), default=0)
     columns = sorted(
-        {(each.what, each.services) for each in found},
+        {
+            (each.what, each.services)
+            for each in found
+            if each.what == CONNECTION or each.services == most
+        },
         key=lambda column: (ON_THE_WAY.index(column[0]), column[1]),
     )
     ways = list(dict.fromkeys(each.way for each in found))

@@ -7,8 +7,8 @@ from bench.tables import markdown
 
 _TRANSACTIONS = "What the kernel does for one change of nftables mode:"
 _PACKETS = (
-    "What both ends and the node do for packets from a pod to an endpoint, through a Service in "
-    "the modes of ours:"
+    "What both ends and the node do for packets between a pod and an endpoint, through a Service "
+    "in the modes of ours{peer}:"
 )
 
 
@@ -19,11 +19,13 @@ def section(results: Results) -> Iterator[str]:
         "busy it is. They compare code and kernels; how long an instruction takes is not in them. "
         "[performance-instructions.json](performance-instructions.json) has all figures.\n"
     )
+    peer = f", and of the peer, {results.peer}" if results.peer else ""
+    words = (_TRANSACTIONS, _PACKETS.format(peer=peer))
     for kernel in results.kernels:
         yield f"### Linux {kernel.release or 'unknown'} ({kernel.name})\n"
-        for words, table in ((_TRANSACTIONS, transactions(kernel)), (_PACKETS, packets(kernel))):
+        for title, table in zip(words, (transactions(kernel), packets(kernel)), strict=True):
             if table:
-                yield f"{words}\n"
+                yield f"{title}\n"
                 yield markdown(table) + "\n"
         if kernel.problem:
             yield f"Figures are missing: {kernel.problem}.\n"

@@ -11,7 +11,9 @@ from bench.instructions.cluster import CHANGES, ROUNDS, Changing, ranges
 from bench.instructions.figures import (
     CONNECTION,
     NFTABLES,
+    PACKETS,
     REQUEST,
+    STREAM,
     Cost,
     Figure,
     OnKernel,
@@ -97,7 +99,11 @@ KERNEL = OnKernel(
         figure("a Service added", NFTABLES, 1000, 1_234_567),
         figure("a Service added", NFTABLES, 5000, 2_000),
         figure("a Service removed", NFTABLES, 1000, 90),
-        figure(REQUEST, "no proxy", 10, 300),
+        figure(PACKETS, "no proxy", 500, 7000),
+        figure(STREAM, "no proxy", 500, 5000),
+        figure(REQUEST, "no proxy", 10, 200),
+        figure(REQUEST, "no proxy", 500, 300),
+        figure(CONNECTION, "no proxy", 500, 1100),
         figure(CONNECTION, "no proxy", 10, 1000),
         figure(CONNECTION, "ipvs", 10, 2000),
     ),
@@ -113,11 +119,18 @@ def test_changes_stand_below_each_other_and_sizes_beside() -> None:
     ]
 
 
-def test_ways_stand_below_each_other_connections_first() -> None:
+def test_ways_stand_below_each_other_and_data_with_the_most_services() -> None:
     assert packets(KERNEL) == [
-        ("", f"{CONNECTION}, 10 services", f"{REQUEST}, 10 services"),
-        ("no proxy", "1.0", "0.3"),
-        ("ipvs", "2.0", "-"),
+        (
+            "",
+            f"{CONNECTION}, 10 services",
+            f"{CONNECTION}, 500 services",
+            f"{REQUEST}, 500 services",
+            f"{STREAM}, 500 services",
+            f"{PACKETS}, 500 services",
+        ),
+        ("no proxy", "1.0", "1.1", "0.3", "5.0", "7.0"),
+        ("ipvs", "2.0", "-", "-", "-", "-"),
     ]
 
 
@@ -134,6 +147,12 @@ def test_the_section_has_two_tables_a_kernel() -> None:
     shown = "\n".join(section(RESULTS))
     assert shown.count("| --- |") == 2
     assert "| a Service added | 1,234.6 | 2.0 |" in shown
+
+
+def test_the_section_says_which_peer_it_was() -> None:
+    assert "peer" not in "\n".join(section(RESULTS))
+    shown = "\n".join(section(msgspec.structs.replace(RESULTS, peer="v1.38.0")))
+    assert "in the modes of ours, and of the peer, v1.38.0:\n" in shown
 
 
 def test_lines_without_data_are_no_figures() -> None:
