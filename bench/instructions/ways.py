@@ -24,6 +24,15 @@ from lab.xtables import programs
 
 PEER = Path("/dev/tmp/peer")
 """Where a guest has another kube-proxy, if it was given one."""
+_FLOWTABLE = """
+table inet flowtable {
+    flowtable f { hook ingress priority filter; devices = { pod, eth0 }; }
+    chain forward {
+        type filter hook forward priority filter + 10;
+        ct status dnat meta l4proto { tcp, udp } ct original packets > 20 flow add @f
+    }
+}
+"""
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -70,6 +79,14 @@ def _by_mode(
 
 
 @contextlib.contextmanager
+def _with_flowtable(row: Row, services: int) -> Iterator[Served]:
+    """Services of nftables mode, and beside it a flowtable for what it has translated."""
+    with _by_mode("nftables", row, services) as served:
+        row.node.run(["nft", "-f", "-"], stdin=_FLOWTABLE)
+        yield served
+
+
+@contextlib.contextmanager
 def _by_peer(mode: str, row: Row, services: int) -> Iterator[Served]:
     """Services, programmed by another kube-proxy, which runs for as long as this lasts."""
     served = _services(services)
@@ -89,6 +106,7 @@ def _services(services: int) -> Served:
 WAYS: Mapping[str, Way] = {
     "no proxy": _directly,
     "nftables": partial(_by_mode, "nftables"),
+    "nftables with a flowtable": _with_flowtable,
     "nftables with healing": partial(_by_mode, "nftables", healing=Healing.ALL),
     "iptables": partial(_by_mode, "iptables"),
     "ipvs": partial(_by_mode, "ipvs"),
