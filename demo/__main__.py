@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.text import Text
 
-from demo import acts, healing, insight, ruleset
+from demo import acts, healing, insight, ruleset, witness
 from demo.cluster import Cluster
 from demo.machine import enter_namespaces
 from demo.proxy import Proxy, ProxyFailed
@@ -26,6 +26,8 @@ clients outside        +--------------+   pods of kestrel: web-1, web-2 ...
 192.0.2.50, .200 ... --|   kestrel    |-- and the client shopper, 10.64.3.50
 everywhere else -------|  kube-proxy  |-- pods of heron and merlin: web-3 ...
                        +--------------+"""
+WITNESS: Final = "The rules are read over netlink; nft is here, and is a witness of what they are."
+NO_WITNESS: Final = "The rules are read over netlink. (nft is not here; nothing needs it.)"
 ACTS: Final = (
     acts.balancing,
     acts.draining,
@@ -92,6 +94,7 @@ def _open_stage(screen: Screen, closing: ExitStack) -> Stage:
     """The network, with a proxy that has programmed the examples."""
     screen.say(Text("kube-proxy, in a network that ends with this program", style="bold"))
     screen.say("No root, no cluster; nothing of this machine's own network is touched.")
+    screen.say(WITNESS if witness.is_here() else NO_WITNESS)
     screen.say()
     screen.show(PICTURE)
     network = _network(closing)

@@ -4,7 +4,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import msgspec
 
@@ -12,6 +12,8 @@ from demo import ruleset
 from demo.cluster import Frontend, Pod
 from demo.stage import Stage
 from demo.traffic import SHOPPER, pod_of
+from demo.vandal import REFUSES, VANISHES, failing
+from kubeproxy.dataplane.nftables.language import Rule
 from lab.dialer import outcome_of
 from lab.outcome import Fate, Outcome, Peer
 from lab.plan import HOSTS
@@ -26,7 +28,6 @@ PATIENCE = 15.0
 """Seconds in which all connections have an outcome."""
 HANGS = 1.5
 """Seconds after which a client that still waits for a pod that is gone is said to hang."""
-_REFUSE = "tcp flags & (syn | ack) == syn reject with tcp reset"
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -87,9 +88,9 @@ def _trouble(stage: Stage, refusing: Pod, vanishing: Pod) -> Trouble:
     web = stage.cluster.frontend(SERVICE)
     with ExitStack() as closing:
         client = closing.enter_context(_client_of(stage, vanishing, web))
-        closing.enter_context(_failing(stage, refusing, _REFUSE))
+        closing.enter_context(_failing(stage, refusing, REFUSES))
         outcomes = _connect(stage, web)
-        closing.enter_context(_failing(stage, vanishing, "drop"))
+        closing.enter_context(_failing(stage, vanishing, VANISHES))
         before = (stage.cluster.directory / FILE).read_text()
         stage.cluster.remove(FILE, vanishing.name)
         stage.proxy.wait(lambda: not ruleset.leads(stage.node, web, vanishing.address))
@@ -150,14 +151,7 @@ def _source(opened: socket.socket) -> Peer:
     return Peer(*opened.getsockname()[:2])
 
 
-@contextmanager
-def _failing(stage: Stage, pod: Pod, verdict: str) -> Iterator[None]:
+def _failing(stage: Stage, pod: Pod, rule: Rule) -> AbstractContextManager[None]:
     """The pod does that with what it receives."""
     (namespace,) = (stage.network.of(host) for host in HOSTS.values() if host.ipv4 == pod.address)
-    lines = ("type filter hook input priority 0;", f"ip daddr {pod.address} {verdict}")
-    rules = "\n".join(("table ip failing {", "chain in {", *lines, "}", "}\n"))
-    namespace.run(["nft", "-f", "-"], stdin=rules)
-    try:
-        yield
-    finally:
-        namespace.run(["nft", "delete", "table", "ip", "failing"])
+    return failing(namespace, pod.address, rule)

@@ -1,13 +1,14 @@
 """The acts about the proxy itself: explanations, counters, rules, and their repair."""
 
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from demo import ruleset
+from demo import ruleset, vandal, witness
 from demo.cluster import Frontend, many
 from demo.pictures import counted, wrapped
 from demo.proxy import CIDR_FLAG
@@ -73,6 +74,11 @@ def counting(stage: Stage) -> None:
         f"the kernel counted {sum(kernel.values()):,} connections: every one that was let in",
         holds=not unanswered and all(kernel[each] == made[each] for each in kernel),
     )
+    if witness.is_here():
+        screen.claim(
+            "nft lists the same numbers",
+            holds=witness.counters(stage.node, stage.cluster.frontends) == now,
+        )
     screen.pause(2.0)
 
 
@@ -103,14 +109,12 @@ def querying(stage: Stage) -> None:
 def program(stage: Stage) -> None:
     """No chain and no rule belongs to a service: a thousand more services are data alone."""
     screen, web = stage.screen, stage.cluster.frontend("shop/web")
-    screen.act("The rules are a program, the cluster is its data", "From `nft list table`:")
-    for kind, name in (
-        ("map", "service-choices"),
-        ("map", "service-endpoints"),
-        ("chain", "pick-3"),
-    ):
-        text = ruleset.excerpt(stage.node, kind, name, web.address)
-        screen.show(wrapped(screen, text, 8))
+    has_nft = witness.is_here()
+    source = "nft list table ip kube-proxy" if has_nft else "kube-proxy render"
+    screen.act("The rules are a program, the cluster is its data", f"From `{source}`:")
+    table = witness.listed(stage.node) if has_nft else stage.proxy.rendered()
+    for head in ("map service-choices", "map service-endpoints", "chain pick-3"):
+        screen.show(wrapped(screen, witness.excerpt(table, head, web.address), 8))
     before = ruleset.read(stage.node)
     chains, rules, elements = before.size()
     screen.show(f"{chains} chains, {rules} rules and {elements} elements.")
@@ -150,22 +154,27 @@ def repair(stage: Stage) -> None:
     """Another program deletes the table: it is written again at once."""
     screen = stage.screen
     screen.act("Another program deletes the rules", "Pod shopper keeps connecting to shop/web.")
-    before = ruleset.read(stage.node)
-    command = ["nft", "delete", "table", *ruleset.TABLE]
-    screen.command(" ".join(command))
+    before, first = ruleset.read(stage.node), ruleset.number(stage.node)
+    command = [sys.executable, "-m", "demo.vandal"]
+    if witness.is_here():
+        command = ["nft", *vandal.COMMAND.split()]
+    screen.command(f"nft {vandal.COMMAND}" if witness.is_here() else vandal.COMMAND)
     with stage.node.entered():
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     failed, outage = _outage(stage, process)
     after = ruleset.read(stage.node)
+    again = ruleset.number(stage.node) != first
     screen.claim(
         f"every chain, every rule and all {after.size()[2]:,} elements are back",
         holds=after == before and process.returncode == 0,
         instead=f"{after.size()} chains, rules, elements instead of {before.size()}",
     )
     screen.claim(
-        f"repaired within {1000 * outage:.0f} ms; {failed} connections failed meanwhile",
-        holds=failed > 0 and outage < LONGEST_REPAIR,
-        instead="that is too long" if failed else "the table was never gone",
+        f"repaired within {1000 * outage:.0f} ms; {failed} connections failed meanwhile"
+        if failed
+        else "repaired between two connections; none failed",
+        holds=again and outage < LONGEST_REPAIR,
+        instead="that is too long" if again else "the table was never gone",
     )
     screen.pause(0.5)
 

@@ -6,7 +6,7 @@ import shutil
 from kubeproxy.base.errors import OperatorError
 from lab.enter import enter
 
-PROGRAMS = {"ip": "iproute2", "nft": "nftables", "setpriv": "util-linux"}
+PROGRAMS = {"ip": "iproute2", "setpriv": "util-linux"}
 """The programs, and the Debian packages that they come in."""
 _STANDARD_STREAMS = 2
 

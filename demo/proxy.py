@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.namespaces import Namespace
 from lab.plan import CLUSTER_CIDR, KESTREL
 
-PROGRAM = Path(sys.executable).parent / "kube-proxy"
+PROGRAM = (sys.executable, "-m", "kubeproxy")
 CIDR_FLAG = f"--cluster-cidr={','.join(CLUSTER_CIDR.values())}"
 WAIT_SECONDS = 20.0
 
@@ -31,7 +31,7 @@ class Proxy:
 
     def start(self) -> None:
         """Start it; it ends with this process, and ignores Ctrl-C."""
-        command = ["setpriv", "--pdeathsig=KILL", str(PROGRAM), *self.arguments]
+        command = ["setpriv", "--pdeathsig=KILL", *PROGRAM, *self.arguments]
         with self._node.entered(), self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -80,10 +80,17 @@ class Proxy:
         """The output of `kube-proxy explain` for a packet, from the manifests."""
         return self.run_tool("explain", f"--manifests={self._manifests}", CIDR_FLAG, *arguments)
 
+    def rendered(self) -> str:
+        """The IPv4 table as `kube-proxy render` prints it for the manifests of now."""
+        tables = self.run_tool(
+            "render", "--mode=nftables", f"--manifests={self._manifests}", CIDR_FLAG
+        )
+        return tables[: tables.index("\ntable ")]
+
     def run_tool(self, tool: str, *arguments: str) -> str:
         """The output of one of its tools."""
         done = subprocess.run(
-            [str(PROGRAM), tool, *arguments],
+            [*PROGRAM, tool, *arguments],
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
