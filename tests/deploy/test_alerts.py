@@ -19,6 +19,16 @@ REFUSED = f"{SYNC}nftables_sync_failures_total{{{IPV4}}}"
 RESTORES = f"{SYNC}iptables_restore_failures_total{{{IPV4}}}"
 FULL = f"kubeproxy_nftables_affinity_full_total{{{IPV4}}}"
 PORTS = f"kubeproxy_service_ports_failed{{{IPV4}}}"
+CONNTRACK = f"kubeproxy_conntrack_entries{{{NODE}}}"
+CONNTRACK_LIMIT = f"kubeproxy_conntrack_entries_limit{{{NODE}}}"
+FORWARDS = f"kubeproxy_node_forwards_packets{{{IPV4}}}"
+NO_NODE = f"kubeproxy_node_object_missing{{{NODE}}}"
+NO_ADDRESS = f"kubeproxy_node_address_missing{{{IPV4}}}"
+HEARD = f"kubeproxy_source_last_received_timestamp_seconds{{{NODE}}}"
+NOBODY = f"kubeproxy_service_ports_without_endpoint{{{IPV4}}}"
+CONFLICTS = f"kubeproxy_address_conflicts{{{IPV4}}}"
+IGNORED = f"kubeproxy_ignored_parts{{{NODE}}}"
+ONE = {"job": "kube-proxy", "instance": "kestrel"}
 UNHEALTHY = f'kubeproxy_proxy_livez_total{{{NODE},code="503"}}'
 UNSERVED = f"{SYNC}no_local_endpoints_total{{{IPV4},traffic_policy="
 REQUESTS = f"rest_client_requests_total{{{NODE},code="
@@ -155,6 +165,62 @@ FIRES = {
         {"instance": "kestrel", "ip_family": "IPv4"},
         "On kestrel changes of endpoints take 57s to be programmed",
     ),
+    "no-room-for-connections": Case(
+        "KubeProxyConntrackFull",
+        3,
+        {CONNTRACK: "1000x40", CONNTRACK_LIMIT: "1000x40"},
+        ONE,
+        "Connection tracking is full on kestrel",
+    ),
+    "little-room-for-connections": Case(
+        "KubeProxyConntrackFilling",
+        6,
+        {CONNTRACK: "950x40", CONNTRACK_LIMIT: "1000x40"},
+        ONE,
+        "Connection tracking on kestrel is filled to 95%",
+    ),
+    "the-kernel-forwards-nothing": Case(
+        "KubeProxyNotForwarding",
+        6,
+        {FORWARDS: "0x40"},
+        FAMILY,
+        "The kernel of kestrel does not forward IPv4 packets",
+    ),
+    "a-wrong-hostname": Case(
+        "KubeProxyNodeMissing",
+        11,
+        {NO_NODE: "1x40"},
+        ONE,
+        "The API server has no Node of the name that kube-proxy of kestrel uses",
+    ),
+    "an-address-of-nobody": Case(
+        "KubeProxyNodeAddressMissing",
+        11,
+        {NO_ADDRESS: "1x40"},
+        FAMILY,
+        "No interface of kestrel has the IPv4 address of its Node",
+    ),
+    "a-server-that-says-nothing": Case(
+        "KubeProxyServerSilent",
+        20,
+        {HEARD: "0x80"},
+        ONE,
+        "kube-proxy of kestrel has received nothing from the API server for 20m 0s",
+    ),
+    "nobody-serves": Case(
+        "KubeProxyNothingServes",
+        61,
+        {NOBODY: "2x160"},
+        {},
+        "2 service ports have no endpoint that can serve",
+    ),
+    "two-claim-an-address": Case(
+        "KubeProxyConfusedObjects",
+        61,
+        {CONFLICTS: "1x160", IGNORED: "0x160"},
+        {},
+        "Some Services are not served as they ask",
+    ),
     "no-endpoint-on-the-node": Case(
         "KubeProxyNoLocalEndpoints",
         31,
@@ -207,6 +273,25 @@ QUIET = {
     "changes-are-quick": Case("KubeProxyProgrammingSlow", 30, slow(0)),
     "a-load-balancers-address-without-an-endpoint": Case(
         "KubeProxyNoLocalEndpoints", 40, {f'{UNSERVED}"external"}}': "2x80"}
+    ),
+    "connections-come-and-go": Case(
+        "KubeProxyConntrackFull", 30, {CONNTRACK: "900x80", CONNTRACK_LIMIT: "1000x80"}
+    ),
+    "a-kernel-without-a-limit": Case(
+        "KubeProxyConntrackFull", 30, {CONNTRACK: "9x80", CONNTRACK_LIMIT: "0x80"}
+    ),
+    "a-table-with-room": Case(
+        "KubeProxyConntrackFilling", 30, {CONNTRACK: "900x80", CONNTRACK_LIMIT: "1000x80"}
+    ),
+    "it-forwards": Case("KubeProxyNotForwarding", 30, {FORWARDS: "1x80"}),
+    "a-node-that-registers-late": Case("KubeProxyNodeMissing", 30, {NO_NODE: "1x12 0x80"}),
+    "an-address-that-comes-late": Case(
+        "KubeProxyNodeAddressMissing", 30, {NO_ADDRESS: "1x12 0x80"}
+    ),
+    "a-bookmark-every-minute": Case("KubeProxyServerSilent", 60, {HEARD: "0+30x160"}),
+    "pods-that-start": Case("KubeProxyNothingServes", 90, {NOBODY: "2x100 0x100"}),
+    "objects-that-are-corrected": Case(
+        "KubeProxyConfusedObjects", 90, {CONFLICTS: "0x200", IGNORED: "3x100 0x100"}
     ),
     "few-requests-fail": Case("KubeProxyApiErrors", 30, requests(failing=5)),
 }

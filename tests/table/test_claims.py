@@ -67,6 +67,7 @@ def test_the_older_service_keeps_an_address_whatever_its_name(newer_first: bool)
         found.put(wanted, created)
     assert (found.granted("a"), found.granted("z")) == ((), EARLIER.frontends)
     assert list(found.claims.conflicts()) == [Conflict(key(ADDRESSES[0]), name("a"), name("z"))]
+    assert found.claims.count_conflicts() == 1
 
 
 def test_of_the_same_age_the_first_by_name_has_it() -> None:

@@ -81,6 +81,7 @@ class Daemon:
                     serving = self._or_report(metrics, metrics_server_failed)
                     tasks.create_task(serving, name="metrics")
                 self._sync(tasks)
+                tasks.create_task(parts.conntrack.run(), name="connection tracking")
                 for flows in parts.flows.values():
                     tasks.create_task(flows.run(), name="stale flows")
                 tasks.create_task(self._after_first_sync(), name="after the first sync")

@@ -28,6 +28,7 @@ from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.apply_settings import prepare_machine
+from kubeproxy.engine.conntrack_watch import ConntrackWatch
 from kubeproxy.engine.ejection import Ejection, Limits
 from kubeproxy.engine.flow_cleaner import StaleFlows
 from kubeproxy.engine.handler import EventHandler
@@ -36,7 +37,9 @@ from kubeproxy.engine.node import node_ips
 from kubeproxy.engine.observer import EndpointEjected, Observation, Observer
 from kubeproxy.engine.own_node import OwnNode
 from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.engine.sync import FamilySync, SyncTarget
+from kubeproxy.linux.forwarding import forwards
 from kubeproxy.linux.machine import supported_families
 from kubeproxy.serve.events.event import (
     Subject,
@@ -49,6 +52,12 @@ from kubeproxy.serve.health.server import Health
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.metrics.client import ClientMetrics
 from kubeproxy.serve.metrics.families import MetricFamily
+from kubeproxy.serve.metrics.node import (
+    claim_families,
+    conntrack_families,
+    node_families,
+    source_family,
+)
 from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.metrics.proxy import ProxyMetrics
 from kubeproxy.serve.metrics.registry import Registry
@@ -208,6 +217,7 @@ class Parts(msgspec.Struct, frozen=True):
     registry: Registry
     routes: tuple[HttpRoute, ...]
     traffic: "Traffic | None"
+    conntrack: ConntrackWatch
     observers: list[Observer]
     remains: list[str]
 
@@ -255,12 +265,23 @@ def make_parts(setup: Setup) -> Parts:
         partial(_check_addresses, config, node),
         partial(_report_port, setup),
     )
+    conntrack = ConntrackWatch()
+    surroundings = partial(_surroundings, setup, node, conntrack, syncs)
     proxy = ProxyMetrics(mode, families, time.time)
     history = History(time.time)
     observers += (health.observe, health_checks.observe, proxy.observe, history.observe)
     facts = RunFacts(config, setup.gates, setup.flags, start_time())
     registry = make_registry(setup.gates, facts.started, mode, dataplanes)
     registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))
+    registry.add(
+        *conntrack_families(conntrack.use),
+        *node_families(families, surroundings),
+        source_family(setup.source.silence, time.time),
+        *claim_families(
+            lambda: ((each, sync.builder.count_conflicts()) for each, sync in syncs.items()),
+            lambda: len(_ignored(cluster, syncs)),
+        ),
+    )
     traffic = count_traffic(config, mode, dataplanes, registry)
 
     def left_out() -> "Mapping[Family, LeftOut]":
@@ -302,6 +323,7 @@ def make_parts(setup: Setup) -> Parts:
             ignored=_ignored(cluster, syncs),
             remains=remains,
             record=record,
+            surroundings=surroundings(),
         )
 
     paths = routes(facts, registry, health, Live(state, traffic))
@@ -319,6 +341,7 @@ def make_parts(setup: Setup) -> Parts:
         registry=registry,
         routes=paths,
         traffic=traffic,
+        conntrack=conntrack,
         observers=observers,
         remains=remains,
     )
@@ -387,6 +410,22 @@ def _report_ejection(setup: Setup, observation: Observation) -> None:
         note = f"{join(*ejection.endpoint)}{of} is left out for {seconds}{what_failed(ejection)}"
         subject = Subject("Service", name.service, name.namespace)
         setup.recorder.record(endpoint_ejected(setup.node_name, subject, note))
+
+
+def _surroundings(
+    setup: Setup, node: OwnNode, conntrack: ConntrackWatch, syncs: Mapping[Family, FamilySync]
+) -> Surroundings:
+    """What packets need besides rules, now."""
+    missing = {family: node.missing_address(family) for family in syncs}
+    used = [family for family, sync in syncs.items() if sync.builder.services()]
+    return Surroundings(
+        conntrack=conntrack.use(),
+        lost=conntrack.lost,
+        not_forwarded=frozenset(family for family in used if not forwards(family)),
+        missing_addresses={family: address for family, address in missing.items() if address},
+        no_node=node.is_unknown(),
+        silence=setup.source.silence(),
+    )
 
 
 def _ignored(cluster: Cluster, syncs: Mapping[Family, FamilySync]) -> list[Problem]:

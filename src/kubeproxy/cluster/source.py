@@ -34,6 +34,10 @@ class EventSource(Protocol):
         """What it cannot read now: the state of that may be stale."""
         ...
 
+    def silence(self) -> float | None:
+        """For how many seconds nothing has come; None where that says nothing, as with files."""
+        ...
+
     @property
     def write(self) -> Write | None:
         """How to write to the cluster while `run` is active; None when that is not possible."""

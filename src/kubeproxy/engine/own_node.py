@@ -17,7 +17,7 @@ from kubeproxy.cluster.model.node import NodeState
 from kubeproxy.cluster.objects.meta import Kind
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.engine.node import node_view, with_bind_address
+from kubeproxy.engine.node import node_ips, node_view, with_bind_address
 from kubeproxy.engine.node_checks import by_node_cidr, restart_reason
 from kubeproxy.linux.links import interface_addresses
 from kubeproxy.table.node import NodeView
@@ -71,6 +71,15 @@ class OwnNode:
         if family not in self._addresses:
             self._addresses[family] = interface_addresses(family, self.device)
         return self._addresses[family]
+
+    def is_unknown(self) -> bool:
+        """Whether the API server has no Node of our name."""
+        return self._awaited and self._cluster.synced(Kind.NODE) and self._cluster.node is None
+
+    def missing_address(self, family: Family) -> str:
+        """Our address of the family if no interface has it; "" when one has, or we have none."""
+        ip = node_ips(self.state).get(family, "")
+        return "" if ip in self.addresses(family) else ip
 
     def addresses_changed(self) -> None:
         """Addresses of interfaces changed: read them again when they are needed."""

@@ -139,6 +139,10 @@ class Builder:
         """All claims that lost against another service port."""
         return list(self._claims.conflicts())
 
+    def count_conflicts(self) -> int:
+        """How many there are."""
+        return self._claims.count_conflicts()
+
     def _want(
         self, service: ObjectKey, after: _Wanted, affected: dict[ServicePortName, None]
     ) -> Steps[None]:

@@ -109,6 +109,10 @@ class Claims:
             return entry
         return msgspec.structs.replace(entry, frontends=tuple(granted))
 
+    def count_conflicts(self) -> int:
+        """How many claims lost."""
+        return sum(map(len, self._losers.values()))
+
     def conflicts(self) -> Iterable[Conflict]:
         """All claims that lost, in order."""
         for key in sorted(self._losers):

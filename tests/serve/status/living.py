@@ -19,6 +19,7 @@ from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.engine.ejection import Ejection
 from kubeproxy.engine.observer import Observation
 from kubeproxy.engine.schedule import Schedule
+from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.engine.sync import FamilySync, SyncTarget
 from kubeproxy.serve.healing.record import HealingRecord
 from kubeproxy.serve.health.server import Health
@@ -76,6 +77,7 @@ class Rig:
         self.gaps: Sequence[Gap] = ()
         self.ignored: Sequence[Problem] = ()
         self.remains: Sequence[str] = ()
+        self.surroundings = Surroundings()
         self.left_out: dict[ServicePortName, Sequence[Ejection]] = {}
         self.record = HealingRecord(
             SeriesLimits(), lambda: self.seconds, lambda: {Family.IPV4: self.left_out}
@@ -109,6 +111,7 @@ class Rig:
             gaps=self.gaps,
             ignored=self.ignored,
             remains=self.remains,
+            surroundings=self.surroundings,
             record=self.record if load_mode(self.config.mode).quirks.heals else None,
         )
 

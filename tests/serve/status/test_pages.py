@@ -7,12 +7,14 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from kubeproxy.base.conntracktable import ConntrackUse, Lost
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
 from kubeproxy.dataplane.failures import UNKNOWN, Failure, Reason
 from kubeproxy.engine.observer import ConnectionsFailed
+from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.explain.words import Explanation
 from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess
 from kubeproxy.serve.http.answer import Answer
@@ -172,6 +174,29 @@ async def test_what_its_source_cannot_read_and_what_is_not_valid() -> None:
     page = (await asked(rig, "/status?format=html")).decode()
     assert "everything, for 3 s" in page
     assert "Service shop/till" in page
+
+
+async def test_what_packets_need_besides_rules() -> None:
+    rig = await programmed(*SHOP)
+    assert rig.syncs[V4].builder.count_conflicts() == 0
+    rig.surroundings = Surroundings(
+        conntrack=ConntrackUse(950, 1000, 7, 9),
+        lost=Lost(1, 2),
+        not_forwarded=frozenset({V4}),
+        missing_addresses={V4: "192.0.2.9"},
+        no_node=True,
+        silence=3.0,
+    )
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    assert found.conntrack == wire.ConntrackState(950, 1000, 1, 2)
+    assert (found.node_found, found.source_silent_seconds) == (False, 3.0)
+    four, six = found.families
+    assert (four.forwarded, six.forwarded) == (False, True)
+    assert (four.missing_address, six.missing_address) == ("192.0.2.9", "")
+    assert (four.without_endpoint, six.without_endpoint) == (("shop/books",), ())
+    page = (await asked(rig, "/status?format=html")).decode()
+    assert "not well" in page
+    assert "tracking 95 % full" in page
 
 
 async def test_before_the_first_sync() -> None:

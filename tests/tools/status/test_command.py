@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus
+from kubeproxy.serve.status.wire import ConntrackState, DaemonStatus, FamilyStatus
 from kubeproxy.tools.layout import Display, painted
 from kubeproxy.tools.status.view import screen
 from tools import reported
@@ -50,6 +50,18 @@ IPv6    last full  1 h 0 min ago   20 ms  ok       3 added             41
 def test_all_is_well(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--socket", daemon.socket]) == 0
     assert capsys.readouterr() == (WELL, "")
+
+
+def test_what_is_tracked_and_when_the_server_was_heard() -> None:
+    status = replace(
+        reported.status(),
+        source="API server https://192.0.2.1:6443",
+        source_silent_seconds=12.0,
+        conntrack=ConntrackState(8120, 131_072),
+    )
+    lines = [painted(each, Display(80)).rstrip() for each in screen(status, 80)]
+    assert "source   API server https://192.0.2.1:6443, last heard 12 s ago" in lines
+    assert "tracking 8,120 of 131,072 connections, 6 %" in lines
 
 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

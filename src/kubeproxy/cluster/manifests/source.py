@@ -176,6 +176,9 @@ class Manifests:
             ),
         ]
 
+    def silence(self) -> None:
+        """Files say nothing for as long as nobody changes them."""
+
     def _events(self, library: Library) -> list[Event]:
         """Log what changed in the library, and turn it into events."""
         if self._delivered is None:

@@ -99,6 +99,10 @@ class ApiServer:
         """What cannot be read from the server now."""
         return self._reports.gaps(time.monotonic())
 
+    def silence(self) -> float | None:
+        """For how many seconds nothing has come from the server; None before the first time."""
+        return self._reports.silence(time.monotonic())
+
     def _resources(self) -> list[Resource]:
         resource_of_kind = {
             Kind.NODE: own_node(self._settings.node_name),
@@ -189,6 +193,7 @@ class _Reflector(msgspec.Struct):
     async def _list(self, response: Response) -> None:
         self._protocol.list_opened(_encoding(response))
         async for chunk in response.pieces(self._resource.largest):
+            self._reports.heard(time.monotonic())
             await self._handle(self._protocol.receive_list(chunk))
         self._reports.answered(self._resource, time.monotonic())
         await self._handle(self._protocol.listed())
@@ -204,6 +209,7 @@ class _Reflector(msgspec.Struct):
             if chunk is None:
                 await self._handle(protocol.idle(time.monotonic()))
             elif chunk:
+                self._reports.heard(time.monotonic())
                 await self._handle(protocol.receive(chunk))
             else:
                 await self._handle(protocol.closed(time.monotonic()))

@@ -69,6 +69,15 @@ class Reports:
         self._outage = Outage(PERIOD)
         self._refusals = {kind: Outage(PERIOD_OF_KIND.get(kind, PERIOD)) for kind in Kind}
         self._undecodable: dict[tuple[Kind, ObjectKey | None], str] = {}
+        self._heard: float | None = None
+
+    def heard(self, now: float) -> None:
+        """Something came from the server: objects, or a bookmark, which comes every minute."""
+        self._heard = now
+
+    def silence(self, now: float) -> float | None:
+        """For how long nothing has come; None before the first time."""
+        return None if self._heard is None else now - self._heard
 
     def gaps(self, now: float) -> list[Gap]:
         """What cannot be read from the server now. ServiceCIDRs are not needed."""

@@ -99,7 +99,7 @@ class ProxyMetrics:
     def families(self) -> list[MetricFamily]:
         """Those that the mode has."""
         found: list[MetricFamily] = [self._durations, self._ended, self._queued, self._failed]
-        found += (self._programming.latency, self._unserved.gauge, *self._changes.families())
+        found += (self._programming.latency, *self._unserved.gauges, *self._changes.families())
         found += (self._flows_seconds, self._flows_deleted)
         if self._mode.times_full_syncs:
             found += (self._full, self._partial)
@@ -245,27 +245,36 @@ def parse_moment(text: str) -> float | None:
 
 
 class _Unserved:
-    """Service ports whose policy is Local, that are served elsewhere but not on this node.
+    """Service ports that no endpoint serves; and those of policy Local, that none here serves.
 
     Kept from sync to sync, so that a sync costs what it changes. Some modes count Services.
     """
 
-    def __init__(self, families: Iterable[Family]) -> None:
+    def __init__(self, families: tuple[Family, ...]) -> None:
         self.gauge = _gauge(
             "no_local_endpoints_total",
             "Service ports of policy Local without an endpoint on this node",
             *("traffic_policy", "ip_family"),
         )
+        self._anywhere = Gauge(
+            "kubeproxy_service_ports_without_endpoint",
+            "Service ports of which no endpoint can serve, on any node",
+            ("ip_family",),
+        )
+        self.gauges = (self.gauge, self._anywhere)
+        self._nowhere: dict[Family, set[ServicePortName]] = {family: set() for family in families}
         self._names: dict[Family, dict[str, set[ServicePortName]]] = {
             family: {"internal": set(), "external": set()} for family in families
         }
 
     def changed(self, family: Family, changes: Changes) -> None:
         internal, external = self._names[family].values()
+        nowhere = self._nowhere[family]
         for entry in changes.removed:
-            internal.discard(entry.name)
-            external.discard(entry.name)
+            for names in (internal, external, nowhere):
+                names.discard(entry.name)
         for entry in (*changes.added, *(after for _, after in changes.changed)):
+            (nowhere.discard if entry.has_endpoints else nowhere.add)(entry.name)
             for names, policy in ((internal, entry.internal), (external, entry.external)):
                 scope = policy.outside.scope
                 if scope is Scope.LOCAL and entry.refusal(scope) is Refusal.DROP:
@@ -274,6 +283,7 @@ class _Unserved:
                     names.discard(entry.name)
 
     def show(self, family: Family, mode: Mode) -> None:
+        self._anywhere.set(len(self._nowhere[family]), family.value)
         for policy, names in self._names[family].items():
             count = len({name[:2] for name in names} if mode.counts_services else names)
             self.gauge.set(count, policy, family.value)

@@ -7,6 +7,7 @@ from kubeproxy.base.inet import join
 from kubeproxy.base.steps import Steps
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.engine.ejection import Ejection
+from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.explain.words import left_out
 from kubeproxy.serve.status import wire
 from kubeproxy.serve.status.history import Past
@@ -53,16 +54,29 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
         ),
         remains=tuple(state.remains),
         families=families,
+        conntrack=_conntrack(state.surroundings),
+        node_found=not state.surroundings.no_node,
+        source_silent_seconds=state.surroundings.silence,
     )
+
+
+def _conntrack(found: Surroundings) -> wire.ConntrackState | None:
+    use, lost = found.conntrack, found.lost
+    if use is None:
+        return None
+    return wire.ConntrackState(use.entries, use.limit, lost.insert_failures, lost.drops)
 
 
 def _family(state: FamilyState, daemon: State) -> Steps[wire.FamilyStatus]:
     history, record = state.history, daemon.record
     entries = tuple(state.builder.table.entries.values())
     frontends = endpoints = 0
+    unserved = []
     for entry in entries:
         frontends += len(entry.frontends)
         endpoints += entry.endpoints
+        if not entry.has_endpoints:
+            unserved.append(str(entry.name))
         yield
     latest = tuple(map(_sync, history.latest))
     return wire.FamilyStatus(
@@ -91,6 +105,9 @@ def _family(state: FamilyState, daemon: State) -> Steps[wire.FamilyStatus]:
             if family is state.family
         ),
         failed_connections=record.recent.of_late(state.family, daemon.now) if record else None,
+        forwarded=state.family not in daemon.surroundings.not_forwarded,
+        missing_address=daemon.surroundings.missing_addresses.get(state.family, ""),
+        without_endpoint=tuple(sorted(unserved)),
     )
 
 

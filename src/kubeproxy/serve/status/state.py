@@ -12,6 +12,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.ejection import Ejection
+from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.traffic.totals import TrafficWindow
 from kubeproxy.table.build import Builder
@@ -70,3 +71,4 @@ class State(msgspec.Struct, frozen=True):
     ignored: Sequence[Problem]
     remains: Sequence[str]
     record: "HealingRecord | None" = None
+    surroundings: Surroundings = Surroundings()

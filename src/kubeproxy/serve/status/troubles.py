@@ -3,29 +3,25 @@
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
+from kubeproxy.serve.status.surroundings import (
+    cluster_troubles,
+    conntrack_troubles,
+    endpoint_troubles,
+    family_troubles,
+)
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, LeftOut, SourceGap
-from kubeproxy.serve.status.words import plural, span
+from kubeproxy.serve.status.words import Trouble, plural, span
 
 PATIENCE: Final = 15.0
 """Seconds that a change may wait for its sync before that is a problem."""
 _LOG: Final = "The daemon's log says why, and it is tried again by itself."
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """Something that is wrong. `cases` names each of what it concerns, with the reason."""
-
-    what: str
-    advice: str
-    cases: tuple[tuple[str, str], ...] = ()
-    severe: bool = True
-
-
 def troubles(status: DaemonStatus) -> list[Trouble]:
     """All that is wrong; what keeps traffic from flowing comes first."""
     found = [trouble for family in status.families for trouble in _of_family(family, status)]
     found += _of_daemon(status)
+    found += [trouble for family in status.families for trouble in endpoint_troubles(family)]
     return sorted(found, key=lambda trouble: not trouble.severe)
 
 
@@ -74,6 +70,7 @@ def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
             ),
             severe=False,
         )
+    yield from family_troubles(family)
     yield from _of_failing(family)
 
 
@@ -125,7 +122,9 @@ def _of_daemon(status: DaemonStatus) -> Iterator[Trouble]:
             tuple((each.object, each.reason) for each in status.ignored),
             severe=False,
         )
-    if not status.node_eligible:
+    yield from conntrack_troubles(status)
+    yield from cluster_troubles(status)
+    if not status.node_eligible and status.node_found:
         yield Trouble(
             f"Node {status.node} fails the health check of load balancers",
             "There is no Node of that name (--hostname-override names it), or it is being deleted,"

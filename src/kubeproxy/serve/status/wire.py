@@ -91,6 +91,11 @@ class FamilyStatus(_Wire, frozen=True):
     `left_out` are the endpoints that are, because they fail; `at_ejection_limit` the service ports
     where one more should be. `failed_connections` counts those of the last minute; None in a mode
     that does not heal.
+
+    `forwarded` is False when there are Services and the kernel forwards no packets between
+    interfaces. `missing_address` is this
+    node's address if no interface has it, and `without_endpoint` the service ports of which no
+    endpoint can serve.
     """
 
     ip_family: str
@@ -111,6 +116,9 @@ class FamilyStatus(_Wire, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
     at_ejection_limit: tuple[str, ...] = ()
     failed_connections: int | None = None
+    forwarded: bool = True
+    missing_address: str = ""
+    without_endpoint: tuple[str, ...] = ()
 
 
 class SourceGap(_Wire, frozen=True):
@@ -131,6 +139,15 @@ class Ignored(_Wire, frozen=True):
     reason: str
 
 
+class ConntrackState(_Wire, frozen=True):
+    """The kernel's table of tracked connections. What was lost is of the last minute."""
+
+    entries: int
+    limit: int
+    insert_failures_of_late: int = 0
+    drops_of_late: int = 0
+
+
 class DaemonStatus(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
@@ -138,6 +155,10 @@ class DaemonStatus(_Wire, frozen=True):
     `node_eligible` says whether load balancers should use this node. `source` is where the
     cluster's state comes from, in words; `gaps` are what it cannot read now. `remains` says why
     rules of other modes are still in the kernel; it is empty when none are.
+
+    `conntrack` is None where connections are not tracked. `node_found` is False when the API
+    server has no Node of our name. `source_silent_seconds` is for how long nothing has come from
+    it; None where that says nothing.
     """
 
     version: str
@@ -162,6 +183,9 @@ class DaemonStatus(_Wire, frozen=True):
     gaps: tuple[SourceGap, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     remains: tuple[str, ...] = ()
+    conntrack: ConntrackState | None = None
+    node_found: bool = True
+    source_silent_seconds: float | None = None
 
 
 class ServiceSummary(_Wire, frozen=True):

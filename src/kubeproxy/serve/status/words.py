@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from kubeproxy.base.inet import Prefix
 from kubeproxy.base.printable import printable
 from kubeproxy.base.version import described
@@ -79,6 +81,18 @@ def clock(stamp: str) -> str:
 def since(stamp: str, now: str) -> float:
     """Seconds from one stamp to the other."""
     return (datetime.fromisoformat(now) - datetime.fromisoformat(stamp)).total_seconds()
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is wrong. `cases` names each of what it concerns, with the reason.
+
+    It is severe where it keeps traffic from flowing as it should.
+    """
+
+    what: str
+    advice: str
+    cases: tuple[tuple[str, str], ...] = ()
+    severe: bool = True
 
 
 # --- settings ---------------------------------------------------------------------------------

@@ -3,9 +3,19 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kubeproxy.serve.status.troubles import Trouble, troubles
+from kubeproxy.serve.status.surroundings import fill_text
+from kubeproxy.serve.status.troubles import troubles
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Sync
-from kubeproxy.serve.status.words import count, elapsed, plural, program, since, size, span
+from kubeproxy.serve.status.words import (
+    Trouble,
+    count,
+    elapsed,
+    plural,
+    program,
+    since,
+    size,
+    span,
+)
 from kubeproxy.tools.layout import Line, Span, Style, left, line, prose, right, table
 
 _MOST: Final = 20
@@ -68,10 +78,11 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
         ("process", f"{status.pid}, since {status.started}"),
         ("memory", size(status.memory_bytes)),
         ("CPU", f"{elapsed(status.cpu_seconds)}, {100 * cores:.1f} % of a core since the start"),
-        ("source", status.source),
+        ("source", _source(status)),
         ("config", status.config_file),
         ("health", status.health_address),
         ("metrics", status.metrics_address),
+        ("tracking", _tracking(status)),
     ]
     for family in status.families:
         if family.failed_connections:
@@ -80,6 +91,19 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
     for label, text in facts:
         if text:
             yield line(Span(f"{label:<9}", Style.DIM), text)
+
+
+def _source(status: DaemonStatus) -> str:
+    silent = status.source_silent_seconds
+    return status.source + (f", last heard {span(silent)} ago" if silent is not None else "")
+
+
+def _tracking(status: DaemonStatus) -> str:
+    state = status.conntrack
+    if state is None:
+        return ""
+    entries = f"{count(state.entries)} of {count(state.limit)} connections"
+    return f"{entries}, {fill_text(state)}"
 
 
 def _counts(family: FamilyStatus) -> Line:

@@ -5,7 +5,8 @@ from itertools import chain
 from typing import Final
 
 from kubeproxy.serve.status.services import Search
-from kubeproxy.serve.status.troubles import Trouble, troubles
+from kubeproxy.serve.status.surroundings import fill_text
+from kubeproxy.serve.status.troubles import troubles
 from kubeproxy.serve.status.web.charts import LEGEND, sync_chart, traffic
 from kubeproxy.serve.status.web.document import document, footer
 from kubeproxy.serve.status.web.explain import Explained, explain
@@ -29,6 +30,7 @@ from kubeproxy.serve.status.wire import (
     Sync,
 )
 from kubeproxy.serve.status.words import (
+    Trouble,
     clock,
     count,
     elapsed,
@@ -81,17 +83,20 @@ def not_found(node: str, reasons: str) -> Iterator[Markup]:
 
 def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]:
     """The section at the top, which is refreshed while the page is open."""
+    wrong = troubles(status)
+    severe = any(trouble.severe for trouble in wrong)
     yield html(
         '<section id="state" data-refresh="state" data-syncs="{syncs}"><p class="facts">{health}'
-        "<span>{mode} mode</span><span>{version}</span><span>up {uptime}</span>"
+        "{tracking}<span>{mode} mode</span><span>{version}</span><span>up {uptime}</span>"
         '<span>{memory}</span></p>{troubles}<div class="cards">',
         syncs=str(sum(family.syncs for family in status.families)),
-        health=badge("healthy", "good") if status.healthy else badge("not healthy", "bad"),
+        health=_health(status, severe=severe),
+        tracking=_tracking(status),
         mode=status.mode,
         version=program(status),
         uptime=span(status.uptime_seconds),
         memory=size(status.memory_bytes),
-        troubles=_box(troubles(status)),
+        troubles=_box(wrong),
     )
     for family in status.families:
         yield _family_card(family, status.now)
@@ -99,6 +104,20 @@ def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]
         total = sum(rates.services.values()) if rates.seconds else None
         yield traffic("*", total, "Of all services on this node, over the last two minutes.")
     yield html("</div></section>")
+
+
+def _health(status: DaemonStatus, *, severe: bool) -> Markup:
+    if not status.healthy:
+        return badge("not healthy", "bad")
+    return badge("not well", "bad") if severe else badge("healthy", "good")
+
+
+def _tracking(status: DaemonStatus) -> Markup:
+    if status.conntrack is None:
+        return NOTHING
+    state = status.conntrack
+    title = f"{count(state.entries)} of {count(state.limit)} tracked connections"
+    return html('<span title="{}">tracking {} full</span>', title, fill_text(state))
 
 
 def _box(found: Sequence[Trouble]) -> Markup:
