@@ -84,6 +84,8 @@ class _NoSource:
     def gaps(self) -> Sequence[Gap]:
         return ()
 
+    def silence(self) -> None: ...
+
 
 class Daemon:
     """A cluster, the daemon's parts that follow it, and a kernel of its own."""
