@@ -19,20 +19,12 @@ from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.dataplane.nftables.fastpath import path as fastpath
 from kubeproxy.linux.tools import RuleKind
 from lab.xtables import programs
 
 PEER = Path("/dev/tmp/peer")
 """Where a guest has another kube-proxy, if it was given one."""
-_FLOWTABLE = """
-table inet flowtable {
-    flowtable f { hook ingress priority filter; devices = { pod, eth0 }; }
-    chain forward {
-        type filter hook forward priority filter + 10;
-        ct status dnat meta l4proto { tcp, udp } ct original packets > 20 flow add @f
-    }
-}
-"""
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -79,10 +71,12 @@ def _by_mode(
 
 
 @contextlib.contextmanager
-def _with_flowtable(row: Row, services: int) -> Iterator[Served]:
-    """Services of nftables mode, and beside it a flowtable for what it has translated."""
+def _with_fast_path(row: Row, services: int) -> Iterator[Served]:
+    """Services of nftables mode, and the fast path, which both devices of the node take."""
     with _by_mode("nftables", row, services) as served:
-        row.node.run(["nft", "-f", "-"], stdin=_FLOWTABLE)
+        with row.node.entered():
+            taken = fastpath.bring(fastpath.Settings(enabled=True))
+        assert set(taken.devices) == {"pod", "eth0"}, taken
         yield served
 
 
@@ -106,7 +100,7 @@ def _services(services: int) -> Served:
 WAYS: Mapping[str, Way] = {
     "no proxy": _directly,
     "nftables": partial(_by_mode, "nftables"),
-    "nftables with a flowtable": _with_flowtable,
+    "nftables with fast path": _with_fast_path,
     "nftables with healing": partial(_by_mode, "nftables", healing=Healing.ALL),
     "iptables": partial(_by_mode, "iptables"),
     "ipvs": partial(_by_mode, "ipvs"),
