@@ -89,7 +89,7 @@ def parsed(given: Sequence[str]) -> argparse.Namespace:
     add("--cache", type=Path, default=default_cache(), help="of kernels (%(default)s)")
     add("--kernels", default=KERNELS, help="suites (%(default)s)")
     add("--sizes", default="1000,5000,20000", help="services, for changes (%(default)s)")
-    add("--path-sizes", default="10,5000", help="services, for packets (%(default)s)")
+    add("--path-sizes", default="10,1000", help="services, for packets (%(default)s)")
     add("--ways", type=_ways, help="of packets (all, and a peer's if there is one)")
     add("--peer", type=Path, help="a static kube-proxy, for the ways of a peer")
     add("--at-once", type=int, default=2, help="machines (%(default)s)")

@@ -28,12 +28,12 @@ Measure = Callable[[Row], Samples]
 def plan(asked: Asked) -> Iterator[tuple[str, int, Measure]]:
     """All that is to be measured on this kernel."""
     has_nftables = version_of(os.uname().release) >= NFTABLES_SINCE
-    for services in asked.sizes if has_nftables else ():
-        yield NFTABLES, services, partial(_changed, services)
     for services in asked.path_sizes:
         for way in asked.ways:
             if has_nftables or NFTABLES not in way:
                 yield way, services, partial(_dialled, way, services)
+    for services in asked.sizes if has_nftables else ():
+        yield NFTABLES, services, partial(_changed, services)
 
 
 def _changed(services: int, row: Row) -> Samples:
