@@ -1,6 +1,7 @@
 """How a run begins: waiting for the Node, preparing the machine, recording events."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -182,6 +183,28 @@ async def test_the_cluster_is_told_of_the_start_and_of_who_started(server: FakeA
     node = {"kind": "Node", "apiVersion": "v1", "name": NODE_NAME}
     note = f"kubeproxy {VERSION} (kube-proxy {KUBERNETES_VERSION}) in nftables mode"
     assert events(server) == [RecordedEvent("Starting", node, note)]
+
+
+async def test_the_log_says_once_how_much_was_programmed_and_when(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = prepared(server)
+    logged: list[str] = []
+    async with rig.running():
+
+        def is_said() -> bool:
+            logged.append(capsys.readouterr().err)
+            return "all services" in "".join(logged)
+
+        await until(is_said)
+        rig.put("EndpointSlice", endpoint_slice("R1"))
+        await until(lambda: rig.backends() == ["10.65.7.21"])
+    logged.append(capsys.readouterr().err)
+    found = re.findall(r'"\w+ all services" seconds=(\S+) (.*)', "".join(logged))
+    assert [rest for _, rest in found] == [
+        'ipFamilies=["IPv4","IPv6"] services=1 frontends=1 endpoints=1 failed=0'
+    ]
+    assert float(found[0][0]) > 0
 
 
 async def test_a_server_that_takes_no_events_disturbs_nothing(server: FakeApiServer) -> None:

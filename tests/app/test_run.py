@@ -372,6 +372,8 @@ def test_init_only_ends_when_the_node_is_known(call: Called, tmp_path: Path) -> 
     assert call(*flags) == 0
     versions = f'version="{VERSION}" commit="{commit()}" kubernetes="{KUBERNETES_VERSION}"'
     assert f'"Version info" {versions}' in call.logged
+    followed = f'source="manifests in {tmp_path}" node="kestrel" mode="nftables"'
+    assert f'"Following the cluster" {followed}' in call.logged
     assert call.logged[-1] == '"System initialized and --init-only specified"'
 
 

@@ -1,11 +1,13 @@
 """Programs of the system: found, run, and reported when they fail."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from kubeproxy.base import klog
 from kubeproxy.linux import tools
 from kubeproxy.linux.tools import RuleKind, ToolFailed, find, find_iptables, rule_texts, run
 
@@ -141,3 +143,26 @@ def test_without_the_program_there_are_no_texts(installed: Path) -> None:
 def test_a_program_that_fails_has_no_texts_either(installed: Path) -> None:
     install_nft(installed, "exit 1")
     assert rule_texts("ip", "kube-proxy") == {}
+
+
+def test_programs_are_logged_with_their_duration_at_4_and_their_input_at_9(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        klog.set_verbosity(3)
+        run(["cat"], "some\nlines\n")
+        assert capsys.readouterr().err == ""
+        klog.set_verbosity(4)
+        run(["cat"], "some\nlines\n")
+        logged = capsys.readouterr().err
+        assert re.search(
+            r'"Ran a program" command="cat" seconds=[\d.e-]+ exitCode=0$', logged, re.MULTILINE
+        )
+        assert "lines" not in logged
+        klog.set_verbosity(9)
+        run(["cat"], "some\nlines\n")
+        assert (
+            '"Its input was" command="cat" input=<\n\tsome\n\tlines\n >' in capsys.readouterr().err
+        )
+    finally:
+        klog.configure(klog.LogSettings())

@@ -6,6 +6,7 @@ or an API server that is unreachable does not end it.
 
 import asyncio
 import gc
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -27,6 +28,7 @@ from kubeproxy.serve.events.event import (
     starting,
 )
 from kubeproxy.serve.http.listening import ListenError
+from kubeproxy.serve.metrics.process import start_time
 from kubeproxy.serve.routes import serve_health, serve_metrics, serve_socket
 
 SERVICE_CIDR_WAIT = 1.0
@@ -156,8 +158,23 @@ class Daemon:
             if all(sync.progress.full_ended is not None for sync in syncs):
                 self._programmed.set()
 
+    def _log_programmed(self) -> None:
+        """Say how much is programmed, and how long that took from the start of the process."""
+        syncs = self.parts.syncs.values()
+        entries = [entry for sync in syncs for entry in sync.builder.table.entries.values()]
+        klog.info(
+            "Programmed all services" if self._setup.serves else "Compiled all services",
+            seconds=round(time.time() - start_time(), 3),
+            ipFamilies=[sync.family.value for sync in syncs],
+            services=len({entry.name.owner for entry in entries}),
+            frontends=sum(len(entry.frontends) for entry in entries),
+            endpoints=sum(entry.endpoints for entry in entries),
+            failed=sum(len(sync.failed) for sync in syncs),
+        )
+
     async def _after_first_sync(self) -> None:
         await self._programmed.wait()
+        self._log_programmed()
         gc.freeze()  # a large cluster stays: looking for garbage in it would delay syncs
         if self._setup.remove_other_modes is not None:
             self.parts.remains.extend(await asyncio.to_thread(self._setup.remove_other_modes))

@@ -69,7 +69,14 @@ def main(arguments: Sequence[str]) -> int:
     kubernetes = reported_version(version)
     klog.info("Version info", version=VERSION, commit=commit(), kubernetes=kubernetes)
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
-    return asyncio.run(_run_until_signal(Daemon(setup_of(parsed, loaded, content))))
+    setup = setup_of(parsed, loaded, content)
+    klog.info(
+        "Following the cluster",
+        source=setup.source_name,
+        node=setup.node_name,
+        mode=setup.config.mode,
+    )
+    return asyncio.run(_run_until_signal(Daemon(setup)))
 
 
 def _is_for_people(parsed: Parsed) -> bool:

@@ -27,6 +27,7 @@ from kubeproxy.dataplane.contract import Dataplane, FastPath, Heals, Offloads
 from kubeproxy.dataplane.dryrun import DryRun
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.modes import load_mode
+from kubeproxy.engine.activity import log_activity
 from kubeproxy.engine.apply_settings import prepare_machine
 from kubeproxy.engine.conntrack_watch import ConntrackWatch
 from kubeproxy.engine.ejection import Ejection, Limits
@@ -270,6 +271,7 @@ def make_parts(setup: Setup) -> Parts:
     proxy = ProxyMetrics(mode, families, time.time)
     history = History(time.time)
     observers += (health.observe, health_checks.observe, proxy.observe, history.observe)
+    observers.append(log_activity)
     facts = RunFacts(config, setup.gates, setup.flags, start_time())
     registry = make_registry(setup.gates, facts.started, mode, dataplanes)
     registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))

@@ -107,6 +107,8 @@ class Ipvs:
         if not commands:
             return {}
         what = f"cannot carry out {len(commands)} ipvs commands"
+        if klog.enabled(9):
+            klog.info("Commands for ipvs", v=9, commands="\n".join(map(codec.describe, commands)))
         with self._opened() as (link, number):
             requests = [codec.command_request(number, command) for command in commands]
             with _TURN:

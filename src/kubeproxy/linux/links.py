@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Collection
 from typing import Final
 
+from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Prefix, contains
 from kubeproxy.linux.netlink import route
@@ -190,6 +191,7 @@ def change_addresses(
             address, change, fine = changes[place]
             if error.errno != fine:
                 failures[address] = link.error(f"cannot {change} {device}", error)
+    klog.info("Changed addresses", v=4, device=device, bound=list(add), unbound=list(remove))
     return failures
 
 

@@ -5,10 +5,12 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import islice
 
+from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 
 # Enough for tables with hundreds of thousands of rules.
@@ -70,6 +72,7 @@ def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) ->
     Bytes that are no UTF-8 come through unharmed, also from one program to the next.
     """
     shown = " ".join(command)
+    began = time.monotonic()
     try:
         done = subprocess.run(  # noqa: S603  # no shell, and nothing of it comes from outside
             command,
@@ -85,12 +88,21 @@ def run(command: Sequence[str], stdin: str = "", seconds: float = TIME_LIMIT) ->
         raise ToolFailed(why, ended=False) from error
     except OSError as error:
         raise ToolFailed(f"{shown}: {error.strerror}") from error
+    log_run(shown, began, done.returncode, stdin)
     if done.returncode:
         stderr = " ".join(done.stderr.split())
         reason = stderr or "no output on stderr"
         why = f"{shown}: {ending(done.returncode)}: {reason}"
         raise ToolFailed(why, stderr, ended=done.returncode > 0)
     return done.stdout
+
+
+def log_run(shown: str, began: float, code: int, stdin: str = "") -> None:
+    """Log that a program was run, at -v=4; what it was given to read at -v=9."""
+    seconds = round(time.monotonic() - began, 6)
+    klog.info("Ran a program", v=4, command=shown, seconds=seconds, exitCode=code)
+    if stdin:
+        klog.info("Its input was", v=9, command=shown, input=stdin)
 
 
 def ending(code: int) -> str:

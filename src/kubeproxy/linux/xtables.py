@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
-from kubeproxy.linux.tools import ending, find, lines_named, quoted, version_in
+from kubeproxy.linux.tools import ending, find, lines_named, log_run, quoted, version_in
 
 _STEMS = {
     Family.IPV4: ("iptables", "iptables-nft", "iptables-legacy"),
@@ -168,6 +168,7 @@ class Xtables:
         command = [program, *(_WAIT if wait else ()), *arguments]
         shown = " ".join(command)
         limit = min(_SECONDS + len(text) / _BYTES_A_SECOND, _MOST_SECONDS)
+        began = time.monotonic()
         try:
             with self._turn, _TURNS.taken(), self._started(command) as process:
                 output, errors = process.communicate(text.encode(), limit)
@@ -175,6 +176,7 @@ class Xtables:
             raise XtablesFailed(f"{shown}: did not end within {limit:.3g} seconds") from error
         except OSError as error:
             raise XtablesFailed(f"{shown}: {error.strerror}") from error
+        log_run(shown, began, process.returncode, text)
         if process.returncode:
             stderr = " ".join(errors.decode(errors="replace").split())
             named = lines_named(stderr, text)

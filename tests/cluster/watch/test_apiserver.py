@@ -9,6 +9,7 @@ import pytest
 
 from cluster.following import NODE, access_to, following, service
 from fakes.apiserver import FakeApiServer, Request
+from kubeproxy.base import klog
 from kubeproxy.base.errors import ApiServerError
 from kubeproxy.cluster.client.access import Access, ClusterEntry
 from kubeproxy.cluster.client.failures import RefusedError, UnreachableError
@@ -186,6 +187,20 @@ async def test_requests_name_the_client(server: FakeApiServer) -> None:
     assert headers["User-Agent"].startswith("kubeproxy/0.1.0 (linux/")
     assert headers["User-Agent"].endswith(" kube-proxy/v1.38.0")
     assert headers["Accept"] == "application/json"
+
+
+async def test_requests_are_logged_at_6(
+    server: FakeApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        klog.set_verbosity(6)
+        async with following(server) as consumer:
+            await consumer.wait_synced()
+    finally:
+        klog.configure(klog.LogSettings())
+    logged = capsys.readouterr().err
+    assert '"HTTP request" method="GET" path="/api/v1/services" query={"' in logged
+    assert '} answer="200" seconds=0.' in logged
 
 
 # --- resuming ---------------------------------------------------------------------------------

@@ -192,7 +192,18 @@ class HttpClient:
         waited = 0.0 if call.watch else await self._wait_for_token(call.path)
         proof = await self._credentials.prove(time.monotonic(), time.time())
 
+        began = time.monotonic()
+
         def observe(code: str) -> None:
+            klog.info(
+                "HTTP request",
+                v=6,
+                method=call.method,
+                path=call.path,
+                query=dict(call.query),
+                answer=code,
+                seconds=round(time.monotonic() - began, 6),
+            )
             self._observe(
                 Attempt(call.method, self._route.authority, code, waited, call.watch, retry_of)
             )

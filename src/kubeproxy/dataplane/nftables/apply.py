@@ -52,6 +52,7 @@ from kubeproxy.dataplane.nftables.state import (
     reconcile,
     step,
 )
+from kubeproxy.dataplane.nftables.transactions import log_transaction
 from kubeproxy.dataplane.unfit import unfit, without
 from kubeproxy.linux.localproxy import LocalProxy
 from kubeproxy.linux.netlink.message import WHOLE_BATCH
@@ -203,6 +204,7 @@ class Nftables:
         doable = list(self._doable(wanted))
         writing = partial(write, state, gone, doable, update.node, changes.lists)
         next_, messages, left_out = await _in_time(writing, many=many)
+        log_transaction(state.program, next_.batch, intact=True)
         await self._commit(messages)
         commit(state, next_, update.node)  # here, because others look at it
         report = self._done(state, next_)
@@ -294,6 +296,7 @@ class Nftables:
         if found.intact:  # else there are no pins that could have a number of before
             state.last_number = self._last_number
         next_ = reconcile(state, entries, found.elements, node)
+        log_transaction(wanted, next_.batch, intact=found.intact, replaces=found.exists)
         return state, next_, self._pieces(wanted, found, next_)
 
     async def _prune(self, state: Programmed, unused: Collection[str]) -> None:

@@ -123,12 +123,12 @@ def _owner(owners: Mapping[bytes, str], set_: Set, head: bytes) -> str:
 
 def _range_changes(then: Iterable[bytes], now: Iterable[bytes]) -> Iterator[_Shown]:
     """The kernel keeps where ranges begin and where they end; people think in ranges."""
-    before, after = _range_texts(then), _range_texts(now)
+    before, after = range_texts(then), range_texts(now)
     yield from ((Change.REMOVE, text, "") for text in sorted(before - after))
     yield from ((Change.ADD, text, "") for text in sorted(after - before))
 
 
-def _range_texts(heads: Iterable[bytes]) -> set[str]:
+def range_texts(heads: Iterable[bytes]) -> set[str]:
     """The ranges between the bounds: the end is behind the last address, or there is none."""
     bounds = [(key_in(head), is_end(head)) for head in heads]
     following = dict(pairwise(sorted({address for address, _ in bounds})))
