@@ -30,6 +30,13 @@ class Update(msgspec.Struct, frozen=True):
     again: tuple[Entry, ...] = ()
 
 
+class EntryChange(NamedTuple):
+    """A service port before and after a change; None where there is none."""
+
+    before: Entry | None
+    after: Entry | None
+
+
 class Rules(msgspec.Struct, frozen=True):
     """How many rules of a table are ours, and how many of them were written."""
 

@@ -12,7 +12,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.config.defaults import KnownMode
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration as Config
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
@@ -22,6 +22,8 @@ from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 
 FULL_SYNC_PERIOD = 3600.0
+NOT_BOUND = "not those of the node: no program can send from there, or listen there"
+"""A habit of modes without a device."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -68,6 +70,14 @@ class Mode(KnownMode, frozen=True, kw_only=True):
 
     rehearse: Callable[[Machine], list[Finding]] | None = None
     """Asks the kernel without writing, for where there is no scratch namespace."""
+
+    tally: Callable[[Config, NodeView], Callable[[EntryChange], int]] = lambda *_: (
+        lambda _change: 1
+    )
+    """How many kernel objects a change of a service port writes, for `plan`. Reads no kernel."""
+
+    habits: Callable[[Config], Mapping[str, str]] = lambda _config: {}
+    """What it does that no verdict on a packet shows, by subject: `plan` compares two modes."""
 
     leftovers: Callable[[Scan], Iterator[Leftover]] = lambda _scan: iter(())
     """What there is of the mode in the kernel, for `check`."""

@@ -13,6 +13,14 @@ RESTORE_FAILURES = Metric(
     "Runs of iptables-restore that failed",
 )
 
+PAST_FIREWALLS = {
+    "firewalls of the node": (
+        "KUBE-FORWARD accepts forwarded packets to endpoints and their replies, before the rules"
+        " that a firewall has in FORWARD"
+    )
+}
+"""A habit of both modes."""
+
 RuleTables = dict[str, dict[str, list[str]]]
 """Tables with their chains, and the rules of each in their order, as lines `-A CHAIN ...`."""
 

@@ -38,6 +38,16 @@ def node_ips(node: NodeState) -> dict[Family, str]:
     return {family: ip for family, ip in found.items() if ip not in {None, LOOPBACK_IP[family]}}
 
 
+def known_addresses(node: NodeState) -> dict[Family, tuple[str, ...]]:
+    """The node's addresses where its interfaces cannot be asked: those of its Node, loopback."""
+    return {
+        family: tuple(
+            sorted(ip for ip in {*node.ips, LOOPBACK_IP[family]} if family_of(ip) is family)
+        )
+        for family in Family
+    }
+
+
 def detector(config: KubeProxyConfiguration, node: NodeState, family: Family) -> Detector | None:
     """How pods are distinguished from others in the family; None when they cannot be."""
     match config.detect_local_mode:

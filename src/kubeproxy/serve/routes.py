@@ -125,6 +125,7 @@ def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute
         "/status/failures": ("show_failures", status),
         "/status/explain": ("show_explanations", status),
         "/status/table": ("show_table", status),
+        "/status/cluster": ("show_cluster", status),
         "/status/services/NAMESPACE/NAME": ("show_service", status),
         "/status/services/NAME": ("show_service", status),
     }

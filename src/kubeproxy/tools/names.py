@@ -23,6 +23,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "explain": Tool("explain", "where a packet goes, and why"),
     "trace": Tool("trace.command", "new connections of a service as they are made"),
     "diff": Tool("diff.command", "whether the kernel has what the running proxy means it to have"),
+    "plan": Tool("plan.command", "what a change would do, before it is made"),
     "check": Tool("check.command", "would it work on this node, and what is missing"),
     "bundle": Tool("bundle.command", "all that a search for a fault needs, in one file"),
     "render": Tool("render", "the rules that would be programmed, as text"),

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubeproxy.base.errors import ApiServerError, OperatorError
-from kubeproxy.base.inet import Family, family_of, parse_address
+from kubeproxy.base.inet import Family, parse_address
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.client.contenttypes import ONLY_JSON
 from kubeproxy.cluster.client.kubeconfig import find_access
@@ -27,7 +27,7 @@ from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import Loaded
 from kubeproxy.dataplane.modes import load_mode
-from kubeproxy.engine.node import LOOPBACK_IP, node_ips, node_view, with_bind_address
+from kubeproxy.engine.node import known_addresses, node_ips, node_view, with_bind_address
 from kubeproxy.explain.answers import View
 from kubeproxy.explain.question import Pod, find_pods
 from kubeproxy.table.build import Builder
@@ -88,13 +88,14 @@ def read_view(parsed: Parsed, loaded: Loaded, pod: str = "") -> View:
 
     `pod` is one whose address is wanted.
     """
-    snapshot = _snapshot(parsed, loaded, pod)
+    snapshot = read_snapshot(parsed, loaded, pod)
     for remark in snapshot.remarks:
         note(remark)
     return _compiled(loaded, snapshot)
 
 
-def _snapshot(parsed: Parsed, loaded: Loaded, pod: str) -> Snapshot:
+def read_snapshot(parsed: Parsed, loaded: Loaded, pod: str = "") -> Snapshot:
+    """The cluster that the command line names; `pod` is one whose address is wanted."""
     wanted = Viewpoint(
         node=(parsed.value("node", str) or loaded.config.hostname_override).strip().lower(),
         hostname=socket.gethostname().strip().lower(),
@@ -127,6 +128,7 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
 def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
     own = with_bind_address(cluster.node, config.bind_address)
+    addresses = known_addresses(own)
     tables: dict[Family, Table] = {}
     nodes: dict[Family, NodeView] = {}
     conflicts: dict[Family, list[Conflict]] = {}
@@ -134,10 +136,7 @@ def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
         nodes[family] = replace(
             node_view(config, loaded.gates, family, own),
             name=cluster.node_name,
-            # The node itself is not asked: those of its Node, of the configuration, and loopback.
-            addresses=tuple(
-                sorted(ip for ip in {*own.ips, LOOPBACK_IP[family]} if family_of(ip) is family)
-            ),
+            addresses=addresses[family],  # the node itself is not asked
             service_cidrs=cluster.service_cidrs(family),
         )
         builder = Builder(family)

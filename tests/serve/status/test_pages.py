@@ -20,6 +20,7 @@ from kubeproxy.serve.http.access import SOCKET_PEER, PageAccess
 from kubeproxy.serve.http.answer import Answer
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.status import wire
+from kubeproxy.serve.status.clusterwire import read_cluster
 from kubeproxy.serve.status.live import AT_ONCE
 from kubeproxy.serve.status.tablewire import read_table
 from kubeproxy.table import limits
@@ -89,7 +90,13 @@ async def names(rig: Rig, query: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "path",
-    ["/status?format=json", "/status/services", "/status/services/shop/cart", "/status/table"],
+    [
+        "/status?format=json",
+        "/status/services",
+        "/status/services/shop/cart",
+        "/status/table",
+        "/status/cluster",
+    ],
 )
 async def test_it_is_not_for_everybody(path: str) -> None:
     rig = await programmed(*SHOP)
@@ -109,7 +116,8 @@ async def test_a_path_that_there_is_not(path: str) -> None:
     assert code == 404
     assert body.decode() == (
         "there is no such page, but these: /status, /status/services, /status/rates,"
-        " /status/failures, /status/explain, /status/table, /status/services/NAMESPACE/NAME,"
+        " /status/failures, /status/explain, /status/table, /status/cluster,"
+        " /status/services/NAMESPACE/NAME,"
         " /status/services/NAME\n"
     )
 
@@ -212,6 +220,8 @@ async def test_before_the_first_sync() -> None:
     assert (code, body.decode()) == (503, expected)
     code, body = await answered(rig, "/status/table?family=IPv4")
     assert (code, body.decode()) == (503, f"IPv4: {expected}")
+    code, body = await answered(rig, "/status/cluster")
+    assert (code, body.decode()) == (503, expected)
 
 
 async def test_a_family_whose_first_sync_failed_is_named_where_it_is_missed() -> None:
@@ -483,6 +493,12 @@ async def test_the_table_of_a_family() -> None:
     rig = await programmed(*SHOP)
     found = read_table(await asked(rig, "/status/table?family=ipv4"))
     assert found.table == rig.syncs[V4].builder.table
+
+
+async def test_the_cluster() -> None:
+    rig = await programmed(*SHOP)
+    found = read_cluster(await asked(rig, "/status/cluster"))
+    assert dict(found.cluster.all_slices()) == dict(rig.cluster.all_slices())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Cluster:
     def __init__(self, node_name: str, *, allow_external_ips: bool = True) -> None:
         self.node_name = node_name
         self.problems: dict[ObjectId, tuple[Problem, ...]] = {}
-        self._allow_external_ips = allow_external_ips
+        self.allow_external_ips = allow_external_ips
         self._services: dict[Family, dict[ObjectKey, tuple[ServicePort, ...]]] = {
             family: {} for family in Family
         }
@@ -73,6 +73,25 @@ class Cluster:
     def slices(self, family: Family, service: ObjectKey) -> Mapping[str, Slice]:
         """The slices of a service in the family, by name."""
         return self._slices_of.get((family, service), _NO_SLICES)
+
+    def all_slices(self) -> Mapping[ObjectKey, Slice]:
+        """Every slice of either family, whether or not its Service is known."""
+        return self._slices
+
+    def all_service_cidrs(self) -> Mapping[ObjectKey, tuple[Prefix, ...]]:
+        """The ranges of every ServiceCIDR."""
+        return self._service_cidrs
+
+    def knows(self, kind: Kind, key: ObjectKey) -> bool:
+        """Whether there is an object that decides about packets."""
+        if kind is Kind.SERVICE:
+            return any(key in services for services in self._services.values())
+        known: dict[Kind, Mapping[ObjectKey, object]] = {
+            Kind.ENDPOINT_SLICE: self._slices,
+            Kind.NODE: self._nodes,
+            Kind.SERVICE_CIDR: self._service_cidrs,
+        }
+        return key in known[kind]
 
     def services(self, family: Family) -> Iterable[ObjectKey]:
         """Every service that is proxied in the family."""
@@ -144,15 +163,15 @@ class Cluster:
         match obj:
             case Service():
                 derive = partial(
-                    derive_service_ports, obj, allow_external_ips=self._allow_external_ips
+                    derive_service_ports, obj, allow_external_ips=self.allow_external_ips
                 )
-                touched = self._set_ports(key, {each: derive(each, problems) for each in Family})
+                touched = self.set_ports(key, {each: derive(each, problems) for each in Family})
             case EndpointSlice():
-                touched = self._set_slice(key, derive_slice(obj, self.node_name, problems))
+                touched = self.set_slice(key, derive_slice(obj, self.node_name, problems))
             case Node():
-                touched = self._set_node(key, derive_node(obj))
+                touched = self.set_node(key, derive_node(obj))
             case ServiceCIDR():
-                touched = self._set_service_cidrs(key, _derive_prefixes(obj, problems))
+                touched = self.set_service_cidrs(key, _derive_prefixes(obj, problems))
             case _:
                 assert_never(obj)
         texts = dict.fromkeys(problems)  # both families have the same ones
@@ -166,13 +185,13 @@ class Cluster:
         self.problems.pop((kind, key), None)
         match kind:
             case Kind.SERVICE:
-                return self._set_ports(key, {})
+                return self.set_ports(key, {})
             case Kind.ENDPOINT_SLICE:
-                return self._set_slice(key, None)
+                return self.set_slice(key, None)
             case Kind.NODE:
-                return self._set_node(key, None)
+                return self.set_node(key, None)
             case Kind.SERVICE_CIDR:
-                return self._set_service_cidrs(key, ())
+                return self.set_service_cidrs(key, ())
             case _:
                 assert_never(kind)
 
@@ -181,9 +200,10 @@ class Cluster:
         if kind in self._unlisted:
             self._unlisted[kind].discard(key)
 
-    def _set_ports(
+    def set_ports(
         self, key: ObjectKey, ports: Mapping[Family, tuple[ServicePort, ...]]
     ) -> Touched:
+        """A Service has these ports by now; none when it is gone."""
         return Touched(
             tuple(
                 (family, key)
@@ -192,7 +212,8 @@ class Cluster:
             )
         )
 
-    def _set_slice(self, key: ObjectKey, new: Slice | None) -> Touched:
+    def set_slice(self, key: ObjectKey, new: Slice | None) -> Touched:
+        """A slice is this by now; None when it is gone."""
         old = self._slices.get(key)
         if not _set(self._slices, key, new):
             return NOTHING
@@ -210,10 +231,12 @@ class Cluster:
             self._slices_of.setdefault(owner, {})[key.name] = new
         return Touched(tuple(touched))
 
-    def _set_node(self, key: ObjectKey, new: NodeState | None) -> Touched:
+    def set_node(self, key: ObjectKey, new: NodeState | None) -> Touched:
+        """A Node is this by now; None when it is gone."""
         return Touched(node=_set(self._nodes, key, new) and key.name == self.node_name)
 
-    def _set_service_cidrs(self, key: ObjectKey, cidrs: tuple[Prefix, ...]) -> Touched:
+    def set_service_cidrs(self, key: ObjectKey, cidrs: tuple[Prefix, ...]) -> Touched:
+        """A ServiceCIDR has these ranges by now; none when it is gone."""
         return Touched(service_cidrs=_set(self._service_cidrs, key, cidrs or None))
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration as Config
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.iptables.metrics import METRICS
 from kubeproxy.dataplane.iptables.setup import (
@@ -18,10 +18,11 @@ from kubeproxy.dataplane.iptables.setup import (
     serves_localhost,
 )
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
-from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.mode import NOT_BOUND, Mode
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_chains import chain_leftover, own_by_mode
+from kubeproxy.dataplane.xtables_text import PAST_FIREWALLS
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import NodeView
 
@@ -44,6 +45,13 @@ def _render(config: Config, table: Table, node: NodeView) -> str:
         counters=frozenset(COUNTERS),
     )
     return describe(table, node, options).rstrip("\n")
+
+
+def _tally(config: Config, node: NodeView) -> Callable[[EntryChange], int]:
+    from kubeproxy.dataplane.iptables.setup import setup_of
+    from kubeproxy.dataplane.iptables.tally import tally
+
+    return tally(setup_of(node, Options(config.masquerade_bit)))
 
 
 def _drift(
@@ -108,6 +116,12 @@ MODE = Mode(
     open=_open,
     render=_render,
     drift=_drift,
+    tally=_tally,
+    habits=lambda _config: {
+        "choice of endpoints": "random",
+        "addresses of Services": NOT_BOUND,
+        **PAST_FIREWALLS,
+    },
     sysctls=_sysctls,
     trial=_trial,
     leftovers=_leftovers,

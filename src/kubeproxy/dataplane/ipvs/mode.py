@@ -8,7 +8,7 @@ from kubeproxy.config.errors import Level, Notice, invalid
 from kubeproxy.config.gates import KUBE_PROXY_IPVS
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.config.validate import negative
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.ipvs.settings import (
     DEFAULT_SCHEDULER,
@@ -21,7 +21,7 @@ from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
-from kubeproxy.dataplane.xtables_text import RESTORE_FAILURES
+from kubeproxy.dataplane.xtables_text import PAST_FIREWALLS, RESTORE_FAILURES
 from kubeproxy.table.entries import ServicePortName, Table
 from kubeproxy.table.node import NodeView
 
@@ -81,6 +81,23 @@ def _render(config: Config, table: Table, node: NodeView) -> str:
     return describe(table, node, settings(config)).rstrip("\n")
 
 
+def _tally(config: Config, node: NodeView) -> Callable[[EntryChange], int]:
+    from kubeproxy.dataplane.ipvs.plan import setup_of
+    from kubeproxy.dataplane.ipvs.tally import tally
+
+    return tally(setup_of(node, settings(config).scheduler))
+
+
+def _habits(config: Config) -> Mapping[str, str]:
+    return {
+        "choice of endpoints": f"ipvs scheduler {settings(config).scheduler}",
+        "addresses of Services": (
+            f"bound to {DEVICE}: programs of the node can send from there, and listen there"
+        ),
+        **PAST_FIREWALLS,
+    }
+
+
 def _drift(
     config: Config, table: Table, node: NodeView, _failed: Collection[ServicePortName]
 ) -> list[Difference]:
@@ -131,6 +148,8 @@ MODE = Mode(
     open=_open,
     render=_render,
     drift=_drift,
+    tally=_tally,
+    habits=_habits,
     sysctls=_sysctls,
     trial=_trial,
     leftovers=_leftovers,

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,10 +15,10 @@ from kubeproxy.config.gates import NFTABLES_LOCALHOST_NODE_PORTS, Gates
 from kubeproxy.config.types import IPTables
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.config.validate import out_of_range
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
-from kubeproxy.dataplane.mode import Metric, Mode
+from kubeproxy.dataplane.mode import NOT_BOUND, Metric, Mode
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
@@ -120,6 +120,22 @@ def _drift(
         return drift(kernel, _program(config, table, node), table, node, failed)
 
 
+def _tally(config: Config, node: NodeView) -> Callable[[EntryChange], int]:
+    from kubeproxy.dataplane.nftables.tally import tally
+
+    return tally(program(node, _settings(config), heals=True), node)
+
+
+def _habits(config: Config) -> Mapping[str, str]:
+    return {
+        "choice of endpoints": config.nftables.balance,
+        "addresses of Services": NOT_BOUND,
+        "firewalls of the node": (
+            "no rule accepts anything: what a firewall drops in FORWARD or INPUT is dropped"
+        ),
+    }
+
+
 def _check(machine: Machine) -> list[Finding]:
     from kubeproxy.dataplane.nftables.check import kernel_finding
 
@@ -181,6 +197,8 @@ MODE = Mode(
     open=_open,
     render=_render,
     drift=_drift,
+    tally=_tally,
+    habits=_habits,
     check=_check,
     trial=_trial,
     rehearse=_rehearse,

@@ -15,6 +15,7 @@ from kubeproxy.base.printable import printable, printable_lines
 from kubeproxy.serve.http.answer import JSON, Answer, text
 from kubeproxy.serve.http.request import Request, wants_json
 from kubeproxy.serve.metrics.process import usage
+from kubeproxy.serve.status.clusterwire import cluster_pieces
 from kubeproxy.serve.status.failures import failure_list
 from kubeproxy.serve.status.live import Live
 from kubeproxy.serve.status.packets import NOT_YET, explanations
@@ -153,6 +154,14 @@ async def show_table(request: Request, live: Live) -> Answer:
     if state.families[family].node is None:
         return text(f"{family.value}: {NOT_YET}\n", 503)
     return Answer(headers=_LINES, body=paced(table_pieces(state, family)))
+
+
+async def show_cluster(_: Request, live: Live) -> Answer:
+    """`/status/cluster`."""
+    state = live.state()
+    if all(each.node is None for each in state.families.values()):
+        return text(f"{NOT_YET}\n", 503)
+    return Answer(headers=_LINES, body=paced(cluster_pieces(state)))
 
 
 async def show_rules(request: Request, live: Live) -> Answer:

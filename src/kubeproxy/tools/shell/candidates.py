@@ -32,7 +32,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "status-page": ("local", "all", "none"),
 }
 _PATHS: Final = frozenset(
-    {"config", "kubeconfig", "manifests", "socket", "status-socket", "write-config-to"}
+    {"config", "filename", "kubeconfig", "manifests", "rules", "socket"}
+    | {"status-socket", "write-config-to"}
 )
 _SERVICES: Final = frozenset({"to"})
 _NAMESPACES: Final = frozenset({"namespace"})

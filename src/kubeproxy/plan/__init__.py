@@ -1,0 +1,1 @@
+"""What a change would do: two sides, probe packets, and what clients would notice. No I/O."""
