@@ -100,6 +100,61 @@ def test_affinity_stays_within_the_endpoints_of_a_policy(lab: Lab) -> None:
     lab.compare()
 
 
+@differs("ipvs", reason="each virtual server remembers by itself: test_ipvs_scenarios.py")
+@pytest.mark.parametrize("family", Family)
+def test_a_node_port_here_only_keeps_who_came_to_an_endpoint_here(
+    lab: Lab, family: Family
+) -> None:
+    """By the cluster IP, whose clients may have any endpoint, and the other way round."""
+    begin(lab, sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
+    address, own = cluster_ip(21, family), in_family(NODE, family)
+    anywhere = lab.dial_crowd(address, 80)
+    assert {*anywhere} == {"L1", "L2", "R1", "R2"}
+    here = lab.dial_crowd(own, 31080)
+    assert_kept(anywhere, here)
+    assert lab.dial_crowd(own, 31080) == here
+    # Who had one elsewhere has two now; either of them can be chosen for a cluster IP.
+    again = lab.dial_crowd(address, 80)
+    assert [
+        who for who, *known in zip(again, anywhere, here, strict=True) if who not in known
+    ] == []
+    assert lab.dial_crowd(address, 80) == again
+    assert lab.dial_crowd(own, 31080) == here
+
+
+def assert_kept(anywhere: list[str], here: list[str]) -> None:
+    """Clients of an endpoint here have kept it, and all others have got one."""
+    assert {*here} == {"L1", "L2"}
+    kept = [(a, b) for a, b in zip(anywhere, here, strict=True) if a in {"L1", "L2"}]
+    assert [a for a, _ in kept] == [b for _, b in kept]
+
+
+@differs("ipvs", reason="each virtual server remembers by itself: test_ipvs_scenarios.py")
+@pytest.mark.parametrize("family", Family)
+def test_endpoints_here_first_then_all(lab: Lab, family: Family) -> None:
+    begin(lab, sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
+    here = lab.dial_crowd(in_family(NODE, family), 31080)
+    assert {*here} == {"L1", "L2"}
+    assert lab.dial_crowd(cluster_ip(21, family), 80) == here
+
+
+@differs("ipvs", reason="a server that cannot be chosen any more loses its clients for good")
+@pytest.mark.parametrize("family", Family)
+def test_a_policy_that_changes_takes_no_endpoint_away_that_can_be_chosen(
+    lab: Lab, family: Family
+) -> None:
+    begin(lab, sticky("L1 L2 R1 R2"))
+    anywhere = lab.dial_crowd(vip(21, family), 80)
+    lab.put(*sticky("L1 L2 R1 R2", spec=ETP_LOCAL))
+    here = lab.dial_crowd(vip(21, family), 80)
+    assert_kept(anywhere, here)
+    lab.put(*sticky("L1 L2 R1 R2"))
+    again = lab.dial_crowd(vip(21, family), 80)
+    assert [
+        who for who, *known in zip(again, anywhere, here, strict=True) if who not in known
+    ] == []
+
+
 @differs("ipvs", reason="the virtual server of that address stays, with its clients")
 @pytest.mark.parametrize("family", Family)
 def test_a_new_service_inherits_no_affinity(lab: Lab, family: Family) -> None:

@@ -9,6 +9,9 @@ import pytest
 
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.dataplane.nftables import pins
+from kubeproxy.dataplane.nftables.describe import key_text
+from kubeproxy.dataplane.nftables.elements import pin_bytes
+from kubeproxy.dataplane.nftables.language import PRIORITY
 from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.program import NftablesSettings
 from kubeproxy.table.entries import Entry
@@ -95,25 +98,46 @@ def test_nft_lists_pins(kestrel: Plane, salvo: Salvo, lab: Lab, family: Family) 
     kestrel.put([sticky([0], family)])
     chosen(salvo, cluster_ip(1, family))
     listed = list_table(lab.network.node, family)
-    endpoint = re.escape(answered(0, family).replace(" ", " . "))
-    assert len(re.findall(rf"0:1 timeout 3h expires \w+ : {endpoint}", listed)) == CLIENTS
+    name = named(0, family)
+    assert len(re.findall(rf"0:1 \. \S+ timeout 3h expires \w+ : {name}", listed)) == CLIENTS
+    endpoint = answered(0, family).replace(" ", " . ")
+    assert f"{cluster_ip(1, family)} . udp . 80 . {name} : {endpoint}" in listed
+
+
+def named(number: int, family: Family) -> str:
+    """An endpoint as a pin names it."""
+    return key_text((PRIORITY,), pin_bytes(crop(number, family)))
 
 
 def pin(lab: Lab, family: Family, clients: range, endpoint: int, number: int = 1) -> None:
     """Pin clients, as if they had come."""
-    backend = crop(endpoint, family)
+    target = named(endpoint, family)
     addresses = (crop(10_000 + client, family).address for client in clients)
-    made = ", ".join(
-        f"{a} . 0:{number:x} timeout 3h : {backend.address} . {PORT}" for a in addresses
-    )
+    made = ", ".join(f"0:{number:x} . {a} timeout 3h : {target}" for a in addresses)
     script = f"add element {KEYWORD[family]} kube-proxy affinity {{ {made} }}"
     lab.network.node.run(["nft", "-f", "-"], stdin=script)
 
 
+def test_who_is_pinned_to_an_endpoint_that_left_gets_another_at_once(
+    kestrel: Plane, salvo: Salvo, family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules see to it: stale pins are deleted at any time later, here never."""
+    kestrel.put([sticky(range(4), family)])
+    first = chosen(salvo, cluster_ip(1, family))
+    gone = answered(2, family)
+    assert gone in first.values()
+    monkeypatch.setattr(pins, "stale_pins", lambda *_: [])
+    kestrel.put([sticky((0, 1, 3), family)])
+    second = chosen(salvo, vip(1, family))
+    assert gone not in second.values()
+    assert {c for c in first if first[c] != second[c]} == {c for c in first if first[c] == gone}
+    for _ in range(5):
+        assert chosen(salvo, cluster_ip(1, family)) == second
+
+
 def pins_to(lab: Lab, family: Family, endpoint: int) -> int:
     command = ["nft", "list", "map", KEYWORD[family], "kube-proxy", "affinity"]
-    target = f": {crop(endpoint, family).address} . {PORT}"
-    return lab.network.node.run(command).count(target)
+    return lab.network.node.run(command).count(f": {named(endpoint, family)}")
 
 
 def test_thousands_of_pins_go_with_their_endpoint(
@@ -140,9 +164,9 @@ def test_pins_that_time_out_meanwhile_are_no_error(
     find = pins.stale_pins
 
     def and_as_many_that_are_gone(
-        found: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
+        found: Mapping[bytes, bytes], placed: Iterable[Placed], name: str
     ) -> list[bytes]:
-        stale = find(found, placed, local=local)
+        stale = find(found, placed, name)
         return [each for head in stale for each in (head, head[:-4] + b"gone")]
 
     monkeypatch.setattr(pins, "stale_pins", and_as_many_that_are_gone)

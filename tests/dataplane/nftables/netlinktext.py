@@ -134,7 +134,8 @@ def _nat(of: Fields) -> str:
 
 def _dynset(of: Fields) -> str:
     registers = f"reg_key {_number(of, 4)} set {text_of(of[1])} sreg_data {_number(of, 5)}"
-    return f"dynset {('add', 'update')[_number(of, 3)]} {registers} timeout {_number(of, 6)}ms"
+    change = ("add", "update", "delete")[_number(of, 3)]
+    return f"dynset {change} {registers} timeout {_number(of, 6)}ms"
 
 
 EXPRESSIONS: dict[str, Callable[[Fields], str]] = {

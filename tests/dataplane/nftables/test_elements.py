@@ -130,6 +130,11 @@ def test_a_node_port_with_local_policy_and_affinity() -> None:
             "tcp . 31080 . 0:2 : 10.65.7.21 . 8080",
         ],
         names.NODEPORT_LOCAL_ENDPOINTS: ["tcp . 31080 . 0:1 : 10.64.3.11 . 8080"],
+        names.PINNED[True, False]: [
+            "tcp . 31080 . fb9b:2b5c : 10.64.3.11 . 8080",
+            "tcp . 31080 . 91ab:701f : 10.65.7.21 . 8080",
+        ],
+        names.PINNED[True, True]: ["tcp . 31080 . fb9b:2b5c : 10.64.3.11 . 8080"],
         names.NODEPORT_AFFINITY: ["tcp . 31080 : 0:7"],
         names.REMEMBER_NODEPORTS: ["tcp . 31080 : 0:2"],
         names.REMEMBER_CHAINS: ["0:2 : goto nodeport-remember-split-60"],

@@ -321,12 +321,11 @@ def test_what_was_drawn_is_looked_up_once(family: Family) -> None:
         pytest.param(
             Family.IPV4,
             """
-            [ meta load l4proto => reg 1 ]
-            [ cmp eq reg 1 0x00000006 ]
-            [ payload load 4b @ network header + 12 => reg 1 ]
-            [ meta load priority => reg 9 ]
-            [ payload load 4b @ network header + 16 => reg 2 ]
-            [ payload load 2b @ transport header + 2 => reg 13 ]
+            [ meta load priority => reg 1 ]
+            [ payload load 4b @ network header + 12 => reg 9 ]
+            [ payload load 4b @ network header + 16 => reg 4 ]
+            [ payload load 2b @ transport header + 2 => reg 21 ]
+            [ hash reg 2 = jhash(reg 4, 8, 0x1) % mod 2147483648 offset 2147483648 ]
             [ dynset update reg_key 1 set affinity sreg_data 2 timeout 60000ms ]
             [ immediate reg 1 0x00000000 ]
             [ meta set priority with reg 1 ]
@@ -337,12 +336,11 @@ def test_what_was_drawn_is_looked_up_once(family: Family) -> None:
         pytest.param(
             Family.IPV6,
             """
-            [ meta load l4proto => reg 1 ]
-            [ cmp eq reg 1 0x00000006 ]
-            [ payload load 16b @ network header + 8 => reg 1 ]
-            [ meta load priority => reg 2 ]
-            [ payload load 16b @ network header + 24 => reg 13 ]
-            [ payload load 2b @ transport header + 2 => reg 17 ]
+            [ meta load priority => reg 1 ]
+            [ payload load 16b @ network header + 8 => reg 9 ]
+            [ payload load 16b @ network header + 24 => reg 19 ]
+            [ payload load 2b @ transport header + 2 => reg 23 ]
+            [ hash reg 13 = jhash(reg 19, 20, 0x1) % mod 2147483648 offset 2147483648 ]
             [ dynset update reg_key 1 set affinity sreg_data 13 timeout 60000ms ]
             [ immediate reg 1 0x00000000 ]
             [ meta set priority with reg 1 ]

@@ -1,6 +1,8 @@
 """A kernel that refuses a service, or everything: which services suffer, and which do not."""
 
+import asyncio
 import errno
+from collections.abc import Sequence
 
 import pytest
 
@@ -8,8 +10,8 @@ from dataplane.nftables.plane import Plane, expected_elements, service
 from fakes.nftables import FakeNftables
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import pack
-from kubeproxy.dataplane.nftables import names, pins
-from kubeproxy.dataplane.nftables.elements import backend_data, frontend_key, head, tail
+from kubeproxy.dataplane.nftables import elements, names, pins
+from kubeproxy.dataplane.nftables.elements import frontend_key, head, pin_bytes, tail
 from kubeproxy.linux.netlink_socket import Refused
 from kubeproxy.linux.nfnetlink import GenerationChanged
 from kubeproxy.table.entries import Backend, Entry
@@ -134,12 +136,12 @@ async def test_others_that_are_always_faster_are_a_failure(plane: Plane) -> None
 
 
 STICKY = service("s", 4, affinity=60)
-PIN = head(pack("192.0.2.50") + (1).to_bytes(4, "little"))
+PIN = head((1).to_bytes(4, "little") + pack("192.0.2.50"))
 
 
 def pin_to(plane: Plane, backend: Backend) -> dict[bytes, bytes]:
     held = plane.table.sets[names.AFFINITY].elements
-    held[PIN] = tail(backend_data(backend))
+    held[PIN] = tail(pin_bytes(backend))
     return held
 
 
@@ -153,6 +155,31 @@ async def test_pins_to_an_endpoint_that_left_are_forgotten(plane: Plane) -> None
     await plane.sync(service("s", 4, 1, affinity=60))
     await plane.nftables.pins.settle()
     assert plane.table.sets[names.AFFINITY].elements == {}
+
+
+async def test_a_sync_waits_for_no_pins(plane: Plane) -> None:
+    """It ends without giving way, while the task that forgets them is due."""
+    await plane.sync(STICKY, full=True)
+    pin_to(plane, STICKY.cluster[1])
+    running = asyncio.create_task(plane.nftables.pins.run())
+    await asyncio.sleep(0)
+    with pytest.raises(StopIteration):
+        plane.sync(service("s", 4, 1, affinity=60)).send(None)
+    assert PIN in plane.table.sets[names.AFFINITY].elements
+    running.cancel()
+
+
+@pytest.mark.parametrize("counts", [(3, 1, 3), (1, 2, 1), (2, 3, 2, 1)])
+async def test_endpoints_with_the_same_hash_keep_nothing_from_being_programmed(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, counts: Sequence[int]
+) -> None:
+    monkeypatch.setattr(elements, "pin_bytes", lambda _: b"same")
+    await plane.sync(STICKY, full=True)
+    for count in counts:
+        wanted = service("s", 4, count, affinity=60)
+        assert (await plane.sync(wanted)).failed == {}
+        assert (await plane.sync(wanted, full=True)).failed == {}
+        assert expected_elements(wanted) == plane.elements
 
 
 async def test_pins_that_cannot_be_forgotten_now_do_not_pass_to_another_service(

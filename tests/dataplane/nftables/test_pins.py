@@ -11,7 +11,7 @@ from dataplane.nftables.programming import Rig, filled
 from fakes.nftables import FakeNftables
 from kubeproxy.base.inet import Family, pack
 from kubeproxy.dataplane.nftables import pins
-from kubeproxy.dataplane.nftables.elements import backend_data, head, tail
+from kubeproxy.dataplane.nftables.elements import head, pin_bytes, tail
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.names import (
     AFFINITY,
@@ -32,11 +32,11 @@ CLIENTS = ("192.0.2.50", "192.0.2.200", "10.64.3.50")
 
 
 def pin(client: str, number: int) -> bytes:
-    return head(pack(client) + number.to_bytes(4, "little"))
+    return head(number.to_bytes(4, "little") + pack(client))
 
 
 def to(backend: Backend) -> bytes:
-    return tail(backend_data(backend))
+    return tail(pin_bytes(backend))
 
 
 SPEC = {"sessionAffinity": "ClientIP", "externalTrafficPolicy": "Local"}
@@ -70,7 +70,7 @@ def test_stale_pins(rig: Rig, number: int, backend: Backend, expected: bool) -> 
     key = pin(CLIENTS[0], number)
     (placed,) = rig.state.placed.values()
     chosen = msgspec.structs.replace(placed, cluster=(L1,))
-    assert ([key] if expected else []) == stale_pins({key: to(backend)}, [chosen], local=False)
+    assert ([key] if expected else []) == stale_pins({key: to(backend)}, [chosen], AFFINITY)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,17 @@ def test_what_loses_clients(
 
 
 @pytest.mark.parametrize(
-    ("local", "expected"),
-    [pytest.param(False, [], id="cluster"), pytest.param(True, [R1], id="local")],
+    ("name", "expected"),
+    [
+        pytest.param(AFFINITY, [], id="all"),
+        pytest.param(LOCAL_AFFINITY, [], id="here-counts-for-all-too"),
+        pytest.param(SHARED_AFFINITY, [], id="shared"),
+        pytest.param(SHARED_LOCAL_AFFINITY, [R1], id="shared-here"),
+    ],
 )
-def test_where_pins_may_lead(rig: Rig, local: bool, expected: list[Backend]) -> None:
+def test_where_pins_may_lead(rig: Rig, name: str, expected: list[Backend]) -> None:
     found = {pin(backend.address, 1): to(backend) for backend in (L1, L2, R1)}
-    stale = stale_pins(found, rig.state.placed.values(), local=local)
+    stale = stale_pins(found, rig.state.placed.values(), name)
     assert [pin(backend.address, 1) for backend in expected] == stale
 
 
@@ -105,7 +110,7 @@ def test_services_without_affinity_have_no_pins() -> None:
     rig = filled(table_of(everywhere(), endpoint_slice("L1")), node(Mode.NFTABLES))
     keys = [pin(CLIENTS[0], number) for number in (0, 1)]
     found = dict.fromkeys(keys, to(L1))
-    assert keys == stale_pins(found, rig.state.placed.values(), local=False)
+    assert keys == stale_pins(found, rig.state.placed.values(), AFFINITY)
 
 
 def forget(
@@ -191,7 +196,7 @@ def test_any_other_refusal_is_raised(rig: Rig, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_pins_of_shared_places_go_as_others_do(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = (head(bytes([place, 0, 0, 0, 1, 0, 0, 0])) for place in (3, 4))
+    here, there = (head(bytes([1, 0, 0, 0, place, 0, 0, 0])) for place in (3, 4))
     pinned(rig, [(SHARED_AFFINITY, here, L2), (SHARED_LOCAL_AFFINITY, there, L2)])
     rig.change(changes_to("L1 R1"))
     forget(rig, monkeypatch)
@@ -238,53 +243,6 @@ def test_once_a_full_sync_has_begun_nothing_is_deleted(
     keeper.forget()
     asyncio.run(keeper.settle())
     assert socket.commits == []
-
-
-async def test_after_waiting_all_is_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pins, "Nfnetlink", lambda: FakeNftables(rig.kernel.ruleset))
-    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
-    keeper = Pins(TableGuard(), lambda: rig.state)
-    keeper.forget()
-    await keeper.wait_done(60)  # no task is there to do it: there is nothing to wait for
-    assert held(rig, AFFINITY) != set()
-    running = asyncio.create_task(keeper.run())
-    await asyncio.sleep(0)
-    await keeper.wait_done(60)
-    assert held(rig, AFFINITY) == set()
-    running.cancel()
-
-
-async def test_the_wait_is_short(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    socket = FakeNftables(rig.kernel.ruleset)
-    socket.broken = errno.EPERM
-    pinned(rig, [(AFFINITY, pin(CLIENTS[0], 9), L1)])
-    monkeypatch.setattr(pins, "Nfnetlink", lambda: socket)
-    keeper = Pins(TableGuard(), lambda: rig.state)
-    running = asyncio.create_task(keeper.run())
-    await asyncio.sleep(0)
-    keeper.forget()
-    await keeper.wait_done(0.01)
-    assert held(rig, AFFINITY) != set()
-    running.cancel()
-
-
-async def test_a_wait_that_ends_while_it_is_cancelled_is_cancelled(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise a sync would go on after SIGTERM, and the daemon would never end."""
-    keeper = Pins(TableGuard(), lambda: rig.state)
-    due = asyncio.Event()
-    monkeypatch.setattr(keeper, "settle", due.wait)
-    keeper.forget()
-    running = asyncio.create_task(keeper.run())
-    await asyncio.sleep(0)
-    waiting = asyncio.create_task(keeper.wait_done(60))
-    await asyncio.sleep(0.01)
-    keeper._done.set()
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    assert waiting.cancelled()
-    running.cancel()
 
 
 async def _until_retried(keeper: Pins, socket: FakeNftables) -> None:

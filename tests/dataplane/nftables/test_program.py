@@ -68,6 +68,9 @@ def test_every_chain_is_used(here: NodeView) -> None:
     from_choices = {names.MARK_TO_MASQUERADE} | {
         names.pinned_chain(node_port=node_port, local=local) for node_port, local in names.LISTS
     }
+    from_choices |= {
+        names.follow_chain(node_port=node_port, local=local) for node_port, local in names.LISTS
+    }
     from_choices |= set(map(names.draw_chain, names.LISTS.values()))
     assert {chain.name for chain in made.chains} == reached_from_hooks(made) | from_choices
 

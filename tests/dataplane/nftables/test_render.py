@@ -235,6 +235,6 @@ table ip6 kube-proxy {
 def test_every_rule_of_the_program_has_a_text(family: Family) -> None:
     made = program(with_node(node(Mode.NFTABLES, family), localhost_gate=True), SETTINGS)
     text = "\n".join(line for chain in made.chains for line in chain_lines(chain))
-    assert text.count("{\n") + text.count("}") == 2 * len(made.chains)
+    assert text.count("{\n") + text.count("\t}") == 2 * len(made.chains)
     wrong = "ip6 daddr" if family is Family.IPV4 else "ip daddr"
     assert wrong not in text

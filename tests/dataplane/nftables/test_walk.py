@@ -135,13 +135,48 @@ def test_another_client_and_another_service_are_not_bound_by_it() -> None:
         assert len(outcomes(after, packet("P 10.112.0.22:80"))) == 2
 
 
-def test_pins_among_all_endpoints_and_among_those_here_are_apart() -> None:
-    spec = {**STICKY, "internalTrafficPolicy": "Local"}
+HERE = {"10.64.3.11:8080", "10.64.3.12:8080"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("P VIP:80", "P CIP:80"), ("P CIP:80", "P VIP:80"), ("X NP", "X CIP:80")],
+    ids=["all-then-here", "here-then-all", "here-then-all-from-outside"],
+)
+def test_a_pin_counts_under_the_other_policy_too(first: str, then: str) -> None:
+    """Unless its endpoint cannot be chosen there, and then it stays for where it can be."""
+    internal = "Local" if first.startswith("P") else "Cluster"
+    external = "Cluster" if internal == "Local" else "Local"
+    spec = {**STICKY, "internalTrafficPolicy": internal, "externalTrafficPolicy": external}
     table = table_of(everywhere(spec), endpoint_slice("L1 L2 R1"))
     machine = filled(table, node(Mode.NFTABLES), heals=True).machine()
-    for fate in outcomes(machine, packet("P VIP:80")):
-        here = {each.target for each in outcomes(pinned(machine, fate), packet("P CIP:80"))}
-        assert here == {"10.64.3.11:8080", "10.64.3.12:8080"}
+    for fate in outcomes(machine, packet(first)):
+        assert fate.pin is not None
+        later = outcomes(pinned(machine, fate), packet(then))
+        targets = {each.target for each in later}
+        assert targets == ({fate.target} if fate.target in HERE else HERE)
+        for each in later:
+            assert each.pin is not None
+            assert {each.pin[0], fate.pin[0]} == {AFFINITY, LOCAL_AFFINITY}
+            # A pin to elsewhere is none of those that the rules for this node's would remove.
+            assert fate.pin[:2] not in each.unpinned
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["all", "here"])
+def test_a_pin_to_an_endpoint_that_left_leads_nowhere_and_goes(local: bool) -> None:
+    """Whatever the daemon does: a client is sent to one that is left, and keeps it."""
+    spec = {**STICKY, "internalTrafficPolicy": "Local" if local else "Cluster"}
+    here = node(Mode.NFTABLES)
+    before = filled(table_of(everywhere(spec), endpoint_slice("L1 L2 R1")), here).machine()
+    after = filled(table_of(everywhere(spec), endpoint_slice("L2 R1")), here).machine()
+    left = {"10.64.3.12:8080"} if local else {"10.64.3.12:8080", "10.65.7.21:8080"}
+    (fate,) = (f for f in outcomes(before, packet("P CIP:80")) if f.target == "10.64.3.11:8080")
+    assert fate.pin is not None
+    name, key, data, _ = fate.pin
+    elements = {**after.elements, name: {head(key): tail(data)}}
+    later = outcomes(msgspec.structs.replace(after, elements=elements), packet("P CIP:80"))
+    assert {each.target for each in later} == left
+    assert {each.unpinned for each in later} == {((name, key),)}
 
 
 @pytest.mark.parametrize(

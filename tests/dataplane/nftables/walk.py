@@ -11,14 +11,14 @@ from enum import Enum
 from fractions import Fraction
 from functools import singledispatch
 from operator import and_
-from zlib import crc32
 
 import msgspec
 
 from fakes.ruleset import VERDICT, bound, span, text_of
 from kubeproxy.base.inet import Family, join, pack, unpack
 from kubeproxy.dataplane.nftables import language as nft
-from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS, SHARED_PLACES
+from kubeproxy.dataplane.nftables.jhash import jhash
+from kubeproxy.dataplane.nftables.names import PINS, PINS_FROM, SHARED_PINS, SHARED_PLACES
 from kubeproxy.linux.netlink.attribute import attribute, nested
 from kubeproxy.linux.netlink.message import attributes
 from kubeproxy.table.decide import Packet
@@ -44,12 +44,16 @@ class End(Enum):
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What became of a packet: `target` is where it was sent to, "" when it was not translated."""
+    """What became of a packet: `target` is where it was sent to, "" when it was not translated.
+
+    `pin` is what rules remember, and `unpinned` are the pins that they delete.
+    """
 
     end: End
     target: str = ""
     masquerade: bool = False
     pin: Pin | None = None
+    unpinned: tuple[tuple[str, bytes], ...] = ()
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -95,6 +99,7 @@ class Walk(msgspec.Struct):
     translated: bool = False
     masqueraded: bool = False
     pin: Pin | None = None
+    unpinned: list[tuple[str, bytes]] = []
 
 
 def outcomes(at: Machine, packet: Packet) -> dict[Fate, Fraction]:
@@ -132,7 +137,7 @@ def _fate(walk: Walk, end: End) -> Fate:
         return Fate(end)
     assert not walk.priority or not walk.translated  # it carried numbers on the way
     target = join(walk.daddr, walk.dport) if walk.translated else ""
-    return Fate(end, target, walk.masqueraded, walk.pin)
+    return Fate(end, target, walk.masqueraded, walk.pin, tuple(walk.unpinned))
 
 
 # --- hooks ------------------------------------------------------------------------------------
@@ -215,9 +220,10 @@ def _rule(walk: Walk, rule: nft.Rule) -> Result:
 
 def _value(walk: Walk, selector: nft.Selector) -> bytes:
     match selector.load:
-        case nft.SourceHash(_, modulus) if modulus == SHARED_PLACES:
-            return (crc32(walk.saddr.encode()) % modulus).to_bytes(4, "little")
-        case nft.Numgen(modulus, offset=offset) | nft.SourceHash(_, modulus, offset):
+        case nft.Hash(key, modulus, offset) if modulus in {SHARED_PLACES, PINS_FROM}:
+            hashed = jhash(_key(walk, key), nft.HASH_SEED)
+            return (offset + (hashed * modulus >> 32)).to_bytes(4, "little")
+        case nft.Numgen(modulus, offset=offset) | nft.Hash(_, modulus, offset):
             if not walk.numbers:
                 raise Undecided(modulus)
             return (walk.numbers.pop(0) + offset).to_bytes(4, "little")
@@ -349,7 +355,9 @@ def _dnat(statement: nft.Dnat, walk: Walk) -> Result:
 def _update(statement: nft.ChangeElement, walk: Walk) -> Result:
     if statement.set not in PINNED:  # what healing notes is of no concern to a first packet
         return statement.limit is None or not statement.limit.over
-    assert statement.change is nft.Change.UPDATE
+    if statement.change is nft.Change.DELETE:
+        walk.unpinned.append((statement.set, _key(walk, statement.key)))
+        return True
     data, seconds = _key(walk, statement.data), statement.milliseconds // 1000
     walk.pin = (statement.set, _key(walk, statement.key), data, seconds)
     return True

@@ -67,7 +67,6 @@ _CULPRITS = 20
 _REFUSALS = 2
 _PIECE = 2 << 20
 _LARGE = 256 << 10
-_MOMENT = 0.1
 MANY = 5000
 """So many elements are encoded in some milliseconds."""
 
@@ -151,8 +150,6 @@ class Nftables:
     async def apply(self, update: Update) -> SyncReport:
         """Make the kernel as the update says."""
         report = await self._program(update)
-        # With few clients, none is then sent to an endpoint that is gone.
-        await self.pins.wait_done(_MOMENT)
         await self._listen(update)
         return report
 

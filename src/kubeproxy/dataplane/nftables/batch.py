@@ -29,6 +29,7 @@ FILLING_ORDER = (
     names.SERVICE_LOCAL_ENDPOINTS,
     names.NODEPORT_ENDPOINTS,
     names.NODEPORT_LOCAL_ENDPOINTS,
+    *names.PINNED.values(),
     names.FIREWALL_SOURCES,
     names.FIREWALL_IPS,
     names.HAIRPINS,

@@ -14,7 +14,7 @@ import msgspec
 
 from kubeproxy.dataplane.nftables import language as nft
 from kubeproxy.dataplane.nftables import names
-from kubeproxy.dataplane.nftables.program import is_pod, shared_place
+from kubeproxy.dataplane.nftables.program import endpoint_hash, is_pod, shared_place
 from kubeproxy.table.entries import Balance
 from kubeproxy.table.node import NodeView
 
@@ -202,13 +202,13 @@ def _remember(choice: Remember, headers: nft.Headers) -> tuple[nft.Rule, ...]:
     frontend = () if choice.node_port else (headers.original_daddr,)
     number = (*frontend, nft.L4PROTO, nft.ORIGINAL_DPORT), names.NUMBERS[choice.node_port]
     own, shared = names.PINS[choice.local], names.SHARED_PINS[choice.local]
-    endpoint = (headers.daddr, nft.DPORT), choice.seconds
-    remember = nft.remember(own, (headers.saddr, nft.PRIORITY), *endpoint)
+    endpoint = (endpoint_hash(headers),), choice.seconds
+    remember = nft.remember(own, (nft.PRIORITY, headers.saddr), *endpoint)
     share = nft.remember(shared, shared_place(headers.saddr), *endpoint)
     return (
         *((each, nft.SetPriority(*number)) for each in nft.PROTOCOLS),
         # A rule ends where the map has no room for its element.
-        *((each, remember, nft.SetPriority(), nft.RETURN) for each in nft.PROTOCOLS),
-        *((each, share, nft.UseCounter(names.AFFINITY_FULL)) for each in nft.PROTOCOLS),
+        (remember, nft.SetPriority(), nft.RETURN),
+        (share, nft.UseCounter(names.AFFINITY_FULL)),
         (nft.SetPriority(),),
     )

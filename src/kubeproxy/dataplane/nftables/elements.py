@@ -15,7 +15,8 @@ from kubeproxy.base.inet import Prefix, Protocol, pack, pack_all
 from kubeproxy.dataplane.nftables import names
 from kubeproxy.dataplane.nftables.choices import Choice
 from kubeproxy.dataplane.nftables.expressions import verdict_data
-from kubeproxy.dataplane.nftables.language import RuleVerdict
+from kubeproxy.dataplane.nftables.jhash import jhash
+from kubeproxy.dataplane.nftables.language import HASH_SEED, RuleVerdict
 from kubeproxy.dataplane.nftables.placed import (
     Placed,
     Slots,
@@ -108,6 +109,13 @@ def backend_data(backend: Backend) -> bytes:
     return pack(backend.address) + _PORT.pack(backend.port)
 
 
+@lru_cache(maxsize=1 << 16)
+def pin_bytes(backend: Backend) -> bytes:
+    """What a pin remembers of an endpoint: the program's `endpoint_hash`."""
+    hashed = jhash(backend_data(backend), HASH_SEED)
+    return _NUMBER.pack(names.PINS_FROM + (hashed * names.PINS_FROM >> 32))
+
+
 def slot_bytes(index: int) -> bytes:
     """A place in a list, as a number generator draws it."""
     return _SLOTS[index] if index < len(_SLOTS) else _NUMBER.pack(names.FIRST_SLOT + index)
@@ -161,6 +169,8 @@ def replaced_elements(
     places = {False: change.cluster_places, True: change.local_places}
     here_before, here_after = nodes
     in_both = lists(change.before).keys() & lists(change.after).keys()
+    if bool(change.before.entry.affinity_seconds) is not bool(change.after.entry.affinity_seconds):
+        in_both = set()  # pins begin or end, for all endpoints
     differ = {(frontend, local): places[local] for frontend, local in in_both}
     return (
         _elements(change.before, here_before, numbers, differ),
@@ -180,9 +190,12 @@ def _elements(
         choice = choice_of(placed, frontend)
         _frontend_elements(placed, frontend, choice, numbers, found)
         for local, slots in lists_of(placed, choice):
-            elements = found[names.LISTS[frontend.kind is FrontendKind.NODE_PORT, local]]
+            list_ = frontend.kind is FrontendKind.NODE_PORT, local
             key = frontend_key(frontend, placed.entry.protocol)
-            elements.update(_list_elements(key, slots, differ.get((frontend, local))))
+            places = differ.get((frontend, local))
+            found[names.LISTS[list_]].update(_list_elements(key, slots, places))
+            if placed.entry.affinity_seconds:
+                found[names.PINNED[list_]].update(_pinned_elements(key, slots, places))
     if node.localhost_gate:
         found[names.LOCALHOST_NODEPORTS] = _localhost(placed.entry, node)
     return found
@@ -228,6 +241,18 @@ def _list_elements(
         return zip(list_heads(key, len(slots)), list_tails(slots), strict=True)
     length = len(slots)
     return [(list_head(key, at), list_tail(slots[at])) for at in places if at < length]
+
+
+def _pinned_elements(
+    key: bytes, slots: Slots, places: Sequence[int] | None
+) -> Iterable[tuple[bytes, bytes]]:
+    """The endpoints of a list by what pins say: all, or those in some places.
+
+    Of two with the same hash a list has one: the clients of the other one come to it, too.
+    """
+    length = len(slots)
+    chosen = slots if places is None else [slots[at] for at in places if at < length]
+    return [(head(key + pin_bytes(each)), list_tail(each)) for each in chosen]
 
 
 def range_head(first: bytes, last: bytes) -> bytes:

@@ -201,6 +201,8 @@ def _byte_order(key: lang.Key) -> int:
 
 
 def _typeof(key: lang.Key) -> bytes:
+    if len(key) == 1:
+        return _typeof_one(key[0])
     parts = b"".join(_item(index, _typeof_one(selector)) for index, selector in enumerate(key))
     return _expression(_EXPRESSION_CONCAT, parts)
 

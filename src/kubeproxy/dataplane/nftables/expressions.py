@@ -13,7 +13,6 @@ from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import attribute, nested, text, u32, u64
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6
 
-_HASH_SEED = 1
 _PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}
 
 NFPROTO = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
@@ -31,7 +30,8 @@ def register(slot: int) -> int:
 
 
 _FIRST = register(0)  # keys begin here, and values that are compared or changed
-_SCRATCH = 12  # from here on are registers that no key uses
+_REGISTERS = 16
+_SCRATCH = 12  # from here on are registers that no key uses, nor a slot or two before
 
 
 def slots(selector: lang.Selector) -> int:
@@ -72,14 +72,16 @@ def load(selector: lang.Selector, slot: int) -> bytes:  # noqa: PLR0911  # one a
                 u32(nft.NFTA_NG_TYPE, nft.NFT_NG_RANDOM if random else nft.NFT_NG_INCREMENTAL),
                 u32(nft.NFTA_NG_OFFSET, offset),
             )
-        case lang.SourceHash(source, modulus, offset):
-            return load(source, _SCRATCH) + expression(
+        case lang.Hash(key, modulus, offset):
+            length = sum(map(slots, key))
+            scratch = min(_SCRATCH, _REGISTERS - length)
+            return load_key(key, scratch) + expression(
                 "hash",
-                u32(nft.NFTA_HASH_SREG, register(_SCRATCH)),
+                u32(nft.NFTA_HASH_SREG, register(scratch)),
                 u32(nft.NFTA_HASH_DREG, target),
-                u32(nft.NFTA_HASH_LEN, source.type.size),
+                u32(nft.NFTA_HASH_LEN, 4 * length),
                 u32(nft.NFTA_HASH_MODULUS, modulus),
-                u32(nft.NFTA_HASH_SEED, _HASH_SEED),
+                u32(nft.NFTA_HASH_SEED, lang.HASH_SEED),
                 u32(nft.NFTA_HASH_OFFSET, offset) if offset else b"",
                 u32(nft.NFTA_HASH_TYPE, nft.NFT_HASH_JENKINS),
             )

@@ -321,7 +321,7 @@ def _by_affinity(headers: nft.Headers, then: str) -> tuple[nft.Rule, ...]:
 
 def _unpin_chains(headers: nft.Headers) -> tuple[nft.Chain, ...]:
     """The client chooses again, also with session affinity."""
-    client, endpoint = headers.original_saddr, Keys.of(headers).endpoint
+    client = headers.original_saddr
     shared = nft.source_hash(client, names.SHARED_PLACES)
     places = (
         *((name, client) for name in names.PINS.values()),
@@ -332,7 +332,10 @@ def _unpin_chains(headers: nft.Headers) -> tuple[nft.Chain, ...]:
         nft.Chain(
             "forget-pin",
             (
-                *((_OF_TCP, _delete(name, (at, nft.PRIORITY), endpoint)) for name, at in places),
+                *(
+                    (_OF_TCP, _delete(name, (nft.PRIORITY, at), (nft.PRIORITY,)))
+                    for name, at in places
+                ),
                 (nft.SetPriority(),),
             ),
         ),

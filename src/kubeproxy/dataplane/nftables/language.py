@@ -40,6 +40,7 @@ _NETWORK, _TRANSPORT = 1, 2  # the headers that an offset into a packet is count
 _STATE_RELATED, _STATE_NEW = 4, 8
 _STATUS_SEEN_REPLY, _STATUS_DNAT, _STATUS_DYING = 0x2, 0x20, 0x200
 _LOCAL = 2  # a type of address
+HASH_SEED = 1
 _SYN, _RST = 0x02, 0x04  # bits of the flags of TCP
 
 
@@ -84,10 +85,10 @@ class Numgen(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-class SourceHash(msgspec.Struct, frozen=True):
-    """A number below the modulus that depends on the source address only, plus the offset."""
+class Hash(msgspec.Struct, frozen=True):
+    """A number below the modulus that depends on some fields of a packet, plus the offset."""
 
-    source: "Selector"
+    key: "Key"
     modulus: int
     offset: int = 0
 
@@ -98,7 +99,7 @@ class NetworkOrder(msgspec.Struct, frozen=True):
     of: "Selector"
 
 
-Load = Payload | Meta | Ct | Fib | Numgen | SourceHash | NetworkOrder
+Load = Payload | Meta | Ct | Fib | Numgen | Hash | NetworkOrder
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -171,8 +172,14 @@ def numgen(modulus: int, *, random: bool = True, offset: int = 0) -> Selector:
 
 def source_hash(source: Selector, modulus: int, *, offset: int = 0) -> Selector:
     """`jhash ip saddr mod N`."""
-    text = f"jhash {source.text} mod {modulus} seed 0x1{_plus(offset)}"
-    return Selector(text, INTEGER, SourceHash(source, modulus, offset))
+    return key_hash((source,), modulus, offset=offset)
+
+
+def key_hash(key: "Key", modulus: int, *, offset: int = 0) -> Selector:
+    """`jhash ip daddr . th dport mod N`."""
+    fields = " . ".join(selector.text for selector in key)
+    text = f"jhash {fields} mod {modulus} seed 0x{HASH_SEED:x}{_plus(offset)}"
+    return Selector(text, INTEGER, Hash(key, modulus, offset))
 
 
 def _plus(offset: int) -> str:

@@ -51,6 +51,14 @@ LISTS = {
 }
 """The maps with the lists of endpoints: of node ports or not, of this node or all."""
 
+PINNED = {
+    (False, False): "service-pinned-endpoints",
+    (False, True): "service-local-pinned-endpoints",
+    (True, False): "nodeport-pinned-endpoints",
+    (True, True): "nodeport-local-pinned-endpoints",
+}
+"""The maps of the same endpoints by what pins say, where there is session affinity."""
+
 RETRY_REFUSED = {False: "retry-refused-services", True: "retry-refused-nodeports"}
 RETRY_UNANSWERED = {False: "retry-unanswered-services", True: "retry-unanswered-nodeports"}
 RETRY_STICKY = {False: "retry-sticky-services", True: "retry-sticky-nodeports"}
@@ -122,6 +130,9 @@ LOCALHOST_COUNTER = {protocol: f"localhost-{protocol.name.lower()}" for protocol
 AFFINITY_FULL = "affinity-full"
 """Counts the clients that found no room in the map of their own."""
 
+PINS_FROM = 1 << 31
+"""Pins name endpoints by such numbers; all other numbers are smaller."""
+
 SHARED_PLACES = 1024
 """When one service has filled the map, clients of others are remembered by a hash of their
 address: each service has so many places of its own.
@@ -136,3 +147,8 @@ def draw_chain(list_: str) -> str:
 def pinned_chain(*, node_port: bool, local: bool) -> str:
     """The chain that sends a packet to the endpoint that its client had before, if any."""
     return f"pinned-{'nodeport' if node_port else 'service'}{'-local' if local else ''}"
+
+
+def follow_chain(*, node_port: bool, local: bool) -> str:
+    """The chain that sends a packet where a pin says, if that can be chosen."""
+    return f"follow-{pinned_chain(node_port=node_port, local=local)}"

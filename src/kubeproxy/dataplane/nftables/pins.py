@@ -1,9 +1,8 @@
 """Which endpoint a client has: pins are made by packets, and forgotten when an endpoint leaves."""
 
 import asyncio
-import contextlib
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from struct import Struct
 
@@ -11,30 +10,45 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
-from kubeproxy.dataplane.nftables.elements import backend_data
+from kubeproxy.dataplane.nftables.elements import pin_bytes
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.inspect import dump_set
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS
-from kubeproxy.dataplane.nftables.placed import Placed
+from kubeproxy.dataplane.nftables.names import (
+    AFFINITY,
+    LOCAL_AFFINITY,
+    SHARED_AFFINITY,
+    SHARED_LOCAL_AFFINITY,
+)
+from kubeproxy.dataplane.nftables.placed import Placed, Slots
 from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
 _NUMBER = Struct("=I")
-_DATA_AT = 8
+_KEY_AT = _DATA_AT = 8
 _AT_ONCE = 5000
 
 RETRY_SECONDS = 5.0
 
+_LISTS: dict[str, Callable[[Placed], Sequence[Slots]]] = {
+    SHARED_AFFINITY: lambda placed: (placed.cluster,),
+    SHARED_LOCAL_AFFINITY: lambda placed: (placed.local,),
+    AFFINITY: lambda placed: (placed.cluster, placed.local),
+    LOCAL_AFFINITY: lambda placed: (placed.cluster, placed.local),
+}
+"""To which endpoints the pins in a map may lead, in the order in which maps are gone through."""
 
-def stale_pins(
-    pins: Mapping[bytes, bytes], placed: Iterable[Placed], *, local: bool
-) -> list[bytes]:
-    """The heads of pins to an endpoint that their service does not choose any more."""
+
+def stale_pins(pins: Mapping[bytes, bytes], placed: Iterable[Placed], name: str) -> list[bytes]:
+    """The heads of pins to an endpoint that their service does not choose any more.
+
+    Those of clients count under both policies, those of places that clients share under their own.
+    """
+    lists = _LISTS[name]
     pinned = {_NUMBER.unpack(head[-4:])[0] for head in pins}
     valid = {
-        each.number: frozenset(map(backend_data, each.local if local else each.cluster))
+        each.number: frozenset(pin_bytes(backend) for list_ in lists(each) for backend in list_)
         for each in placed
         if each.number and each.number in pinned  # the endpoints of others are not looked at
     }
@@ -42,7 +56,7 @@ def stale_pins(
     return [
         head
         for head, tail in pins.items()
-        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack(head[-4:])[0], none)
+        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack_from(head, _KEY_AT)[0], none)
     ]
 
 
@@ -90,27 +104,14 @@ class Pins:
         self._guard = guard
         self._current = current
         self._due = asyncio.Event()
-        self._done = asyncio.Event()
-        self._done.set()
-        self._runs = False
         self._kernel: Nfnetlink | None = None
 
     def forget(self) -> None:
         """An endpoint left, or a service: there may be pins to it."""
         self._due.set()
-        self._done.clear()
-
-    async def wait_done(self, seconds: float) -> None:
-        """Wait until all is forgotten, but no longer than that."""
-        if self._runs:
-            # Not wait_for: that of Python 3.11 ignores a cancellation in the moment of the end.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._done.wait()
 
     async def run(self) -> None:
         """Forget whenever that is due, until cancelled."""
-        self._runs = True
         try:
             while True:
                 await self._due.wait()
@@ -121,7 +122,6 @@ class Pins:
                     self._due.set()
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._runs = False
             self.close()
 
     def close(self) -> None:
@@ -144,14 +144,12 @@ class Pins:
         deleted = -1
         while deleted:
             deleted = 0
-            for local, name in (*SHARED_PINS.items(), *PINS.items()):
-                deleted += await self._forget(kernel, name, local=local)
+            for name in _LISTS:
+                deleted += await self._forget(kernel, name)
             if deleted:
                 klog.info("Deleted stale affinity pins", v=2, pins=deleted)
-        if not self._due.is_set():
-            self._done.set()
 
-    async def _forget(self, kernel: Nfnetlink, name: str, *, local: bool) -> int:
+    async def _forget(self, kernel: Nfnetlink, name: str) -> int:
         """Forget the stale pins of a map; how many there were."""
         state = self._current()
         if state is None:
@@ -163,7 +161,7 @@ class Pins:
         if state is None:
             return 0
         placed = tuple(state.placed.values())  # a thread must not see them change
-        stale = await asyncio.to_thread(stale_pins, pins, placed, local=local)
+        stale = await asyncio.to_thread(stale_pins, pins, placed, name)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
             async with self._guard.paused(kernel):

@@ -76,6 +76,7 @@ def program(node: NodeView, settings: NftablesSettings, *, heals: bool = False) 
                 _draw(headers, node_port=port, name=name)
                 for (port, _), name in names.LISTS.items()
             ),
+            *(_follow(headers, node_port=port, local=local) for port, local in names.LISTS),
             *(_pinned(headers, node_port=port, local=local) for port, local in names.LISTS),
             *((_localhost_check(node, headers),) if gate else ()),
             _chain(names.MARK_TO_MASQUERADE, (nft.Mark(mark),)),
@@ -106,6 +107,11 @@ def _sets(headers: nft.Headers, *, endpoint_counters: bool) -> tuple[nft.Set, ..
         key, data = (*key, nft.PRIORITY), (headers.daddr, nft.DPORT)
         return nft.Set(name, key, comment, data, counter=endpoint_counters)
 
+    def pinned(place: tuple[bool, bool]) -> nft.Set:
+        key = (*(_NODE_PORT if place[0] else frontend), nft.PRIORITY)
+        comment = "the endpoint that a pin means"
+        return nft.Set(names.PINNED[place], key, comment, (headers.daddr, nft.DPORT))
+
     return (
         nft.Set(names.CLUSTER_IPS, address, "cluster IPs in use"),
         nft.Set(names.NODEPORT_ADDRESSES, address, "addresses that serve node ports"),
@@ -123,6 +129,7 @@ def _sets(headers: nft.Headers, *, endpoint_counters: bool) -> tuple[nft.Set, ..
         endpoints(names.SERVICE_LOCAL_ENDPOINTS, frontend, "the n-th endpoint on this node"),
         endpoints(names.NODEPORT_ENDPOINTS, _NODE_PORT, "the n-th endpoint of a node port"),
         endpoints(names.NODEPORT_LOCAL_ENDPOINTS, _NODE_PORT, "the n-th endpoint on this node"),
+        *map(pinned, names.PINNED),
         nft.Set(names.SERVICE_REFUSALS, frontend, "frontends without an endpoint"),
         nft.Set(names.NODEPORT_REFUSALS, _NODE_PORT, "node ports without an endpoint"),
         nft.Set(names.SERVICE_DROPS, frontend, "frontends without an endpoint on this node"),
@@ -142,7 +149,7 @@ def _pins(headers: nft.Headers, size: int) -> tuple[nft.Set, ...]:
     """The maps that packets fill."""
 
     def pins(name: str, comment: str, client: nft.Selector, size: int) -> nft.Set:
-        key, data = (client, nft.PRIORITY), (headers.daddr, nft.DPORT)
+        key, data = (nft.PRIORITY, client), (nft.PRIORITY,)
         return nft.Set(name, key, comment, data, typeof=True, dynamic=True, size=size)
 
     here = "the same among endpoints of this node"
@@ -246,21 +253,49 @@ def _frontend(headers: nft.Headers, *, node_port: bool) -> nft.Key:
 
 
 def _pinned(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
-    """The client is looked up with the number of the service."""
-    remembered = (
-        nft.Dnat(headers.family, (headers.saddr, nft.PRIORITY), names.PINS[local]),
-        nft.Dnat(headers.family, shared_place(headers.saddr), names.SHARED_PINS[local]),
-    )
+    """The client is looked up with the number of the service: under its policy, then the other.
+
+    Each pin that is found is followed, or the next one looked up.
+    """
+    follow = nft.jump(names.follow_chain(node_port=node_port, local=local))
+    client = (nft.PRIORITY, headers.saddr)
     return _chain(
         names.pinned_chain(node_port=node_port, local=local),
-        (nft.SetPriority(_frontend(headers, node_port=node_port), names.NUMBERS[node_port]),),
-        *((each, dnat) for dnat in remembered for each in nft.PROTOCOLS),
+        (_own_number(headers, node_port=node_port),),
+        (nft.SetPriority(client, names.PINS[local]), follow),
+        (nft.SetPriority(shared_place(headers.saddr), names.SHARED_PINS[local]), follow),
+        (nft.SetPriority(client, names.PINS[not local]), follow),
     )
+
+
+def _follow(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
+    """A pin was found, and is in the priority: it counts if its endpoint can be chosen.
+
+    If not, one that was made under this policy goes, so that the next choice is remembered.
+    """
+    key = (*_frontend(headers, node_port=node_port), nft.PRIORITY)
+    client = (nft.PRIORITY, headers.saddr)
+    return _chain(
+        names.follow_chain(node_port=node_port, local=local),
+        (nft.Dnat(headers.family, key, names.PINNED[node_port, local]),),
+        (_own_number(headers, node_port=node_port),),
+        (nft.ChangeElement(nft.Change.DELETE, names.PINS[local], client, (nft.PRIORITY,)),),
+    )
+
+
+def _own_number(headers: nft.Headers, *, node_port: bool) -> nft.SetPriority:
+    """Note the number of a service with session affinity."""
+    return nft.SetPriority(_frontend(headers, node_port=node_port), names.NUMBERS[node_port])
+
+
+def endpoint_hash(headers: nft.Headers) -> nft.Selector:
+    """What a pin remembers of an endpoint; larger than all other numbers in the priority."""
+    return nft.key_hash((headers.daddr, nft.DPORT), names.PINS_FROM, offset=names.PINS_FROM)
 
 
 def shared_place(client: nft.Selector) -> nft.Key:
     """One of the places that clients of a service share when the map of pins is full."""
-    return (nft.source_hash(client, names.SHARED_PLACES), nft.PRIORITY)
+    return (nft.PRIORITY, nft.source_hash(client, names.SHARED_PLACES))
 
 
 def _to_node_port(headers: nft.Headers) -> nft.InSet:
