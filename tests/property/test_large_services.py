@@ -64,9 +64,13 @@ def service(document: Document) -> Change:
     return Kind.SERVICE, ObjectKey("shop", SERVICE), convert(Kind.SERVICE, document)
 
 
-ipv4_services = services(SERVICE).filter(
-    lambda document: document["spec"]["clusterIPs"][0].startswith("10.")  # type: ignore[index]  # it is a document
-)
+def is_ipv4(document: Document) -> bool:
+    spec = document["spec"]
+    assert isinstance(spec, dict)
+    return bool(spec["clusterIPs"][0].startswith("10."))
+
+
+ipv4_services = services(SERVICE).filter(is_ipv4)
 zones = nodes.map(lambda node: (Kind.NODE, ObjectKey("", "kestrel"), convert(Kind.NODE, node)))
 changed_endpoints = st.builds(
     endpoint,

@@ -46,7 +46,8 @@ def stale_pins(pins: Mapping[bytes, bytes], placed: Iterable[Placed], name: str)
     Those of clients count under both policies, those of places that clients share under their own.
     """
     lists = _LISTS[name]
-    pinned = {_NUMBER.unpack(head[-4:])[0] for head in pins}
+    numbers = {head: _NUMBER.unpack_from(head, _KEY_AT)[0] for head in pins}
+    pinned = set(numbers.values())
     valid = {
         each.number: frozenset(pin_bytes(backend) for list_ in lists(each) for backend in list_)
         for each in placed
@@ -56,7 +57,7 @@ def stale_pins(pins: Mapping[bytes, bytes], placed: Iterable[Placed], name: str)
     return [
         head
         for head, tail in pins.items()
-        if tail[_DATA_AT:] not in valid.get(_NUMBER.unpack_from(head, _KEY_AT)[0], none)
+        if tail[_DATA_AT:] not in valid.get(numbers[head], none)
     ]
 
 
