@@ -49,6 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _guarded(run.main, run.usage_text, _log_error, given)
 
 
+def kubectl_plugin(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line of `kubectl kubeproxy`; the exit code comes back."""
+    from kubeproxy.tools.kubectl import command  # noqa: PLC0415  # no other command needs it
+
+    _open_closed_streams()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return _guarded(command.main, command.usage_text, _print_error, given)
+
+
 def _open_closed_streams() -> None:
     """Open streams that were closed (`>&-`), so that no socket gets their descriptor."""
     for name in ("stdout", "stderr"):

@@ -112,7 +112,7 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     try:
         answers = client.connect(parsed).get("/status/explain", tuple[Explanation, ...], query)
     except FieldError as error:
-        if error.field == "from" and _pod(asked.source):
+        if error.field == "from" and pod_of(asked.source):
             raise FieldError("from", asked.source, _NO_PODS) from error
         raise
     about = answers[0]
@@ -123,10 +123,10 @@ def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
 def _by_cluster(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
     loaded = load(parsed, MODES)
     validate(loaded.config, loaded.gates, MODES)
-    return answer(asked, read_view(parsed, loaded, _pod(asked.source)))
+    return answer(asked, read_view(parsed, loaded, pod_of(asked.source)))
 
 
-def _pod(source: str) -> str:
+def pod_of(source: str) -> str:
     """The pod that a source names, if it names one."""
     is_pod = source not in {"outside", "host"} and parse_address(source.strip("[]")) is None
     return source if is_pod else ""

@@ -1,0 +1,87 @@
+"""Connections that several nodes see, as rows."""
+
+from datetime import UTC
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kubeproxy.tools.kubectl.traces import Rows, seen
+from kubeproxy.tools.layout import Style
+from kubeproxy.tools.trace.lines import TracedLine
+
+TRACED = TracedLine(
+    time="2026-09-01T12:00:00.123Z",
+    ip_family="IPv4",
+    protocol="TCP",
+    service_port="shop/cart:http",
+    client="10.64.3.50:33002",
+    frontend="cluster-ip",
+    destination="10.112.0.21:80",
+    endpoint="10.64.3.11:8080",
+    node="kestrel",
+    on_this_node=True,
+    source_rewritten_to=None,
+)
+NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
+
+
+@pytest.mark.parametrize(
+    ("traced", "expected", "style"),
+    [
+        (
+            TRACED,
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 this node no"
+            ),
+            Style.PLAIN,
+        ),
+        (
+            replace(TRACED, on_this_node=False, source_rewritten_to="192.0.2.1:7"),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 kestrel as 192.0.2.1:7"
+            ),
+            Style.PLAIN,
+        ),
+        (
+            replace(TRACED, endpoint=None, node="", on_this_node=None, service_port=""),
+            (
+                "12:00:00.123 heron TCP ? shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " not translated - no"
+            ),
+            Style.RED,
+        ),
+        (
+            replace(TRACED, failure="refused", times=3),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 this node refused (3 times)"
+            ),
+            Style.YELLOW,
+        ),
+        (
+            replace(TRACED, failure="gone", frontend="", on_this_node=None, node=""),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 10.112.0.21:80"
+                " shop/cart-1:8080 ? gone"
+            ),
+            Style.YELLOW,
+        ),
+    ],
+)
+def test_a_row(traced: TracedLine, expected: str, style: Style) -> None:
+    row = Rows(NAMES, UTC).row(traced, "heron")
+    assert (" ".join(row.text.split()), row.style) == (expected, style)
+
+
+def test_columns_stay_below_their_titles() -> None:
+    rows = Rows({}, UTC)
+    header = rows.header().text
+    assert rows.row(TRACED, "heron").text.index("heron") == header.index("SEEN BY")
+
+
+def test_for_programs() -> None:
+    found = msgspec.json.decode(seen(TRACED, "heron"))
+    assert (found["seenBy"], found["servicePort"]) == ("heron", "shop/cart:http")
