@@ -60,7 +60,7 @@ async def measure(cluster: Changing) -> dict[str, list[int]]:
 
 @contextlib.asynccontextmanager
 async def _watching(dataplane: Nftables) -> AsyncIterator[None]:
-    watching = asyncio.create_task(dataplane.watch(lambda: None))
+    watching = asyncio.create_task(dataplane.watch(lambda _: None))
     await asyncio.sleep(_PAUSE)
     yield
     watching.cancel()

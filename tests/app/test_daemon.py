@@ -17,6 +17,7 @@ from kubeproxy.app.daemon import Daemon
 from kubeproxy.app.wiring import Setup
 from kubeproxy.base.errors import OperatorError
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
 from kubeproxy.cluster.client.access import Access
 from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.cluster.watch.apiserver import ApiServer, WatchSettings
@@ -316,7 +317,7 @@ async def test_changes_by_others_are_repaired_at_once(rig: Rig) -> None:
         await until(lambda: rig.backends() == ["10.64.3.11"])
         kernel.entries.clear()
         assert kernel.lost is not None
-        kernel.lost()
+        kernel.lost(Writer("nft", 4711))
         await until(lambda: rig.backends() == ["10.64.3.11"])
         assert kernel.updates[-1].full
     assert kernel.closed

@@ -1,9 +1,8 @@
 """A mode that keeps its rules in memory, as text."""
 
 import asyncio
-from collections.abc import Callable
 
-from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.contract import Lost, SyncReport, Update
 from kubeproxy.dataplane.leftovers import Cleanup
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.table.quirks import Quirks
@@ -17,7 +16,7 @@ class Memory:
         RULES[update.node.family.value] = rows(update.table, update.node, Quirks())
         return SyncReport(written=len(update.table.entries))
 
-    async def watch(self, _lost: Callable[[], None]) -> None:
+    async def watch(self, _lost: Lost) -> None:
         await asyncio.Event().wait()  # nothing else writes there
 
     async def close(self) -> None: ...

@@ -19,6 +19,7 @@ REFUSED = f"{SYNC}nftables_sync_failures_total{{{IPV4}}}"
 RESTORES = f"{SYNC}iptables_restore_failures_total{{{IPV4}}}"
 FULL = f"kubeproxy_nftables_affinity_full_total{{{IPV4}}}"
 PORTS = f"kubeproxy_service_ports_failed{{{IPV4}}}"
+FOREIGN = f'kubeproxy_foreign_changes_total{{{IPV4},program="kube-proxy"}}'
 CONNTRACK = f"kubeproxy_conntrack_entries{{{NODE}}}"
 CONNTRACK_LIMIT = f"kubeproxy_conntrack_entries_limit{{{NODE}}}"
 FORWARDS = f"kubeproxy_node_forwards_packets{{{IPV4}}}"
@@ -165,6 +166,13 @@ FIRES = {
         {"instance": "kestrel", "ip_family": "IPv4"},
         "On kestrel changes of endpoints take 57s to be programmed",
     ),
+    "two-proxies": Case(
+        "KubeProxyRulesFought",
+        11,
+        {FOREIGN: "0+20x80"},
+        {"instance": "kestrel", "ip_family": "IPv4", "program": "kube-proxy"},
+        "kube-proxy changes the IPv4 rules of kube-proxy on kestrel again and again",
+    ),
     "no-room-for-connections": Case(
         "KubeProxyConntrackFull",
         3,
@@ -274,6 +282,7 @@ QUIET = {
     "a-load-balancers-address-without-an-endpoint": Case(
         "KubeProxyNoLocalEndpoints", 40, {f'{UNSERVED}"external"}}': "2x80"}
     ),
+    "somebody-flushed-the-rules": Case("KubeProxyRulesFought", 30, {FOREIGN: "0x10 3x70"}),
     "connections-come-and-go": Case(
         "KubeProxyConntrackFull", 30, {CONNTRACK: "900x80", CONNTRACK_LIMIT: "1000x80"}
     ),

@@ -206,7 +206,7 @@ async def test_observers_are_notified() -> None:
     rig.sync.open()
     running = asyncio.create_task(rig.sync.run())
     await until(lambda: len(rig.kernel.updates) == 1)
-    rig.sync.invalidate()
+    rig.sync.invalidate(None)
     await until(lambda: len(rig.kernel.updates) == 2)
     running.cancel()
     kinds = [type(observation) for observation in rig.observations]

@@ -1,10 +1,9 @@
 """A dataplane that keeps what is applied, as a kernel would, and can refuse it."""
 
 import asyncio
-from collections.abc import Callable
 
 from kubeproxy.base.errors import KernelError
-from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.contract import Lost, SyncReport, Update
 from kubeproxy.table.entries import Entry, ServicePortName
 
 
@@ -22,7 +21,7 @@ class FakeDataplane:
         self.fail = 0
         self.mistakes: list[Exception] = []
         self.refuse: set[str] = set()
-        self.lost: Callable[[], None] | None = None
+        self.lost: Lost | None = None
         self.closed = False
 
     async def apply(self, update: Update) -> SyncReport:
@@ -48,7 +47,7 @@ class FakeDataplane:
                 self.entries[entry.name] = entry
         return SyncReport(refused, len(wanted))
 
-    async def watch(self, lost: Callable[[], None]) -> None:
+    async def watch(self, lost: Lost) -> None:
         """Others change this kernel by calling `lost`."""
         self.lost = lost
         await asyncio.Event().wait()

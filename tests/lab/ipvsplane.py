@@ -81,7 +81,7 @@ class Plane:
 
         async def watch() -> None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._dataplane.watch(lambda: None), 3 * DRAIN_PERIOD)
+                await asyncio.wait_for(self._dataplane.watch(lambda _: None), 3 * DRAIN_PERIOD)
 
         with self.network.node.entered():
             self._runner.run(watch())

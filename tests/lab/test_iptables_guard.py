@@ -13,6 +13,7 @@ import pytest
 from dataplane.iptables.clusters import kestrel, table
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
 from kubeproxy.dataplane import xtables_guard
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.iptables import apply
@@ -60,12 +61,14 @@ class Guarded:
         self.programs = Xtables(Family.IPV4)
         self.guard = ChainGuard(self.programs)
         self.reports = 0
+        self.writer: Writer | None = None
 
     async def follow(self) -> None:
         await self.guard.follow(self._lost, 0.01)
 
-    def _lost(self) -> None:
+    def _lost(self, writer: Writer | None) -> None:
         self.reports += 1
+        self.writer = writer
 
     async def restore(self) -> None:
         await asyncio.to_thread(self.programs.restore, TEXT)
@@ -187,7 +190,7 @@ async def test_a_large_restore_that_others_disturb_is_made_again(
         namespace.run(["iptables", *words.split()])
 
     dataplane = apply.Iptables(apply.IptablesSettings(), tables)
-    watching = asyncio.create_task(dataplane.watch(lambda: None))
+    watching = asyncio.create_task(dataplane.watch(lambda _: None))
     await until(lambda: dataplane._guard._watch is not None)
     update = Update(table("cluster-ip", Family.IPV4), kestrel(), NO_CHANGES, full=True)
     monkeypatch.setattr(tables, "restore", restore_disturbed)
@@ -232,7 +235,7 @@ async def test_changes_are_reported_in_ipvs_mode_too(namespace: Namespace) -> No
     tables = Xtables(Family.IPV4)
     await asyncio.to_thread(tables.restore, TEXT)
     dataplane = IpvsDataplane(IpvsSettings(), Ipvs(), tables)
-    watching = asyncio.create_task(dataplane.watch(reported.set))
+    watching = asyncio.create_task(dataplane.watch(lambda _: reported.set()))
     await until(lambda: dataplane._guard._watch is not None)
     await asyncio.to_thread(tables.restore, TEXT)
     with Nfnetlink() as kernel:

@@ -10,6 +10,7 @@ import pytest
 
 from kubeproxy.base.inet import Family
 from lab.deploy import deploy, everywhere
+from lab.foreign import foreign_changes
 from lab.modes import only
 from lab.plan import cluster_ip
 from lab.stage import Lab
@@ -35,10 +36,6 @@ def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> Non
 def rules(lab: Lab) -> str:
     """All rules, but for counters, and for canaries, which come back later than rules."""
     return _REMARKS.sub("", lab.network.node.run(SAVE))
-
-
-def repairs(lab: Lab) -> int:
-    return lab.daemon.log().count("The kernel's rules were changed by others")
 
 
 @only_legacy
@@ -88,7 +85,7 @@ def test_what_others_do_to_one_chain_is_repaired_at_once(
 @only_nft
 def test_what_we_and_others_write_elsewhere_is_no_reason_to_repair(lab: Lab) -> None:
     lab.run(RARELY, documents=deploy("cart", everywhere(21), "L1 R1"))
-    before = repairs(lab)
+    before = foreign_changes(lab)
     node = lab.network.node
     for words in (
         "-t nat -N THEIRS",
@@ -103,6 +100,5 @@ def test_what_we_and_others_write_elsewhere_is_no_reason_to_repair(lab: Lab) -> 
         lab.put(*deploy("cart", everywhere(21), endpoints))
     # Changes are reported in order: this one is the last.
     node.run(["iptables", "-t", "nat", "-F", "KUBE-SERVICES"])
-    eventually(lambda: repairs(lab) > before, lab.daemon.said)
-    families = re.findall(r'changed by others, repairing" ipFamily="(\w+)"', lab.daemon.log())
-    assert families[before:] == ["IPv4"]
+    eventually(lambda: foreign_changes(lab) != before, lab.daemon.said)
+    assert foreign_changes(lab) - before == {"IPv4": 1}

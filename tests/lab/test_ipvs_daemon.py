@@ -13,6 +13,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from lab.deploy import Port, deploy, everywhere
 from lab.documents import kestrel, service_cidr
+from lab.foreign import foreign_changes
 from lab.ipvs import DEVICE, addresses, reals, servers
 from lab.plan import HOSTS, UPLINK, cluster_ip, external_ip, vip
 from lab.programmer import DaemonProcess
@@ -146,11 +147,11 @@ def test_what_others_do_to_addresses_is_repaired_at_once(lab: Lab, destruction: 
         node.run(destruction.split())
         assert state() != before
     eventually(lambda: state() == before, state)
-    repaired = 'changed by others, repairing" ipFamily='
-    repairs = lab.daemon.log().count(repaired)
+    repaired = foreign_changes(lab)
+    assert repaired
     lab.put(*deploy("cart", everywhere(22), "L1", PORTS))  # what we do ourselves is no damage
     lab.put(*deploy("cart", everywhere(21), "L1 R1", PORTS))
-    assert lab.daemon.log().count(repaired) == repairs
+    assert foreign_changes(lab) == repaired
 
 
 def test_killed_at_any_point_it_comes_back_and_connections_live_on(

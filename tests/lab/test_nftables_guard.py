@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
 from kubeproxy.dataplane.contract import Update
 from kubeproxy.dataplane.nftables import apply
 from kubeproxy.dataplane.nftables.guard import TableGuard
@@ -53,7 +54,10 @@ class Both:
     async def watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for family, dataplane in self._dataplanes.items():
-                tasks.create_task(dataplane.watch(partial(self.notified.append, family)))
+                tasks.create_task(dataplane.watch(partial(self._note, family)))
+
+    def _note(self, family: Family, _: Writer | None) -> None:
+        self.notified.append(family)
 
     async def fill(self) -> None:
         """Program thousands of elements of both families at the same time."""

@@ -21,7 +21,7 @@ from kubeproxy.config.load import load, log_settings, write_config
 from kubeproxy.config.validate import validate, validate_logging
 from kubeproxy.dataplane.cleanup import clean_up
 from kubeproxy.dataplane.modes import MODES
-from kubeproxy.linux.machine import require_supported_machine
+from kubeproxy.linux.machine import name_process, require_supported_machine
 from kubeproxy.tools.names import tools_text
 
 # Python's default, 700, is made for programs that throw most of their objects away. At the start
@@ -68,6 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         return _clean_up(dry_run=parsed.value("dry-run", bool))
     kubernetes = reported_version(version)
     klog.info("Version info", version=VERSION, commit=commit(), kubernetes=kubernetes)
+    name_process("kube-proxy")
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)
     setup = setup_of(parsed, loaded, content)
     klog.info(

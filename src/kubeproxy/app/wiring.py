@@ -56,6 +56,7 @@ from kubeproxy.serve.metrics.families import MetricFamily
 from kubeproxy.serve.metrics.node import (
     claim_families,
     conntrack_families,
+    foreign_family,
     node_families,
     source_family,
 )
@@ -279,6 +280,7 @@ def make_parts(setup: Setup) -> Parts:
         *conntrack_families(conntrack.use),
         *node_families(families, surroundings),
         source_family(setup.source.silence, time.time),
+        foreign_family({family: sync.foreign_changes.programs for family, sync in syncs.items()}),
         *claim_families(
             lambda: ((each, sync.builder.count_conflicts()) for each, sync in syncs.items()),
             lambda: len(_ignored(cluster, syncs)),
@@ -306,6 +308,7 @@ def make_parts(setup: Setup) -> Parts:
             history=history.of(family),
             dataplane=dataplanes[family],
             left_out=_left_out(healers.get(family), sync),
+            foreign_changes=sync.foreign_changes.of_late(),
         )
 
     def state() -> State:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from kubeproxy.base.writer import Writer
 from kubeproxy.dataplane.failures import Failure
 from kubeproxy.table.diff import Changes
 from kubeproxy.table.entries import Backend, Entry, Frontend, ServicePortName, Table
@@ -89,6 +90,10 @@ class FastPath(Protocol):
         ...
 
 
+Lost = Callable[[Writer | None], None]
+"""Is told that others changed what was programmed, and which process did, if that is known."""
+
+
 class Dataplane(Protocol):
     """One IP family in one mode.
 
@@ -100,7 +105,7 @@ class Dataplane(Protocol):
         """Make the kernel as the update says."""
         ...
 
-    async def watch(self, lost: Callable[[], None]) -> None:
+    async def watch(self, lost: Lost) -> None:
         """Call `lost` whenever others change what was programmed, until cancelled."""
         ...
 

@@ -1,10 +1,9 @@
 """A dataplane that only logs what it would write: for `--dry-run`."""
 
 import asyncio
-from collections.abc import Callable
 
 from kubeproxy.base import klog
-from kubeproxy.dataplane.contract import SyncReport, Update
+from kubeproxy.dataplane.contract import Lost, SyncReport, Update
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.table.rows import entry_rows
 
@@ -36,7 +35,7 @@ class DryRun:
                 klog.info("Would remove", v=2, servicePort=str(entry.name))
         return SyncReport()
 
-    async def watch(self, lost: Callable[[], None]) -> None:  # noqa: ARG002  # nothing to lose
+    async def watch(self, lost: Lost) -> None:  # noqa: ARG002  # nothing to lose
         """Nothing was programmed, so nothing can change."""
         await asyncio.Event().wait()
 

@@ -7,11 +7,12 @@ there only `watch_canaries` of iptables mode and full syncs find changes.
 import asyncio
 import re
 import threading
-from collections.abc import Callable
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
+from kubeproxy.dataplane.contract import Lost
 from kubeproxy.dataplane.xtables_chains import TABLES, ChainName, is_own_chain
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.message import Message
@@ -78,9 +79,12 @@ class ChainGuard:
         self._watch: NftablesChanges | None = None
         self._seen = 0
         self._changed = asyncio.Event()
+        self._is_concerned = False
+        """Whether the transaction that is being read, of others, changes our chains."""
+        self._writer: Writer | None = None
         self._turn = threading.Lock()
 
-    async def follow(self, lost: Callable[[], None], pause: float) -> None:
+    async def follow(self, lost: Lost, pause: float) -> None:
         """Call `lost` when others change our chains, until cancelled or the programs are legacy.
 
         A repair is costly, and another program may answer it with a change: there is at most one a
@@ -129,13 +133,14 @@ class ChainGuard:
             self._seen = _generation()
             return self._watch
 
-    async def _listen(self, watch: NftablesChanges, lost: Callable[[], None]) -> None:
+    async def _listen(self, watch: NftablesChanges, lost: Lost) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watch.follow(self._receive))
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                lost()
+                writer, self._writer = self._writer, None
+                lost(writer)
                 await asyncio.sleep(_CALM)
 
     def _receive(self, message: Message | None) -> None:
@@ -143,5 +148,9 @@ class ChainGuard:
             self._changed.set()
         elif message.type == nft.NFT_MSG_NEWGEN:
             self._seen = nft.generation_in(message)
+            if self._is_concerned:
+                self._is_concerned = False
+                self._writer = nft.writer_in(message)
+                self._changed.set()
         elif not self._programs.is_own(message.port) and concerns(message, self._programs.family):
-            self._changed.set()
+            self._is_concerned = True

@@ -13,10 +13,12 @@ from typing import NamedTuple
 from kubeproxy.base import klog, pace
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.dataplane.contract import Dataplane, SyncReport, Update
 from kubeproxy.engine.flow_cleaner import StaleFlows
+from kubeproxy.engine.foreign_changes import ForeignChanges
 from kubeproxy.engine.observer import (
     LoopStarted,
     Observer,
@@ -71,6 +73,7 @@ class FamilySync:
         self.progress = Progress()
         self.failure = ""
         """Why the last sync failed; "" when it did not."""
+        self.foreign_changes = ForeignChanges(family)
         self._cluster = cluster
         self._dataplane, self._flows, self._notify = target
         self._schedule = schedule
@@ -123,11 +126,10 @@ class FamilySync:
         self.progress = request(self.progress)
         self._wake_up()
 
-    def invalidate(self) -> None:
+    def invalidate(self, writer: Writer | None) -> None:
         """Another program changed our rules: compare them with the kernel, at once."""
         if not self.progress.urgent:
-            family = self.family.value
-            klog.info("The kernel's rules were changed by others, repairing", ipFamily=family)
+            self.foreign_changes.add(writer)
         self.progress = invalidate(self.progress)
         self._wake_up()
 

@@ -1,5 +1,6 @@
 """Facts of this machine: its layout, cores and IP families, and when it ends this process."""
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from kubeproxy.base.inet import Family
 
 _PROC = Path("/proc")
 _ONLINE = Path("/sys/devices/system/cpu/online")
+_COMM = _PROC / "self/comm"
 _OOM_SCORE = _PROC / "self/oom_score_adj"
 
 
@@ -76,6 +78,15 @@ def why_no_ipv6(proc: Path = _PROC) -> str:
     except OSError:
         disabled = "0"
     return "Kernel support disabled for family" if disabled.strip() == "1" else ""
+
+
+def name_process(name: str, path: Path = _COMM) -> None:
+    """Name this process, and threads that start from now on, as `ps` and the kernel's notices do.
+
+    Otherwise it is the name of the program that was started, such as that of Python.
+    """
+    with contextlib.suppress(OSError):
+        path.write_text(name)
 
 
 def ensure_oom_score_adj(score: int, path: Path = _OOM_SCORE) -> None:

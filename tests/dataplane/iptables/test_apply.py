@@ -204,7 +204,7 @@ async def test_whether_invalid_packets_are_dropped_is_decided_once(kernel: Kerne
 async def test_a_flush_is_noticed() -> None:
     plane = Plane()
     lost: list[int] = []
-    watching = asyncio.ensure_future(plane.dataplane.watch(lambda: lost.append(1)))
+    watching = asyncio.ensure_future(plane.dataplane.watch(lambda _: lost.append(1)))
     await until(lambda: ("filter", CANARY) in plane.programs.chains)
     plane.programs.chains.clear()
     await until(lambda: bool(lost))

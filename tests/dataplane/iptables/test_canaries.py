@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fakes.xtables import FakeXtables
+from kubeproxy.base.writer import Writer
 from kubeproxy.dataplane.iptables import canaries as module
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.names import CANARY
@@ -24,7 +25,7 @@ class Watched:
     async def watch(self) -> None:
         await watch_canaries(self.programs, self._lost, 0.001)
 
-    def _lost(self) -> None:
+    def _lost(self, _: Writer | None) -> None:
         self.flushes += 1
 
     @property

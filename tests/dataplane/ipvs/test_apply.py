@@ -214,7 +214,7 @@ async def test_draining_is_looked_after_all_the_time(
     kernel.servers.busy.add((CART, R1))
     plane.put(cart("L1"))
     kernel.servers.unreadable = "no memory"
-    watching = asyncio.ensure_future(plane.ipvs.watch(lambda: None))
+    watching = asyncio.ensure_future(plane.ipvs.watch(lambda _: None))
     said = ""
     async with asyncio.timeout(5):
         while "Cannot check draining real servers" not in said:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dataplane.nftables.plane import HERE, Plane, expected_elements, service
 from dataplane.nftables.programming import by_chains, filled, table_with, with_node
 from fakes.ruleset import KernelTable
-from kubeproxy.dataplane.contract import SyncReport
+from kubeproxy.dataplane.contract import Lost, SyncReport
 from kubeproxy.dataplane.nftables import apply as apply_module
 from kubeproxy.dataplane.nftables import inspect as inspect_module
 from kubeproxy.dataplane.nftables import names
@@ -373,13 +373,13 @@ async def test_word_of_changes_by_others_is_passed_on(
 ) -> None:
     followed: list[tuple[int, int]] = []
 
-    async def follow(family: int, port: int, lost: Callable[[], None]) -> None:
+    async def follow(family: int, port: int, lost: Lost) -> None:
         followed.append((family, port))
-        lost()
+        lost(None)
         await asyncio.Event().wait()
 
     monkeypatch.setattr(plane.guard, "follow", follow)
     lost: list[bool] = []
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(plane.nftables.watch(lambda: lost.append(True)), 0.05)
+        await asyncio.wait_for(plane.nftables.watch(lambda _: lost.append(True)), 0.05)
     assert (followed, lost) == ([(NFPROTO_IPV4, plane.kernel.port_id)], [True])

@@ -8,6 +8,8 @@ import pytest
 from fakes.nftables import FakeNftables
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.base.writer import Writer
+from kubeproxy.dataplane.contract import Lost
 from kubeproxy.dataplane.nftables import guard as guard_module
 from kubeproxy.dataplane.nftables.encode import delete_table, new_chain, new_table
 from kubeproxy.dataplane.nftables.guard import Moment, TableGuard, concerns
@@ -22,6 +24,9 @@ from kubeproxy.linux.netlink.nftables import (
     NFT_MSG_NEWCHAIN,
     NFT_MSG_NEWGEN,
     NFT_MSG_NEWSETELEM,
+    NFTA_GEN_ID,
+    NFTA_GEN_PROC_NAME,
+    NFTA_GEN_PROC_PID,
 )
 from world import Mode, node
 
@@ -32,6 +37,13 @@ TABLE_NAME = text(1, TABLE)
 
 def message(kind: int, body: bytes, family: int = NFPROTO_IPV4, port: int = THEIRS) -> Message:
     return Message(kind, 0, 0, bytes([family, 0, 0, 0]) + body, port)
+
+
+BY_NFT = message(
+    NFT_MSG_NEWGEN,
+    u32(NFTA_GEN_ID, 9) + u32(NFTA_GEN_PROC_PID, 4711) + text(NFTA_GEN_PROC_NAME, "nft"),
+)
+"""The end of a transaction."""
 
 
 @pytest.mark.parametrize(
@@ -97,12 +109,14 @@ class Followed:
 
     def __init__(self, guard: TableGuard, watches: list[FakeWatch]) -> None:
         self.guard = guard
+        self.writers: list[Writer | None] = []
         self.lost = {Family.IPV4: 0, Family.IPV6: 0}
         self.watches = watches
 
-    def lose(self, family: Family) -> Callable[[], None]:
-        def lost() -> None:
+    def lose(self, family: Family) -> Lost:
+        def lost(writer: Writer | None) -> None:
             self.lost[family] += 1
+            self.writers.append(writer)
 
         return lost
 
@@ -156,7 +170,32 @@ async def test_which_family_is_notified(
     followed: Followed, said: Message | None, expected: tuple[int, int]
 ) -> None:
     followed.watch.notify(said)
+    if said is not None:
+        followed.watch.notify(BY_NFT)
     assert expected == (followed.lost[Family.IPV4], followed.lost[Family.IPV6])
+
+
+async def test_the_end_of_a_transaction_says_who_made_it(followed: Followed) -> None:
+    followed.watch.notify(message(NFT_MSG_DELTABLE, TABLE_NAME))
+    followed.watch.notify(message(NFT_MSG_DELTABLE, TABLE_NAME, NFPROTO_IPV6))
+    assert followed.writers == []
+    followed.watch.notify(BY_NFT)
+    assert followed.writers == [Writer("nft", 4711)] * 2
+    followed.watch.notify(message(NFT_MSG_DELTABLE, TABLE_NAME))
+    followed.watch.notify(message(NFT_MSG_NEWGEN, u32(NFTA_GEN_ID, 10)))
+    followed.watch.notify(BY_NFT)  # of something else
+    assert followed.writers[2:] == [None]
+
+
+async def test_our_own_transactions_blame_nobody(followed: Followed) -> None:
+    followed.watch.notify(message(NFT_MSG_DELTABLE, TABLE_NAME))
+    ours = message(NFT_MSG_NEWGEN, u32(NFTA_GEN_ID, 9), port=OURS + NFPROTO_IPV4)
+    followed.watch.notify(ours)
+    assert followed.writers == []
+    followed.watch.notify(None)
+    assert followed.writers == [None, None]
+    followed.watch.notify(BY_NFT)
+    assert len(followed.writers) == 2
 
 
 def someone_commits(kernel: FakeNftables) -> None:

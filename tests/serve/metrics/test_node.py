@@ -9,6 +9,7 @@ from kubeproxy.serve.metrics.families import Reading
 from kubeproxy.serve.metrics.node import (
     claim_families,
     conntrack_families,
+    foreign_family,
     node_families,
     source_family,
 )
@@ -49,6 +50,14 @@ def test_when_something_came() -> None:
     name = "source_last_received_timestamp_seconds"
     assert values([source_family(lambda: 12.0, lambda: 1000.0)]) == {name: 988}
     assert values([source_family(lambda: None, lambda: 1000.0)]) == {}
+
+
+def test_who_changed_the_rules() -> None:
+    family = foreign_family({Family.IPV4: {"": 0, "kube-proxy": 46}})
+    assert values([family]) == {
+        'foreign_changes_total{ip_family="IPv4",program=""}': 0,
+        'foreign_changes_total{ip_family="IPv4",program="kube-proxy"}': 46,
+    }
 
 
 def test_what_is_not_served() -> None:

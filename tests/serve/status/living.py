@@ -128,6 +128,7 @@ class Rig:
             history=self.history.of(family),
             dataplane=self.kernels[family],
             left_out=self.left_out if family is Family.IPV4 else {},
+            foreign_changes=sync.foreign_changes.of_late(),
         )
 
     def _sync(self, family: Family, mode: Mode) -> FamilySync:

@@ -9,6 +9,7 @@ import pytest
 
 from kubeproxy.base.conntracktable import ConntrackUse, Lost
 from kubeproxy.base.inet import Family, Protocol
+from kubeproxy.base.writer import Writer
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
@@ -205,6 +206,16 @@ async def test_what_packets_need_besides_rules() -> None:
     page = (await asked(rig, "/status?format=html")).decode()
     assert "not well" in page
     assert "tracking 95 % full" in page
+
+
+async def test_who_changed_the_rules() -> None:
+    rig = await programmed(*SHOP)
+    rig.syncs[V4].invalidate(Writer("nft", 4711))
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    four, six = found.families
+    assert (four.foreign_changes.total, four.foreign_changes.of_late) == (1, 1)
+    assert (four.foreign_changes.program, four.foreign_changes.pid) == ("nft", 4711)
+    assert six.foreign_changes == wire.ForeignChanges()
 
 
 async def test_before_the_first_sync() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from kubeproxy.serve.status.surroundings import SILENCE, fill_text
 from kubeproxy.serve.status.troubles import troubles
-from kubeproxy.serve.status.wire import ConntrackState, DaemonStatus
+from kubeproxy.serve.status.wire import ConntrackState, DaemonStatus, ForeignChanges
 from serve.status.web.samples import IPV4, STATUS
 
 replace = msgspec.structs.replace
@@ -106,3 +106,52 @@ def test_services_that_nobody_serves_come_last() -> None:
 def test_a_table_that_is_not_full_is_not_said_to_be() -> None:
     assert fill_text(ConntrackState(99_999, 100_000)) == "99 %"
     assert fill_text(ConntrackState(7, 0)) == "0 %"
+
+
+@pytest.mark.parametrize(
+    ("found", "what", "advice", "severe"),
+    [
+        pytest.param(
+            ForeignChanges(12, 46, 11.0, 0.5, "kube-proxy", 29338),
+            "IPv4: two proxies fight over the rules of this node",
+            "look for a second DaemonSet",
+            True,
+            id="two-proxies",
+        ),
+        pytest.param(
+            ForeignChanges(12, 46, 11.0, 0.5, "iptables-restor", 29338),
+            "IPv4: another program changes the rules again and again",
+            "another kube-proxy is on this node",
+            True,
+            id="a-program-that-proxies-run",
+        ),
+        pytest.param(
+            ForeignChanges(12, 5, 11.0, 0.5),
+            "IPv4: another program changes the rules again and again",
+            "End it: while both write",
+            True,
+            id="nobody-knows-who",
+        ),
+        pytest.param(
+            ForeignChanges(12, 4, 11.0, 0.5, "nft", 4711),
+            "IPv4: another program changed the rules",
+            "They were repaired.",
+            False,
+            id="somebody-now-and-then",
+        ),
+    ],
+)
+def test_who_changed_the_rules(
+    found: ForeignChanges, what: str, advice: str, severe: bool
+) -> None:
+    family = replace(IPV4, foreign_changes=found)
+    [trouble] = troubles(replace(STATUS, families=(family,)))
+    assert (trouble.what, trouble.severe) == (what, severe)
+    assert advice in trouble.advice
+    by = f"{found.program} (pid {found.pid})" if found.program else "an unknown program"
+    assert trouble.cases == (("repairs", f"{found.of_late} in 11 s, last by {by}"),)
+
+
+def test_what_was_repaired_long_ago_is_no_trouble() -> None:
+    family = replace(IPV4, foreign_changes=ForeignChanges(12, 0, 0.0, 300.0, "nft", 4711))
+    assert troubles(replace(STATUS, families=(family,))) == []

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, serving
 from kubeproxy.app.cli import main
-from kubeproxy.serve.status.wire import ConntrackState, DaemonStatus, FamilyStatus
+from kubeproxy.serve.status.wire import ConntrackState, DaemonStatus, FamilyStatus, ForeignChanges
 from kubeproxy.tools.layout import Display, painted
 from kubeproxy.tools.status.view import screen
 from tools import reported
@@ -62,6 +62,14 @@ def test_what_is_tracked_and_when_the_server_was_heard() -> None:
     lines = [painted(each, Display(80)).rstrip() for each in screen(status, 80)]
     assert "source   API server https://192.0.2.1:6443, last heard 12 s ago" in lines
     assert "tracking 8,120 of 131,072 connections, 6 %" in lines
+
+
+def test_what_others_changed_since_the_start() -> None:
+    changed = replace(
+        reported.family(), foreign_changes=ForeignChanges(3, 0, 0.0, 900.0, "nft", 7)
+    )
+    lines = [painted(each, Display(80)).rstrip() for each in screen(reported.status(changed), 80)]
+    assert "repaired IPv4: 3 changes by others since the start" in lines
 
 
 def test_for_programs(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

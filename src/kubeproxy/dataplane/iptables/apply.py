@@ -6,13 +6,13 @@ Each table is replaced as a whole or not at all, so a sync that fails leaves the
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
-from kubeproxy.dataplane.contract import Rules, SyncReport, Update
+from kubeproxy.dataplane.contract import Lost, Rules, SyncReport, Update
 from kubeproxy.dataplane.iptables.canaries import watch_canaries
 from kubeproxy.dataplane.iptables.describe import describe_some, owners, rules_of
 from kubeproxy.dataplane.iptables.difference import changes
@@ -177,7 +177,7 @@ class Iptables:
         else:
             self._routes_localnet = True
 
-    async def watch(self, lost: Callable[[], None]) -> None:
+    async def watch(self, lost: Lost) -> None:
         """Call `lost` when others change our chains, as far as that can be seen."""
         period = self._settings.monitor_period
         async with asyncio.TaskGroup() as tasks:

@@ -11,6 +11,7 @@ from functools import partial
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
+from kubeproxy.dataplane.contract import Lost
 from kubeproxy.dataplane.iptables.names import CANARY
 from kubeproxy.linux.xtables import Xtables
 
@@ -19,7 +20,7 @@ _SETTLE_SECONDS = 5.0
 _SETTLE_POLL = 0.1
 
 
-async def watch_canaries(programs: Xtables, lost: Callable[[], None], period: float) -> None:
+async def watch_canaries(programs: Xtables, lost: Lost, period: float) -> None:
     """Call `lost` after a flush, until cancelled; the canaries are checked once a period.
 
     A missing canary is put back only after `lost` was called: putting it back forgets the flush.
@@ -42,10 +43,10 @@ async def watch_canaries(programs: Xtables, lost: Callable[[], None], period: fl
             async with asyncio.timeout(_SETTLE_SECONDS):
                 while await asyncio.to_thread(are_there, any):  # noqa: ASYNC110  # no event
                     await asyncio.sleep(_SETTLE_POLL)
-        lost()
+        lost(None)
         _, failures = await _repeat(place, period)
         if failures:
-            lost()  # a flush meanwhile could not be detected
+            lost(None)  # a flush meanwhile could not be detected
 
 
 async def _repeat(do: Callable[[], bool], pause: float) -> tuple[bool, int]:

@@ -8,13 +8,13 @@ removed from the front to the back, so that no packet meets half of a service.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import contains
-from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
+from kubeproxy.dataplane.contract import ConnectionCounts, Lost, SyncReport, Update
 from kubeproxy.dataplane.ipvs import rules, sets
 from kubeproxy.dataplane.ipvs.names import IpSet, set_name
 from kubeproxy.dataplane.ipvs.plan import Member, Part, Server, counts, setup_of
@@ -107,7 +107,7 @@ class IpvsDataplane:
         state = state_of(table, setup_of(node, self._settings.scheduler))
         return self._repair(state, self._wanted_rules(state, node), resets=False)
 
-    async def watch(self, lost: Callable[[], None]) -> None:
+    async def watch(self, lost: Lost) -> None:
         """Check draining real servers, and call `lost` when others change what is written.
 
         The kernel sends messages about addresses, and about rules where the programs write
@@ -122,9 +122,7 @@ class IpvsDataplane:
             tasks.create_task(self._judge(changes, lost), name="addresses")
             await self._check_draining()
 
-    async def _judge(
-        self, changes: asyncio.Queue[AddressChange | None], lost: Callable[[], None]
-    ) -> None:
+    async def _judge(self, changes: asyncio.Queue[AddressChange | None], lost: Lost) -> None:
         """Call `lost` when an address went that is wanted, or one came that is not."""
         while True:
             received = [await changes.get()]
@@ -132,7 +130,7 @@ class IpvsDataplane:
                 while not changes.empty():
                     received.append(changes.get_nowait())
                 if any(map(self._is_unwanted, received)):
-                    lost()
+                    lost(None)
 
     def _is_unwanted(self, change: AddressChange | None) -> bool:
         if self._state is None:  # the next sync is full

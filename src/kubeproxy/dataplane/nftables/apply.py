@@ -21,7 +21,7 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.healing import Healing
 from kubeproxy.base.inet import Family, join
-from kubeproxy.dataplane.contract import ConnectionCounts, SyncReport, Update
+from kubeproxy.dataplane.contract import ConnectionCounts, Lost, SyncReport, Update
 from kubeproxy.dataplane.failures import Failure
 from kubeproxy.dataplane.nftables import metrics
 from kubeproxy.dataplane.nftables.batch import (
@@ -99,7 +99,7 @@ class Nftables:
         self._commit_failures = 0
         self._cleanup_failures = 0
 
-    async def watch(self, lost: Callable[[], None]) -> None:
+    async def watch(self, lost: Lost) -> None:
         """Call `lost` whenever others change our table, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pins.run())

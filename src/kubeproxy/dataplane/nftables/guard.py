@@ -7,11 +7,12 @@ That counts the transactions of all processes, so ours have to be counted too.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family
+from kubeproxy.dataplane.contract import Lost
 from kubeproxy.dataplane.nftables.encode import delete_table
 from kubeproxy.dataplane.nftables.names import FILLED_BY_PACKETS, PINS, SHARED_PINS, TABLE
 from kubeproxy.linux.netlink import nftables as nft
@@ -53,10 +54,14 @@ class TableGuard:
         self._commits = 0
         self._turn = asyncio.Lock()
         self._own: set[int] = set()
-        self._lost: dict[int, Callable[[], None]] = {}
+        self._lost: dict[int, Lost] = {}
+        self._changed: set[int] = set()
 
-    async def follow(self, family: int, port: int, lost: Callable[[], None]) -> None:
-        """Call `lost` when others than the sockets of these ports change the family's table."""
+    async def follow(self, family: int, port: int, lost: Lost) -> None:
+        """Call `lost` when others than the sockets of these ports change the family's table.
+
+        At the end of their transaction: the kernel says only then who made it.
+        """
         self._own.add(port)
         is_first = not self._lost
         self._lost[family] = lost
@@ -112,9 +117,16 @@ class TableGuard:
 
     def _notify(self, message: Message | None) -> None:
         if message is None:
+            self._changed.clear()
             for lost in self._lost.values():
-                lost()
-        elif message.port not in self._own:
-            lost_family = concerns(message)
-            if lost_family in self._lost:
-                self._lost[lost_family]()
+                lost(None)
+        elif message.port in self._own:
+            return
+        elif message.type == nft.NFT_MSG_NEWGEN:
+            changed, self._changed = self._changed, set()
+            for family in changed:
+                self._lost[family](nft.writer_in(message))
+        else:
+            changed_family = concerns(message)
+            if changed_family is not None and changed_family in self._lost:
+                self._changed.add(changed_family)

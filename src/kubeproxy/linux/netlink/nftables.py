@@ -5,6 +5,7 @@ Message types carry their subsystem already, so that they go into a header as th
 
 from collections.abc import Iterator
 
+from kubeproxy.base.writer import Writer
 from kubeproxy.linux.netlink.attribute import nested, text
 from kubeproxy.linux.netlink.message import ATTRIBUTE, Message, attributes
 from kubeproxy.linux.netlink.nfnetlink import NFNL_SUBSYS_NFTABLES, attributes_in
@@ -22,7 +23,7 @@ NFT_MSG_NEWGEN, NFT_MSG_GETGEN = _NFT | 15, _NFT | 16
 NFT_MSG_NEWOBJ, NFT_MSG_GETOBJ, NFT_MSG_DELOBJ = _NFT | 18, _NFT | 19, _NFT | 20
 NFT_MSG_NEWFLOWTABLE, NFT_MSG_GETFLOWTABLE, NFT_MSG_DELFLOWTABLE = _NFT | 22, _NFT | 23, _NFT | 24
 
-NFTA_GEN_ID = 1
+NFTA_GEN_ID, NFTA_GEN_PROC_PID, NFTA_GEN_PROC_NAME = 1, 2, 3
 NFTA_TABLE_NAME, NFTA_TABLE_FLAGS, NFTA_TABLE_HANDLE, NFTA_TABLE_USERDATA = 1, 2, 4, 6
 NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK = 1, 3, 4
 NFTA_CHAIN_POLICY, NFTA_CHAIN_TYPE = 5, 7
@@ -127,3 +128,12 @@ def flowtable_devices(message: Message) -> tuple[str, ...]:
     hook = attributes(attributes_in(message)[NFTA_FLOWTABLE_HOOK])
     names = items(hook.get(NFTA_FLOWTABLE_HOOK_DEVS, b""))
     return tuple(sorted(name.rstrip(b"\0").decode() for name in names))
+
+
+def writer_in(message: Message) -> Writer | None:
+    """The process in a NEWGEN message: it made the transaction that ends with it."""
+    found = attributes_in(message)
+    name, pid = found.get(NFTA_GEN_PROC_NAME), found.get(NFTA_GEN_PROC_PID)
+    if name is None or pid is None:
+        return None
+    return Writer(name.rstrip(b"\0").decode(errors="replace"), int.from_bytes(pid, "big"))

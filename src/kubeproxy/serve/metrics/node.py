@@ -1,10 +1,11 @@
 """What packets need besides rules, as metrics: tracking, forwarding, this node, the source."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kubeproxy.base.conntracktable import ConntrackUse
 from kubeproxy.base.inet import Family
+from kubeproxy.base.printable import printable
 from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.serve.metrics.families import Reading, Series, reading
 
@@ -84,6 +85,22 @@ def source_family(silence: Callable[[], float | None], clock: Callable[[], float
         "kubeproxy_source_last_received_timestamp_seconds",
         "When something last came from the API server: an object, or a bookmark",
         read,
+    )
+
+
+def foreign_family(programs: Mapping[Family, Mapping[str, int]]) -> Reading:
+    """How often others changed the rules, by the name of their process."""
+
+    def read() -> Iterable[Series]:
+        for family, counts in programs.items():
+            for program, number in counts.items():
+                yield (family.value, printable(program)), number
+
+    return reading(
+        "kubeproxy_foreign_changes_total",
+        "Changes that another program made to the rules, and that were repaired",
+        read,
+        *("ip_family", "program"),
     )
 
 

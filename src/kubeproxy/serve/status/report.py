@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kubeproxy.base.inet import join
+from kubeproxy.base.printable import printable
 from kubeproxy.base.steps import Steps
 from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
 from kubeproxy.engine.ejection import Ejection
+from kubeproxy.engine.repairs import OfLate
 from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.explain.words import left_out
 from kubeproxy.serve.status import wire
@@ -108,6 +110,15 @@ def _family(state: FamilyState, daemon: State) -> Steps[wire.FamilyStatus]:
         forwarded=state.family not in daemon.surroundings.not_forwarded,
         missing_address=daemon.surroundings.missing_addresses.get(state.family, ""),
         without_endpoint=tuple(sorted(unserved)),
+        foreign_changes=_foreign(state.foreign_changes),
+    )
+
+
+def _foreign(found: OfLate) -> wire.ForeignChanges:
+    name, pid = found.writer or ("", 0)
+    ago = None if found.ago is None else round(found.ago, 3)
+    return wire.ForeignChanges(
+        found.total, found.count, round(found.seconds, 3), ago, printable(name), pid
     )
 
 

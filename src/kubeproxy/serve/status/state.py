@@ -12,6 +12,7 @@ from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.dataplane.contract import Dataplane
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.ejection import Ejection
+from kubeproxy.engine.repairs import OfLate
 from kubeproxy.engine.surroundings import Surroundings
 from kubeproxy.serve.status.history import FamilyHistory
 from kubeproxy.serve.traffic.totals import TrafficWindow
@@ -29,7 +30,7 @@ class FamilyState(msgspec.Struct, frozen=True):
     `failed` are the service ports that the kernel refused, `failure` is why the last sync failed,
     `waiting` for how many seconds a change has waited for its sync. `look` has the connections,
     None where they are not counted or were not read. `left_out` are the endpoints that are left
-    out because they fail, until when on the wall clock.
+    out because they fail, until when on the wall clock. `foreign_changes` are those of others.
     """
 
     family: Family
@@ -43,6 +44,7 @@ class FamilyState(msgspec.Struct, frozen=True):
     dataplane: Dataplane
     look: TrafficWindow | None = None
     left_out: Mapping[ServicePortName, Sequence[Ejection]] = {}
+    foreign_changes: OfLate = OfLate()
 
 
 class State(msgspec.Struct, frozen=True):

@@ -9,6 +9,9 @@ from kubeproxy.serve.status.words import Trouble, count, plural, span
 
 SILENCE: Final = 600.0
 """Seconds: an API server sends a bookmark every minute, and ends each watch within ten."""
+FIGHT: Final = 5
+"""So many changes of others within a minute are no accident."""
+_PROXIES: Final = frozenset({"kube-proxy"})
 _FORWARDING: Final = {"IPv4": "net.ipv4.ip_forward", "IPv6": "net.ipv6.conf.all.forwarding"}
 
 
@@ -81,6 +84,43 @@ def family_troubles(family: FamilyStatus) -> Iterator[Trouble]:
             " a router translates that address.",
             severe=False,
         )
+
+
+def foreign_troubles(family: FamilyStatus) -> Iterator[Trouble]:
+    """Others that change the rules: now and then, or again and again."""
+    found, name = family.foreign_changes, family.ip_family
+    if not found.of_late:
+        return
+    again = found.of_late >= FIGHT
+    cases = (("repairs", foreign_text(family)),)
+    if not again:
+        yield Trouble(
+            f"{name}: another program changed the rules",
+            "They were repaired. Nothing but kube-proxy should write its rules.",
+            cases,
+            severe=False,
+        )
+    elif found.program in _PROXIES:
+        yield Trouble(
+            f"{name}: two proxies fight over the rules of this node",
+            "Each undoes what the other does. End one of them: look for a second DaemonSet, and"
+            " for a kube-proxy that the host runs itself.",
+            cases,
+        )
+    else:
+        yield Trouble(
+            f"{name}: another program changes the rules again and again",
+            "End it: while both write, packets meet incomplete rules. If it is a program"
+            " that proxies run, another kube-proxy is on this node.",
+            cases,
+        )
+
+
+def foreign_text(family: FamilyStatus) -> str:
+    """How many changes of others were repaired of late, and who made the last one."""
+    found = family.foreign_changes
+    by = f"{found.program} (pid {found.pid})" if found.program else "an unknown program"
+    return f"{count(found.of_late)} in {span(found.seconds)}, last by {by}"
 
 
 def endpoint_troubles(family: FamilyStatus) -> Iterator[Trouble]:

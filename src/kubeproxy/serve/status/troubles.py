@@ -8,6 +8,7 @@ from kubeproxy.serve.status.surroundings import (
     conntrack_troubles,
     endpoint_troubles,
     family_troubles,
+    foreign_troubles,
 )
 from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, LeftOut, SourceGap
 from kubeproxy.serve.status.words import Trouble, plural, span
@@ -71,6 +72,7 @@ def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
             severe=False,
         )
     yield from family_troubles(family)
+    yield from foreign_troubles(family)
     yield from _of_failing(family)
 
 

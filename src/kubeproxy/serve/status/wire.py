@@ -81,6 +81,22 @@ class LeftOut(_Wire, frozen=True):
     why: str
 
 
+class ForeignChanges(_Wire, frozen=True):
+    """Changes that others made to the rules, and that were repaired: `total` since the start.
+
+    `of_late` counts those of the last minute, which were made within `seconds`. `program` and
+    `pid` made the last one, `ago` seconds ago: "" and 0 when that is not known, None before the
+    first.
+    """
+
+    total: int = 0
+    of_late: int = 0
+    seconds: float = 0.0
+    ago: float | None = None
+    program: str = ""
+    pid: int = 0
+
+
 class FamilyStatus(_Wire, frozen=True):
     """One IP family.
 
@@ -95,7 +111,7 @@ class FamilyStatus(_Wire, frozen=True):
     `forwarded` is False when there are Services and the kernel forwards no packets between
     interfaces. `missing_address` is this
     node's address if no interface has it, and `without_endpoint` the service ports of which no
-    endpoint can serve.
+    endpoint can serve. `foreign_changes` are what others did to the rules.
     """
 
     ip_family: str
@@ -119,6 +135,7 @@ class FamilyStatus(_Wire, frozen=True):
     forwarded: bool = True
     missing_address: str = ""
     without_endpoint: tuple[str, ...] = ()
+    foreign_changes: ForeignChanges = ForeignChanges()
 
 
 class SourceGap(_Wire, frozen=True):

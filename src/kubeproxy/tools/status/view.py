@@ -88,6 +88,9 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
         if family.failed_connections:
             failed = plural(family.failed_connections, "connection")
             facts.append(("failures", f"{family.ip_family}: {failed} in the last minute"))
+        if family.foreign_changes.total:
+            total = plural(family.foreign_changes.total, "change")
+            facts.append(("repaired", f"{family.ip_family}: {total} by others since the start"))
     for label, text in facts:
         if text:
             yield line(Span(f"{label:<9}", Style.DIM), text)
