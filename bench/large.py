@@ -113,7 +113,7 @@ class Daemon:
             deliver(Synced(kind))
         self._parts.handler.ready()
         with self.namespace.entered():
-            watching = self._parts.dataplanes[Family.IPV4].watch(lambda: None)
+            watching = self._parts.dataplanes[Family.IPV4].watch(lambda _writer: None)
             self._watch = asyncio.create_task(watching)
             await self._sync()
 
