@@ -127,10 +127,10 @@ def service_cidr_document() -> Document:
     }
 
 
-def slices(serials: Sequence[int]) -> list[Sequence[int]]:
+def slices(serials: Sequence[int], most: int = MOST_ENDPOINTS) -> list[Sequence[int]]:
     """The endpoints of a service as its slices have them."""
-    starts = range(0, max(len(serials), 1), MOST_ENDPOINTS)
-    return [serials[start : start + MOST_ENDPOINTS] for start in starts]
+    starts = range(0, max(len(serials), 1), most)
+    return [serials[start : start + most] for start in starts]
 
 
 def documents(size: Size) -> Iterator[Document]:

@@ -2,7 +2,9 @@
 
 From the protobuf of a watch event to the kernel's answer, as the daemon does it, with all that
 observes syncs. Figures are processor time, also the kernel's share in it. The clusters have one
-Service each and take turns, change by change, so that all meet the same machine.
+Service each and take turns, change by change, so that all meet the same machine. Their slices have
+as many endpoints as that of the small Service, which a changed slice costs to decode; and once
+more as many as Kubernetes gives them.
 
 `python -m bench.large` enters namespaces of its own; `--changes N` is how many are measured.
 """
@@ -11,12 +13,14 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from bench import namespaces
 from bench.clusters import (
+    MOST_ENDPOINTS,
+    NODE,
     POD_RANGE,
     Document,
     Size,
@@ -29,17 +33,22 @@ from bench.tables import Row, plain
 from fakes.apiprotobuf import message
 from kubeproxy.app.wiring import Setup, make_parts
 from kubeproxy.base.inet import Family
-from kubeproxy.cluster.events import Event, Synced, Upsert
+from kubeproxy.cluster.events import Synced, Upsert
+from kubeproxy.cluster.manifests.source import Manifests
 from kubeproxy.cluster.objects.messages import decode_message
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.cluster.source import Gap
+from kubeproxy.cluster.watch.apiserver import BATCH
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.modes import MODES, load_mode
+from kubeproxy.engine.observer import Observation, SyncEnded, SyncStarted
 from lab.namespaces import Namespace
 
-ENDPOINTS = (30, 1_000, 10_000)
+SMALL = 30
+FORMS = ((SMALL, SMALL), (1_000, SMALL), (10_000, SMALL), (1_000, 100), (10_000, 100))
+"""Endpoints of the Service, and of each slice."""
 BURST = Size(100, 1_000)
+BURSTS = 5
 CHANGES = 200
 WARM = 10
 
@@ -47,6 +56,7 @@ _ZONES, _NODES = 3, 100
 _ALIKE = _ZONES * _NODES
 """Endpoints whose serial numbers differ by so many are on the same node and in the same zone."""
 _NEW = 20_000 * _ALIKE
+_FLAGS = ("--proxy-mode=nftables", f"--cluster-cidr={POD_RANGE}", "--iptables-min-sync-period=1ns")
 
 Settings = Mapping[str, object]
 _AFFINITY = {"sessionAffinity": "ClientIP"}
@@ -74,33 +84,20 @@ SETTINGS = (
 )
 
 
-class _NoSource:
-    """Events come from the bench."""
-
-    write = None
-
-    async def run(self, deliver: Callable[[Event], None]) -> None: ...
-
-    def gaps(self) -> Sequence[Gap]:
-        return ()
-
-    def silence(self) -> None: ...
-
-
 class Daemon:
     """A cluster, the daemon's parts that follow it, and a kernel of its own."""
 
-    def __init__(self, size: Size, setting: Setting) -> None:
-        self.size, self._setting = size, setting
+    def __init__(self, size: Size, setting: Setting, in_a_slice: int = MOST_ENDPOINTS) -> None:
+        self.size, self._setting, self._in_a_slice = size, setting, in_a_slice
         self._serials = [list(size.serials(index)) for index in range(size.services)]
         self._new = _NEW
-        self.namespace = Namespace(f"bench-{size.services}-{size.endpoints}")
-        loaded = load(parse_flags(["--proxy-mode=nftables", f"--cluster-cidr={POD_RANGE}"]), MODES)
+        self.namespace = Namespace(f"bench-{size.services}-{size.endpoints}-{in_a_slice}")
+        loaded = load(parse_flags(_FLAGS), MODES)
         config = loaded.config
         mode = load_mode(config.mode)
         with self.namespace.entered():
             setup = Setup(
-                config, loaded.gates, "node-0", _NoSource(), (Family.IPV4,), mode.open(config)
+                config, loaded.gates, NODE, Manifests((), NODE), (Family.IPV4,), mode.open(config)
             )
             self._parts = make_parts(setup)
 
@@ -121,9 +118,37 @@ class Daemon:
         """Decode changed slices, and sync."""
         with self.namespace.entered():
             for event in events:
-                decoded = decode_message(Kind.ENDPOINT_SLICE, event)
-                self._parts.handler.deliver(Upsert(Kind.ENDPOINT_SLICE, decoded))
+                self._deliver(event)
             await self._sync()
+
+    async def follow(self, events: Sequence[bytes]) -> None:
+        """Take changed slices as a watch delivers them, beside syncs, until all are programmed."""
+        last = covered = False
+        done = asyncio.Event()
+
+        def observe(seen: Observation) -> None:
+            nonlocal covered
+            if isinstance(seen, SyncStarted):
+                covered = last
+            elif isinstance(seen, SyncEnded) and covered:
+                done.set()
+
+        self._parts.observers.append(observe)
+        with self.namespace.entered():
+            syncs = asyncio.create_task(self._parts.syncs[Family.IPV4].run())
+            for number, event in enumerate(events, 1):
+                self._deliver(event)
+                if number % BATCH == 0:
+                    await asyncio.sleep(0)
+            last = True
+            await done.wait()
+            syncs.cancel()
+            await asyncio.gather(syncs, return_exceptions=True)
+        self._parts.observers.remove(observe)
+
+    def _deliver(self, event: bytes) -> None:
+        decoded = decode_message(Kind.ENDPOINT_SLICE, event)
+        self._parts.handler.deliver(Upsert(Kind.ENDPOINT_SLICE, decoded))
 
     async def _sync(self) -> None:
         sync = self._parts.syncs[Family.IPV4]
@@ -141,7 +166,7 @@ class Daemon:
 
     def replaced(self, service: int = 0, number: int = 0) -> bytes:
         """The first endpoint of a slice, which is on this node or not, gets another address."""
-        place = number * 100
+        place = number * self._in_a_slice
         self._new += _ALIKE
         self._serials[service][place] = self._new + self._serials[service][place] % _ALIKE
         return self._slice(service, number)
@@ -154,10 +179,12 @@ class Daemon:
         else:
             self._new += _ALIKE
             serials.append(self._new)
-        return self._slice(service, (self.size.endpoints - 1) // 100)
+        return self._slice(service, (self.size.endpoints - 1) // self._in_a_slice)
 
     def _slice(self, service: int, number: int) -> bytes:
-        document = self._document(service, number, slices(self._serials[service])[number])
+        document = self._document(
+            service, number, slices(self._serials[service], self._in_a_slice)[number]
+        )
         return message(Kind.ENDPOINT_SLICE.value, document)
 
     def _documents(self) -> Iterator[tuple[Kind, Document]]:
@@ -172,7 +199,7 @@ class Daemon:
                 spec["ports"][0]["nodePort"] = 30_000 + index
                 document["status"] = {"loadBalancer": {"ingress": [{"ip": f"11.0.0.{index}"}]}}
             yield Kind.SERVICE, document
-            for number, serials in enumerate(slices(self._serials[index])):
+            for number, serials in enumerate(slices(self._serials[index], self._in_a_slice)):
                 yield Kind.ENDPOINT_SLICE, self._document(index, number, serials)
 
     def _document(self, service: int, number: int, serials: Sequence[int]) -> Document:
@@ -192,7 +219,7 @@ async def _seconds(work: Awaitable[None]) -> float:
 
 async def changes(setting: Setting, count: int) -> list[Row]:
     """A row for each kind of change: microseconds by size, and how many times the first."""
-    daemons = [Daemon(Size(1, endpoints), setting) for endpoints in ENDPOINTS]
+    daemons = [Daemon(Size(1, endpoints), setting, most) for endpoints, most in FORMS]
     for daemon in daemons:
         await daemon.fill()
     found = []
@@ -213,21 +240,22 @@ async def changes(setting: Setting, count: int) -> list[Row]:
 
 
 async def burst(setting: Setting) -> Row:
-    """A change of every slice of a cluster, in one sync."""
+    """A change of every slice of a cluster, as fast as they can be taken."""
     daemon = Daemon(BURST, setting)
     await daemon.fill()
     taken = []
-    for _ in range(5):
-        numbers = range(BURST.endpoints // 100)
+    for _ in range(BURSTS):
+        numbers = range(BURST.endpoints // MOST_ENDPOINTS)
         events = [daemon.replaced(at, n) for n in numbers for at in range(BURST.services)]
-        taken.append(await _seconds(daemon.take(events)))
+        taken.append(await _seconds(daemon.follow(events)))
     await daemon.close()
     return (f"{setting.name}: {len(events):,} changes in {BURST}", f"{min(taken):.3f} s")
 
 
 async def main(count: int) -> None:
     """Measure all of it."""
-    head = ("", *(f"{each:,}" for each in ENDPOINTS), *(f"{each:,}" for each in ENDPOINTS[1:]))
+    forms = tuple(f"{endpoints:,} / {most}" for endpoints, most in FORMS)
+    head = ("endpoints / of a slice", *forms, *forms[1:])
     found = [row for setting in SETTINGS for row in await changes(setting, count)]
     print(plain([head, *found]))
     bursts = [await burst(setting) for setting in (SETTINGS[0], SETTINGS[-1])]

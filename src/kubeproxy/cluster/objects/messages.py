@@ -260,8 +260,8 @@ def _usual_endpoint(data: bytes) -> types.SliceEndpoint | None:  # noqa: C901, P
         return None
     if behind > len(data):
         return None
-    node = str(data[start:at], "utf-8")
-    return types.SliceEndpoint((str(address, "utf-8"),), conditions, node, hints, target)
+    node = data[start:at].decode()
+    return types.SliceEndpoint((address.decode(),), conditions, node, hints, target)
 
 
 _ENDPOINT_PORT = Message(
