@@ -58,6 +58,14 @@ def kubectl_plugin(arguments: Sequence[str] | None = None) -> int:
     return _guarded(command.main, command.usage_text, _print_error, given)
 
 
+def kubectl_completion(arguments: Sequence[str] | None = None) -> int:
+    """Complete a command line of `kubectl kubeproxy`, for kubectl."""
+    from kubeproxy.tools.kubectl import command  # noqa: PLC0415  # as above
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return _guarded(command.complete, command.usage_text, _print_error, given)
+
+
 def _open_closed_streams() -> None:
     """Open streams that were closed (`>&-`), so that no socket gets their descriptor."""
     for name in ("stdout", "stderr"):

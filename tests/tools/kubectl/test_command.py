@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fakes.kubectl import FakeCluster, Object, install, node, pod
-from kubeproxy.app.cli import kubectl_plugin
+from kubeproxy.app.cli import kubectl_completion, kubectl_plugin
 from tools import reported
 
 HEALTHZ = "/api/v1/namespaces/kube-system/pods/go-1:10256/proxy/healthz"
@@ -209,6 +209,41 @@ def test_differences(call: Call, cluster: FakeCluster) -> None:
 def test_mistakes(call: Call, arguments: tuple[str, ...], expected: str) -> None:
     code, out, err = call(*arguments)
     assert (code, expected in out + err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([""], "status\thow each node is, the worst first"),
+        (["di"], "diff\twhether the kernel has what is meant"),
+        (["diff", "--fa"], "--family\tIPv4 or IPv6; default: all that the proxy serves."),
+        (["diff", "--family", "IPv4"], "IPv4"),
+        (["diff", "--kubeconfig", ""], ":0"),
+        (["none", "-"], ":4"),
+    ],
+)
+def test_completion(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kubectl_completion(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == expected
+    assert lines[-1] == (":0" if expected == ":0" else ":4")
+
+
+def test_a_bundle(call: Call, cluster: FakeCluster, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    cluster.inside["ours-1"] = [
+        *(sys.executable, "-c", "import sys; print(sys.argv[1:])", "bundle"),
+    ]
+    code, out, err = call("bundle", "--node=kestrel", f"--file={path}", "--hide=names")
+    assert (code, out, err) == (0, "", f"note: {path} is the bundle of node kestrel\n")
+    assert path.read_text() == "['bundle', 'kube-proxy', 'bundle', '--file=-', '--hide=names']\n"
+    assert "exists: give --force" in call("bundle", "--node=kestrel", f"--file={path}")[2]
+    code, _, err = call("bundle", "--node=osprey", f"--file={tmp_path}/c")
+    assert code == 0
+    cluster.inside["ours-2"] = ["false"]
+    code, _, err = call("bundle", "--node=osprey", f"--file={tmp_path}/d")
+    assert (code, "there is no bundle of node osprey" in err) == (2, True)
+    assert not (tmp_path / "d").exists()
 
 
 def test_help(call: Call) -> None:

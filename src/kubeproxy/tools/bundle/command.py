@@ -71,7 +71,7 @@ Exit codes: 0 when the file is written, 1 when it is not.
 def _run(parsed: Parsed) -> int:
     target, hide = parsed.value("file", str), _hide(parsed)
     now = time.time()
-    folder = time.strftime("kube-proxy-bundle-%Y%m%dT%H%M%SZ", time.gmtime(now))
+    folder = name_at(now)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves nothing, as Ctrl-C
     if target == _STANDARD_OUTPUT:
         if sys.stdout.isatty():
@@ -86,6 +86,11 @@ def _run(parsed: Parsed) -> int:
     there = sum(not part.missing for part in parts)
     _report(f"{path}: {plural(there, 'part')} of {len(parts)}, {_size(size)}")
     return 0
+
+
+def name_at(now: float) -> str:
+    """What a bundle of that time is called."""
+    return time.strftime("kube-proxy-bundle-%Y%m%dT%H%M%SZ", time.gmtime(now))
 
 
 def _packed(folder: str, parts: Sequence[Part], hide: Sequence[str], now: float) -> bytes:

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from kubeproxy.base.commit import commit
 from kubeproxy.base.errors import KubeProxyError, NoDaemonError, OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.base.version import KUBERNETES_VERSION, VERSION
+from kubeproxy.base.version import described
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.linux.tools import RuleKind, find, find_iptables, run
 from kubeproxy.serve.status.tablewire import read_table
@@ -174,7 +175,7 @@ def _setting(name: str) -> str:
 def _versions() -> bytes:
     system = os.uname()
     lines = [
-        f"kubeproxy {VERSION}, behaves as kube-proxy {KUBERNETES_VERSION}",
+        described(commit()),
         f"Python {platform.python_version()}",
         *(f"{name} {metadata.version(name)}" for name in _LIBRARIES),
         f"Linux {system.release} {system.version} {system.machine}",

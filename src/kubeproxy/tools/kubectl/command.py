@@ -2,9 +2,11 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,6 +17,7 @@ from kubeproxy.config.flagset import HELP, Flag, Parsed, parse, refuse_positiona
 from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.serve.status.wire import ServiceDetail, ServiceList
 from kubeproxy.tools import explain
+from kubeproxy.tools.bundle import command as bundle
 from kubeproxy.tools.command import OUTPUT, display_of, print_answer, say, show, wants_json
 from kubeproxy.tools.diff import command as diff
 from kubeproxy.tools.kubectl import tracing
@@ -36,6 +39,7 @@ from kubeproxy.tools.kubectl.proxies import Proxy, askable
 from kubeproxy.tools.layout import fitted
 from kubeproxy.tools.services import command as services
 from kubeproxy.tools.services.view import detail, listing, remarks
+from kubeproxy.tools.shell.candidates import FILES, CommandLine, Word, candidates
 from kubeproxy.tools.top import command as top
 from kubeproxy.tools.trace import command as trace
 
@@ -48,6 +52,8 @@ _EXPLAIN: Final = taken(explain.COMMAND.flags, {"from", "to", "interface"})
 _TRACE: Final = taken(trace.COMMAND.flags, {"to", "from", "endpoint", "count", "seconds", "rate"})
 _DIFF: Final = taken(diff.COMMAND.flags, {"family", "limit"})
 _TOP: Final = taken(top.COMMAND.flags, {"interval", "once", "count"})
+_HIDE: Final = taken(bundle.COMMAND.flags, {"hide"})
+_FILE: Final = taken(bundle.COMMAND.flags, {"file", "force"})
 _MOST_IN_TOP: Final = 20
 
 
@@ -175,6 +181,22 @@ def _top(cluster: Cluster, parsed: Parsed) -> int:
     return kubectl.become(kubectl.inside(proxy, words, *(["-it"] if on_screen else [])))
 
 
+def _bundle(cluster: Cluster, parsed: Parsed) -> int:
+    chosen = cluster.chosen()
+    if len(chosen) > 1:
+        raise OperatorError("of one node at a time: give --node or --pod")
+    proxy = next(askable(chosen), None)
+    if proxy is None:
+        return _errors_told(ask(cluster, chosen, ()))
+    path = Path(parsed.value("file", str) or f"{bundle.name_at(time.time())}.tar.gz")
+    words = ["bundle", "--file=-", *passed_on(_HIDE, parsed)]
+    with bundle.new_file(path, force=parsed.value("force", bool)) as file:
+        if cluster.kubectl.save(cluster.kubectl.inside(proxy, words, "--stdin=false"), file):
+            raise OperatorError(f"there is no bundle of node {proxy.node}: see above")
+    remark(f"{path} is the bundle of node {proxy.node}")
+    return 0
+
+
 # --- what all of them do ----------------------------------------------------------------------
 
 
@@ -217,7 +239,12 @@ SUBCOMMANDS: Final[Mapping[str, Subcommand]] = {
     "trace": Subcommand("new connections as they are made", _trace, (*_TRACE, *_WHERE, ADDRESSES)),
     "diff": Subcommand("whether the kernel has what is meant", _diff, (*_DIFF, *_WHERE)),
     "top": Subcommand("the busiest Services", _top, (*_TOP, *_WHERE)),
+    "bundle": Subcommand(
+        "all that a search for a fault needs, in one file", _bundle, (*_FILE, *_HIDE, NODE, POD)
+    ),
 }
+_ANY_FILE: Final = ":0"
+_NO_FILE: Final = ":4"
 _AFTERWARDS: Final = """
 kubectl kubeproxy COMMAND --help shows the flags of a command. Exit codes: 0 when all is well, 1
 when a node is not well, differs or gives no answer, 2 for errors and mistakes in the command line.
@@ -261,3 +288,19 @@ def _run(arguments: Sequence[str]) -> int:
     if parsed.value("output", str) not in {"text", "json"}:
         raise FieldError("output", parsed.value("output", str), "must be text or json")
     return chosen.run(Cluster(parsed), parsed)
+
+
+def complete(arguments: Sequence[str]) -> int:
+    """Print what the last word may become, as kubectl asks its plugins for it."""
+    name, *rest = arguments or [""]
+    names = [Word(each, chosen.what) for each, chosen in SUBCOMMANDS.items()]
+    line = CommandLine((), [name], names)
+    if rest:
+        flags = (*SUBCOMMANDS[name].flags, *_COMMON) if name in SUBCOMMANDS else ()
+        line = CommandLine(flags, rest)
+    found = candidates(line, lambda _given, _text: ())
+    for word in found:
+        if word.text != FILES:
+            say(f"{word.text}\t{word.about}" if word.about else word.text)
+    say(_ANY_FILE if any(word.text == FILES for word in found) else _NO_FILE)
+    return 0

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from typing import IO, Final, TypeVar
 
 import msgspec
 
@@ -88,6 +88,13 @@ class Kubectl(msgspec.Struct, frozen=True):
             text=True,
             errors="replace",
         )
+
+    def save(self, arguments: Sequence[str], file: IO[bytes]) -> int:
+        """Write what it prints into a file, however long that takes; the exit code comes back."""
+        command = [self.program, *self.flags, *arguments]
+        return subprocess.run(  # noqa: S603  # as above
+            command, stdin=subprocess.DEVNULL, stdout=file, check=False
+        ).returncode
 
     def become(self, arguments: Sequence[str]) -> int:
         """Be it: it has the terminal, and its exit code is ours."""

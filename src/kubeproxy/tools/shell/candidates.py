@@ -18,6 +18,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "output": ("text", "json"),
     "sort": ("name", "connections", "rate"),
     "family": ("IPv4", "IPv6"),
+    "hide": ("names", "addresses", "names,addresses"),
     "mode": tuple(MODES),
     "proxy-mode": tuple(MODES),
     "version": ("true", "raw"),
@@ -32,7 +33,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "status-page": ("local", "all", "none"),
 }
 _PATHS: Final = frozenset(
-    {"config", "filename", "kubeconfig", "manifests", "rules", "socket"}
+    {"config", "file", "filename", "kubeconfig", "manifests", "rules", "socket"}
     | {"status-socket", "write-config-to"}
 )
 _SERVICES: Final = frozenset({"to"})
