@@ -185,6 +185,36 @@ def test_differences(call: Call, cluster: FakeCluster) -> None:
     assert call("diff", "--node=osprey") == (0, "", "")
 
 
+TRACED = (
+    '{"time":"2026-09-01T12:00:00.123Z","ipFamily":"IPv4","protocol":"TCP","servicePort":"shop/cart"'
+    ',"client":"10.64.3.50:3","frontend":"cluster-ip","destination":"10.112.0.21:80"'
+    ',"endpoint":"10.64.3.11:80","node":"kestrel","onThisNode":true,"sourceRewrittenTo":null}'
+)
+
+
+def test_connections_of_several_nodes(call: Call, cluster: FakeCluster) -> None:
+    cluster.pods.append(go("go-1", "heron"))
+    cluster.inside["ours-1"] = printing(TRACED)
+    cluster.inside["ours-2"] = ["sh", "-c", "echo '1 connection' >&2; echo none; exit 1"]
+    code, out, err = call("trace", "--all-nodes", "--to=shop/cart")
+    head, row = out.splitlines()
+    assert code == 1
+    assert head.split()[:4] == ["TIME", "SEEN", "BY", "PROTO"]
+    assert row.split()[1:5] == ["kestrel", "TCP", "shop/cart", "10.64.3.50:3"]
+    assert "note: no answer of heron: it runs the Go kube-proxy" in err
+    assert {"osprey: 1 connection", "osprey: none"} <= set(err.splitlines())
+    code, out, _ = call("trace", "--node=kestrel", "--to=shop/cart", "-o=json")
+    assert (code, json.loads(out)["seenBy"]) == (0, "kestrel")
+
+
+@pytest.mark.parametrize("command", ["trace", "top", "bundle"])
+def test_no_node_can_be_asked(call: Call, cluster: FakeCluster, command: str) -> None:
+    cluster.pods = [go("go-1", "heron")]
+    code, out, err = call(command, "--node=heron")
+    assert (code, out) == (1, "")
+    assert err.startswith("note: no answer of heron: it runs the Go kube-proxy")
+
+
 # --- mistakes, and what kubectl is given ------------------------------------------------------
 
 

@@ -139,8 +139,13 @@ def ask(cluster: Cluster, chosen: Sequence[Proxy], words: Sequence[str]) -> Answ
         for each in asked
     }
     done = at_once(jobs, cluster.limit, shown_progress("asked nodes", len(jobs)))
-    errors = {each.node: _why_not(each) for each in chosen if each.node not in jobs}
-    return Answers(done, errors)
+    return Answers(done, why_not(chosen))
+
+
+def why_not(chosen: Sequence[Proxy]) -> dict[str, str]:
+    """Why some of these nodes cannot be asked."""
+    can_be = {each.node for each in askable(chosen)}
+    return {each.node: _why_not(each) for each in chosen if each.node not in can_be}
 
 
 def _why_not(proxy: Proxy) -> str:

@@ -21,7 +21,7 @@ from kubeproxy.tools.bundle import command as bundle
 from kubeproxy.tools.command import OUTPUT, display_of, print_answer, say, show, wants_json
 from kubeproxy.tools.diff import command as diff
 from kubeproxy.tools.kubectl import tracing
-from kubeproxy.tools.kubectl.ask import Answers, Cluster, ask, decoded, reports
+from kubeproxy.tools.kubectl.ask import Answers, Cluster, ask, decoded, reports, why_not
 from kubeproxy.tools.kubectl.flags import (
     ADDRESSES,
     ALL,
@@ -135,13 +135,17 @@ def _address_of(cluster: Cluster, text: str, to: Sequence[object]) -> str:
 
 
 def _trace(cluster: Cluster, parsed: Parsed) -> int:
-    chosen = list(askable(cluster.chosen()))
+    named = cluster.chosen()
+    chosen = list(askable(named))
+    missing = _errors_told(Answers({}, why_not(named)))
+    if not chosen:
+        return missing
     names = {} if wants_json(parsed) else cluster.names()
     kubectl, words = cluster.kubectl, ["trace", "-o=json", *passed_on(_TRACE, parsed)]
     running = {
         each.node: kubectl.start(kubectl.inside(each, words, "--stdin=false")) for each in chosen
     }
-    return tracing.follow(running, names, os.environ, as_json=wants_json(parsed))
+    return tracing.follow(running, names, os.environ, as_json=wants_json(parsed)) or missing
 
 
 def _diff(cluster: Cluster, parsed: Parsed) -> int:
@@ -175,7 +179,7 @@ def _top(cluster: Cluster, parsed: Parsed) -> int:
         return _errors_told(answers)
     kubectl, proxy = cluster.kubectl, next(askable(chosen), None)
     if proxy is None:
-        return _errors_told(ask(cluster, chosen, ()))
+        return _errors_told(Answers({}, why_not(chosen)))
     words = ["top", *passed_on((*_TOP, OUTPUT), parsed)]
     on_screen = sys.stdin.isatty() and sys.stdout.isatty()
     return kubectl.become(kubectl.inside(proxy, words, *(["-it"] if on_screen else [])))
@@ -187,7 +191,7 @@ def _bundle(cluster: Cluster, parsed: Parsed) -> int:
         raise OperatorError("of one node at a time: give --node or --pod")
     proxy = next(askable(chosen), None)
     if proxy is None:
-        return _errors_told(ask(cluster, chosen, ()))
+        return _errors_told(Answers({}, why_not(chosen)))
     path = Path(parsed.value("file", str) or f"{bundle.name_at(time.time())}.tar.gz")
     words = ["bundle", "--file=-", *passed_on(_HIDE, parsed)]
     with bundle.new_file(path, force=parsed.value("force", bool)) as file:

@@ -4,9 +4,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -37,14 +37,18 @@ def follow(
 ) -> int:
     """Show what all of them print until they end, or until Ctrl-C. 1 when one of them failed."""
     said: queue.SimpleQueue[Said] = queue.SimpleQueue()
-    for node, process in running.items():
-        for stream in (process.stdout, process.stderr):
-            reading = (node, stream, stream is process.stdout, said)
-            threading.Thread(target=_read, args=reading, daemon=True).start()
+    readers = [
+        threading.Thread(target=_read, args=(node, stream, stream is process.stdout, said))
+        for node, process in running.items()
+        for stream in (process.stdout, process.stderr)
+    ]
+    for reader in readers:
+        reader.start()
     rows = Rows(names, datetime.now(UTC).astimezone().tzinfo)
     display = Display(colours=display_of(sys.stdout, environ).colours)
     if not as_json:
         _show(painted((rows.header(),), display))
+    ended = False
     try:
         for each in _until_all_end(said, 2 * len(running)):
             traced = _connection(each)
@@ -54,12 +58,16 @@ def follow(
                 _show(seen(traced, each.node).decode())
             else:
                 _show(painted((rows.row(traced, each.node),), display))
+        ended = True
     except KeyboardInterrupt:
         return 0
     finally:
-        for process in running.values():
+        for process in () if ended else running.values():
             process.terminate()
-    return int(any(process.wait() for process in running.values()))
+        for reader in readers:
+            reader.join()
+        codes = [process.wait() for process in running.values()]
+    return int(any(codes))
 
 
 def _until_all_end(said: "queue.SimpleQueue[Said]", streams: int) -> Iterator[Said]:
@@ -81,12 +89,12 @@ def _connection(said: Said) -> TracedLine | None:
 
 def _read(
     node: str,
-    stream: Iterable[str],
+    stream: IO[str],
     is_answer: bool,  # noqa: FBT001  # an argument of a thread
     said: "queue.SimpleQueue[Said]",
 ) -> None:
-    for line in stream:
-        if line.strip():
+    with stream:
+        for line in filter(str.strip, stream):
             said.put(Said(node, line.rstrip("\n"), is_answer))
     said.put(Said(node, "", is_answer))
 
