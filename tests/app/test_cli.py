@@ -15,6 +15,7 @@ from kubeproxy.base.errors import ApiServerError, KernelError, KubeProxyError, O
 from kubeproxy.config.errors import UsageError
 from kubeproxy.tools import explain
 from kubeproxy.tools.names import TOOLS
+from terminals import in_terminal
 from tools.manifests import SHOP, write
 
 Command = Callable[[Sequence[str]], int]
@@ -276,3 +277,19 @@ def test_what_needs_no_kernel_works_on_every_machine(
 ) -> None:
     monkeypatch.setattr(sys, fact, value)
     assert cli.main(arguments) == 0, kind
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("command", ["", *TOOLS])
+def test_help_fits_the_terminal(columns: int, command: str) -> None:
+    arguments = (sys.executable, "-m", "kubeproxy", *filter(None, [command]), "--help")
+    with in_terminal(arguments, columns=columns) as terminal:
+        assert terminal.wait() == 0
+    lines = terminal.said.split("\r\n")
+    assert lines[0] == "Usage:"
+    assert [line for line in lines if len(line) > min(columns, 100)] == []
+    if not command:
+        assert lines[1:5] == [
+            *("  kube-proxy [flags]", "  kube-proxy COMMAND [flags]", ""),
+            "Commands (kube-proxy COMMAND --help):",
+        ]

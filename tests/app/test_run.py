@@ -75,8 +75,9 @@ def call(capsys: pytest.CaptureFixture[str]) -> Called:
 def test_help(call: Called, flag: str) -> None:
     assert call(flag, "and", "more") == 0
     assert call.out.startswith(
-        "Usage:\n  kube-proxy [flags]\n\nGeneral flags:\n      --config string"
+        "Usage:\n  kube-proxy [flags]\n  kube-proxy COMMAND [flags]\n\nCommands "
     )
+    assert "\n\nGeneral flags:\n      --config string" in call.out
     assert call.err == ""
     assert {"--proxy-mode", "--manifests", "--cluster-cidr"} <= set(call.out.split())
     assert "--log-dir" not in call.out
@@ -314,7 +315,8 @@ def test_config_files_that_cannot_be_used(
     config = tmp_path / "config.yaml"
     config.write_text(content)
     assert call(f"--config={config}") == 1
-    assert [f'"command failed" err="failed complete: failed to decode: {expected}"'] == call.logged
+    wanted = f"failed complete: failed to decode: {expected} (in {config})"
+    assert [f'"command failed" err="{wanted}"'] == call.logged
 
 
 def test_a_directory_is_no_config_file(call: Called, tmp_path: Path) -> None:

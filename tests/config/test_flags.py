@@ -259,7 +259,7 @@ def test_our_own_flags() -> None:
 
 
 def test_the_usage_text_shows_every_flag_that_should_be_used() -> None:
-    text = usage_text()
+    text = usage_text(100, [])
     absent = [name for name in DEFAULTS if f"--{name}" not in text]
     assert absent == ["healthz-port", "metrics-port"]
     assert "windows-service" not in text

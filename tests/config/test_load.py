@@ -86,7 +86,7 @@ def test_feature_gates_are_resolved() -> None:
         ),
         pytest.param(
             ["--config={dir}/empty"],
-            "failed complete: failed to decode: Object 'Kind' is missing in ''",
+            "failed complete: failed to decode: Object 'Kind' is missing in '' (in {dir}/empty)",
             id="an-empty-file",
         ),
     ],

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Mapping
 
@@ -10,7 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.base import klog
+from kubeproxy.base.commit import commit
 from kubeproxy.base.errors import OperatorError
+from kubeproxy.base.version import described
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.gates import resolve
 from kubeproxy.config.load import load
@@ -42,7 +45,7 @@ def make(*, profiling: bool = False, **gates: bool) -> tuple[HttpRoute, ...]:
     registry = Registry()
     registry.add(Gauge("a", "x"), Gauge("b", "y"))
     config, rig = replace(LOADED.config, enable_profiling=profiling), Rig()
-    facts = RunFacts(config, resolve(gates)[0], FLAGS, STARTED)
+    facts = RunFacts(config, resolve(gates)[0], FLAGS, STARTED, "kestrel")
     return routes(facts, registry, rig.health, rig.live)
 
 
@@ -183,10 +186,35 @@ async def test_pages_behind_a_gate(path: str, gate: str) -> None:
     assert answer.status == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/livez", "/metrics/", "/debug/pprof/", "/debug/flags/v"])
+@pytest.mark.parametrize(
+    "path", ["/none", "/livez", "/metrics/", "/debug/pprof/", "/debug/flags/v"]
+)
 async def test_what_is_not_there(table: tuple[HttpRoute, ...], path: str) -> None:
     answer, body = await ask(table, path)
     assert (answer.status, body) == (404, b"404 page not found\n")
+
+
+async def test_the_index_lists_what_is_there_for_terminals() -> None:
+    table = make(ComponentFlagz=False, ComponentStatusz=False)
+    answer, body = await ask(table, "/")
+    title, _, *lines = body.decode().splitlines()
+    assert f"kube-proxy on kestrel: {described(commit())}" == title
+    assert [line.split()[0] for line in lines] == [
+        *("/status", "/rules", "/metrics", "/metrics/slis", "/healthz", "/proxyMode", "/configz"),
+    ]
+    assert answer.status == 200
+
+
+async def test_the_index_has_links_for_browsers() -> None:
+    table = make(profiling=True, ComponentFlagz=True, ComponentStatusz=True)
+    answer, body = await ask(table, "/", accept="text/html,*/*")
+    assert dict(answer.headers)["Content-Type"] == "text/html; charset=utf-8"
+    links = re.findall(r'<a href="(/[^"]*)">\1</a>', body.decode())
+    assert links[0] == "/status"
+    assert {"/flagz", "/statusz", "/debug/pprof/"} <= set(links)
+    for path in links:
+        request = Request("GET", path, {}, {})
+        assert any(each.matches(request) for each in table), path
 
 
 async def test_profiling_is_behind_its_flag() -> None:

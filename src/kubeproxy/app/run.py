@@ -30,8 +30,11 @@ _ALLOCATIONS_BETWEEN_COLLECTIONS = 50_000
 
 
 def usage_text() -> str:
-    """How to call the daemon, and the list of tools."""
-    return f"{flags.usage_text()}\n{tools_text()}"
+    """How to call the program: its commands, then the daemon's flags."""
+    from kubeproxy.tools.command import usage_width  # noqa: PLC0415  # the daemon needs no tools
+
+    width = usage_width()
+    return flags.usage_text(width, tools_text(width))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -273,7 +273,7 @@ def make_parts(setup: Setup) -> Parts:
     history = History(time.time)
     observers += (health.observe, health_checks.observe, proxy.observe, history.observe)
     observers.append(log_activity)
-    facts = RunFacts(config, setup.gates, setup.flags, start_time())
+    facts = RunFacts(config, setup.gates, setup.flags, start_time(), setup.node_name)
     registry = make_registry(setup.gates, facts.started, mode, dataplanes)
     registry.add(*proxy.families(), *setup.metrics, *health_families(health.answered))
     registry.add(

@@ -258,9 +258,9 @@ def parse_flags(arguments: Sequence[str]) -> Parsed:
     return parsed
 
 
-def usage_text() -> str:
-    """How to call the daemon."""
-    return usage(COMMAND, FLAGS)
+def usage_text(width: int, before: Sequence[str]) -> str:
+    """How to call the daemon; what else the program does stands before its flags."""
+    return usage(COMMAND, FLAGS, width, before)
 
 
 # --- flags to config fields -------------------------------------------------------------------

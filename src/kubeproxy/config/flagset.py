@@ -164,9 +164,17 @@ def rendered(flags: Iterable[Flag], parsed: Parsed) -> dict[str, str]:
 # --- the usage text ---------------------------------------------------------------------------
 
 
-def usage(command: str, flags: Sequence[Flag], width: int = 100) -> str:
-    """How to call a command: its flags in groups, each with its help below it."""
-    lines = ["Usage:", f"  {command} [flags]"]
+WIDEST: Final = 100
+
+
+def usage(
+    command: str, flags: Sequence[Flag], width: int = WIDEST, before: Sequence[str] = ()
+) -> str:
+    """How to call a command: its flags in groups, each with its help below it.
+
+    The lines that stand `before` the flags have been fitted to the width.
+    """
+    lines = ["Usage:", f"  {command} [flags]", *before]
     shown = [flag for flag in flags if visible(flag)]
     for group in dict.fromkeys(flag.group for flag in shown):
         lines += ["", f"{group} flags:" if group else "Flags:"]
@@ -179,9 +187,19 @@ def usage(command: str, flags: Sequence[Flag], width: int = 100) -> str:
 def _entry(flag: Flag, width: int) -> list[str]:
     """The lines about one flag."""
     indent = " " * 10
-    lines = [f"  {'' if flag.shorthand else '    '}{head(flag)}"]
+    first = "  " if flag.shorthand else "      "
+    lines = textwrap.wrap(
+        head(flag),
+        width,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for line in flag.help.splitlines():
-        lines += textwrap.wrap(line, width, initial_indent=indent, subsequent_indent=indent)
+        lines += textwrap.wrap(
+            line, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+        )
     return lines
 
 

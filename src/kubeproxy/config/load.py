@@ -56,7 +56,7 @@ def complete(parsed: Parsed, text: str | None, modes: Modes, mode: str = "") -> 
     if text is None:
         config = config_from_flags(parsed)
     else:
-        decoded, notices = decode(text)
+        decoded, notices = _decoded(text, parsed.value("config", str))
         config = with_defaults(replace(decoded, mode=mode or decoded.mode))
     config, of_mode = with_platform_defaults(config, modes)
     config = with_hostname_override(config, parsed)
@@ -66,6 +66,14 @@ def complete(parsed: Parsed, text: str | None, modes: Modes, mode: str = "") -> 
         config = with_logging_flags(replace(config, logging=logging), parsed)
         notices += of_logging
     return Loaded(config, gates, (*notices, *of_mode, *of_gates, *_for_windows(config)))
+
+
+def _decoded(text: str, path: str) -> tuple[KubeProxyConfiguration, list[Notice]]:
+    """The configuration in a text; errors name the file that it is of."""
+    try:
+        return decode(text)
+    except ConfigError as error:
+        raise ConfigError(f"{error} (in {path})" if path else str(error)) from error
 
 
 def _without_ungated_split(logging: Logging, gates: Gates) -> tuple[Logging, list[Notice]]:

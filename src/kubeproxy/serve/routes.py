@@ -11,6 +11,7 @@ from importlib import import_module
 import msgspec
 
 from kubeproxy.base import klog
+from kubeproxy.base.commit import commit
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
 from kubeproxy.linux.socketuser import socket_user
@@ -20,6 +21,7 @@ from kubeproxy.serve.http.answer import Answer, Page, not_found, text
 from kubeproxy.serve.http.listening import ListenError
 from kubeproxy.serve.http.request import Request
 from kubeproxy.serve.http.server import serve, serve_unix
+from kubeproxy.serve.index import index
 from kubeproxy.serve.metrics.page import Liveness, metrics
 from kubeproxy.serve.metrics.registry import Registry
 from kubeproxy.serve.status.live import Live
@@ -45,7 +47,7 @@ class PageGuard(msgspec.Struct, frozen=True):
 
 
 class HttpRoute(msgspec.Struct, frozen=True):
-    """One path. Parts in capitals stand for any text, and a slash at the end for all below.
+    """One path. Parts in capitals stand for any text, and a slash behind a name for all below.
 
     A path with a guard is matched part by part, others exactly, as upstream does.
     """
@@ -57,7 +59,7 @@ class HttpRoute(msgspec.Struct, frozen=True):
 
     def matches(self, request: Request) -> bool:
         """Whether the path of the request is this one."""
-        if self.path.endswith("/"):
+        if self.path.endswith("/") and self.path != "/":
             return request.path.startswith(self.path)
         if self.guard is None:
             return request.path == self.path
@@ -68,12 +70,13 @@ class HttpRoute(msgspec.Struct, frozen=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What the pages say of this run: its configuration, its flags as text, and its start."""
+    """What the pages say of this run: its configuration, its flags as text, start and node."""
 
     config: KubeProxyConfiguration
     gates: Gates
     flags: Mapping[str, str]
     started: float
+    node: str
 
 
 def routes(
@@ -108,7 +111,9 @@ def routes(
                 Listeners.METRICS,
             )
         )
-    return tuple(table)
+    shown = {each.path for each in table if Listeners.METRICS in each.listeners}
+    front = partial(index, shown, facts.node, commit())
+    return (*table, HttpRoute("/", front, Listeners.METRICS))
 
 
 def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute]:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from kubeproxy.base.errors import FieldError
 from kubeproxy.base.printable import printable
-from kubeproxy.config.flagset import Flag, Parsed, parse, refuse_positionals, usage
+from kubeproxy.config.flagset import WIDEST, Flag, Parsed, parse, refuse_positionals, usage
 from kubeproxy.config.kinds import STRING
 from kubeproxy.linux.machine import require_supported_machine
-from kubeproxy.tools.layout import Display, Line, painted
+from kubeproxy.tools.layout import Display, Line, painted, wrapped
 
 OUTPUT: Final = Flag(
     "output", STRING, "text", "'text' for people or 'json' for programs.", shorthand="o"
@@ -39,7 +39,11 @@ class Command(msgspec.Struct, frozen=True):
 
     def usage_text(self) -> str:
         """How to call it."""
-        return usage(f"kube-proxy {self.call}", self.listed or self.flags) + self.after
+        width = usage_width()
+        after = (wrapped_line(each, width) for each in self.after.split("\n"))
+        return usage(f"kube-proxy {self.call}", self.listed or self.flags, width) + "\n".join(
+            after
+        )
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run it with the arguments that follow its name."""
@@ -55,6 +59,20 @@ class Command(msgspec.Struct, frozen=True):
         if self.kernel:
             require_supported_machine()
         return self.run(parsed)
+
+
+def usage_width(stream: TextIO | None = None) -> int:
+    """How wide a usage text may be: as the terminal, and not too wide to read."""
+    width = display_of(stream or sys.stdout, os.environ).width
+    return min(width or WIDEST, WIDEST)
+
+
+def wrapped_line(line: str, width: int) -> str:
+    """A line of a usage text in as many as it needs; further ones stand two further in."""
+    if len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return "\n".join(wrapped(line, width, f"{indent}  "))
 
 
 def not_negative(parsed: Parsed, name: str) -> int:

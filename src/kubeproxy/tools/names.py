@@ -1,5 +1,6 @@
 """The subcommands: their names, and the module of each, which is imported when it is called."""
 
+import textwrap
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,8 +33,13 @@ TOOLS: Final[Mapping[str, Tool]] = {
 }
 
 
-def tools_text() -> str:
-    """What there is beside the daemon, for its usage text."""
-    lines = (f"  {name:<10} {tool.what}" for name, tool in TOOLS.items())
-    head = "Commands, instead of running the proxy (kube-proxy COMMAND --help):"
-    return "\n".join((head, *lines)) + "\n"
+def tools_text(width: int) -> list[str]:
+    """What there is beside the daemon, for its usage text, in lines that fit the width."""
+    margin = 2 + max(map(len, TOOLS)) + 2
+    lines = ["  kube-proxy COMMAND [flags]", "", "Commands (kube-proxy COMMAND --help):"]
+    for name, tool in TOOLS.items():
+        head = f"  {name}".ljust(margin)
+        lines += textwrap.wrap(
+            tool.what, width, initial_indent=head, subsequent_indent=" " * margin
+        )
+    return lines

@@ -19,6 +19,7 @@ from kubeproxy.cluster.client.kubeconfig import find_access
 from kubeproxy.cluster.events import Event
 from kubeproxy.cluster.manifests.documents import Document
 from kubeproxy.cluster.manifests.objects import first_events
+from kubeproxy.cluster.manifests.skipped import other_kinds, skipped
 from kubeproxy.cluster.manifests.source import ManifestContents, load
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.meta import Kind
@@ -189,6 +190,10 @@ def _remarks(loaded: ManifestContents, name: str, nodes: Sequence[str]) -> Itera
     """What an answer from these manifests cannot be relied on for."""
     for problem in loaded.problems:
         yield f"skipped: {problem}"
+    left_out = skipped(loaded.documents)
+    yield from (str(each) for each in left_out if each.why)
+    if others := other_kinds(left_out):
+        yield f"objects of other kinds are skipped: {', '.join(others)}"
     for twice in loaded.duplicates:
         where = f"in {twice.ignored} and in {twice.used}"
         yield f"{twice.kind.value} {twice.key} is {where}: the latter counts"

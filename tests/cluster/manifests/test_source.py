@@ -410,3 +410,18 @@ def test_folders_that_link_to_each_other_are_each_read_once_a_way(folder: Path) 
     found = sorted(path.removeprefix(f"{folder}/") for path in scan([str(folder)]).files)
     below = ["left/c.yaml", "left/to/c.yaml", "right/c.yaml", "right/to/c.yaml"]
     assert ["a.yaml", "b.yaml", *below] == found
+
+
+async def test_what_is_skipped_is_named_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a, namespace: shop}\n"
+    other = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
+    (folder / "old.yaml").write_text(f"{old}---\n{other}")
+    async with running(folder) as consumer:
+        assert await consumer.receives(*FIRST)
+        (folder / "old.yaml").write_text(f"{old}---\n{other}---\n{service('c')}")
+        assert await consumer.receives("+c")
+    logged = capsys.readouterr().err
+    assert logged.count('"Object of a manifest is skipped" kind="Endpoints" object="shop/a"') == 1
+    assert logged.count(f'file="{folder}/old.yaml" kinds=["Deployment"]') == 1

@@ -156,7 +156,7 @@ class Rig:
 
     def page(self, listener: Listeners = Listeners.METRICS, **settings: str) -> Page:
         """What answers on a listener of a daemon with these settings."""
-        facts = RunFacts(replace(self.config, **settings), resolve({})[0], {}, START)
+        facts = RunFacts(replace(self.config, **settings), resolve({})[0], {}, START, "kestrel")
         return router(routes(facts, Registry(), self.health, self.live), listener)
 
     def observe(self, observation: Observation) -> None:

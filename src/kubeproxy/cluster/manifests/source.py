@@ -27,6 +27,7 @@ from kubeproxy.cluster.manifests.objects import (
     first_events,
     merge,
 )
+from kubeproxy.cluster.manifests.skipped import Skipped, other_kinds, skipped
 from kubeproxy.cluster.objects.meta import ObjectId
 from kubeproxy.cluster.objects.types import KubeObject
 from kubeproxy.cluster.source import Gap
@@ -77,6 +78,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     objects: list[ManifestObject]
     """The last valid ones."""
     problems: list[BrokenManifest]
+    skipped: tuple[Skipped, ...] = ()
 
 
 class Library(msgspec.Struct, frozen=True):
@@ -112,6 +114,7 @@ def _refreshed(
     settled = max(signature.modified_ns, signature.changed_ns) < now_ns - RECENT_NS
     trusted = signature if settled else None
     before = known.objects if known is not None else []
+    left_out: tuple[Skipped, ...] = ()
     digest = b""  # an unreadable file has no content to compare the next one with
     try:
         data = read(path)
@@ -124,12 +127,14 @@ def _refreshed(
             reason = "the file is empty; delete it if that is meant"
             objects, problems = before, [BrokenManifest(path, 1, 1, reason)]
         else:
-            objects, problems = decode_documents(parse_file(path, data), before)
+            documents = parse_file(path, data)
+            objects, problems = decode_documents(documents, before)
+            left_out = skipped(documents)
     except BrokenManifest as error:
         if known is not None and known.digest == digest == b"":
             return known
         return ManifestFile(trusted if digest else None, digest, before, [error])
-    return ManifestFile(trusted, digest, objects, problems)
+    return ManifestFile(trusted, digest, objects, problems, left_out)
 
 
 class Manifests:
@@ -210,6 +215,7 @@ def _report(before: Library, after: Library) -> None:
             klog.info("Manifests can be read again", path=path)
     for path, file in after.files.items():
         known = before.files.get(path)
+        _report_skipped(path, file.skipped, known.skipped if known is not None else ())
         if known is not None and known.problems == file.problems:
             continue
         for problem in file.problems:
@@ -222,3 +228,19 @@ def _report(before: Library, after: Library) -> None:
             )
         if known is not None and not file.problems:
             klog.info("Manifest is valid again", file=path)
+
+
+def _report_skipped(path: str, now: Sequence[Skipped], before: Sequence[Skipped]) -> None:
+    """Log what is skipped of a file, where that is new."""
+    for each in now:
+        if each.why and each not in before:
+            klog.warning(
+                "Object of a manifest is skipped",
+                kind=each.kind,
+                object=each.name,
+                place=each.place,
+                reason=each.why,
+            )
+    others = other_kinds(now)
+    if others and others != other_kinds(before):
+        klog.info("Objects of other kinds are skipped", file=path, kinds=others)
