@@ -36,6 +36,7 @@ REQUESTS = f"rest_client_requests_total{{{NODE},code="
 PROGRAMMING = f"kubeproxy_network_programming_duration_seconds_bucket{{{IPV4},le="
 OF_CART = 'namespace="shop",service="cart",port="http",protocol="TCP",ip_family="IPv4"'
 LIMIT = f'kubeproxy_ejection_limit_reached{{{{job="kube-proxy",instance="{{}}",{OF_CART}}}}}'
+FAST = f'kubeproxy_fast_path{{{{{NODE},reason="{{}}"}}}}'
 LEFT_OUT = f"kubeproxy_ejected_endpoints{{{NODE},{OF_CART}}}"
 FAMILY = {"job": "kube-proxy", "instance": "kestrel", "ip_family": "IPv4"}
 # Two minutes and a half of a process, then five until the kubelet starts the next.
@@ -128,6 +129,13 @@ FIRES = {
         {PORTS: "3x40"},
         FAMILY,
         "3 service ports cannot be programmed on kestrel (IPv4)",
+    ),
+    "the-fast-path-does-not-work": Case(
+        "KubeProxyFastPathOff",
+        16,
+        {FAST.format("self-test"): "0x40"},
+        {"job": "kube-proxy", "instance": "kestrel", "reason": "self-test"},
+        "The fast path is off on kestrel (self-test)",
     ),
     "too-many-endpoints-fail-on-a-node": Case(
         "KubeProxyTooManyEndpointsFail",
@@ -301,6 +309,12 @@ QUIET = {
     "pods-that-start": Case("KubeProxyNothingServes", 90, {NOBODY: "2x100 0x100"}),
     "objects-that-are-corrected": Case(
         "KubeProxyConfusedObjects", 90, {CONFLICTS: "0x200", IGNORED: "3x100 0x100"}
+    ),
+    "a-fast-path-that-nobody-wants": Case(
+        "KubeProxyFastPathOff", 30, {FAST.format("disabled"): "0x120"}
+    ),
+    "a-fast-path-that-starts-or-is-on": Case(
+        "KubeProxyFastPathOff", 30, {FAST.format("starting"): "0x2", FAST.format(""): "1x120"}
     ),
     "few-requests-fail": Case("KubeProxyApiErrors", 30, requests(failing=5)),
 }

@@ -12,6 +12,10 @@ from lab.outcome import Fate, Outcome, Peer, read_answer
 from lab.sentinel import send_sentinels
 
 _SECONDS = 60.0
+_HOPS = {
+    False: (socket.IPPROTO_IP, socket.IP_TTL),
+    True: (socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS),
+}
 
 
 class Connection:
@@ -34,6 +38,17 @@ class Connection:
         self._socket.send(word)
         got = self._receive(b"\n")
         assert got == word, f"{self}: sent {word!r}, got {got!r}"
+
+    def echo(self, data: bytes) -> None:
+        """Send data and get it back, or fail."""
+        self._socket.sendall(data)
+        got = b""
+        while len(got) < len(data):
+            assert _is_readable(self._socket, _SECONDS), f"{self}: {len(got)} of {len(data)} bytes"
+            more = self._socket.recv(65536)
+            assert more, f"{self}: closed by the other side"
+            got += more
+        assert got == data, f"{self}: got other data"
 
     def wait_reset(self) -> None:
         """Say nothing until the connection is reset, or fail."""
@@ -77,6 +92,12 @@ class Flow:
             if not _is_readable(self._socket, 0.0):
                 return Outcome(Fate.SILENT, self.sent_from)
             return outcome_of(self._socket, self.sent_from)
+
+    def hop_limit(self, hops: int) -> None:
+        """Let what is sent from now on take so many hops at most."""
+        is_ipv6 = self._socket.family == socket.AF_INET6
+        level, name = _HOPS[is_ipv6]
+        self._socket.setsockopt(level, name, hops)
 
     def close(self) -> None:
         self._socket.close()

@@ -15,7 +15,7 @@ from lab.outcome import Peer
 from lab.stage import Lab
 
 FLAG = "--nftables-fast-path"
-SECONDS = 60.0
+SECONDS = 20.0
 ENOUGH = 30
 """More packets than a connection may have before it leaves the rules."""
 
@@ -63,6 +63,7 @@ def run_with_fast_path(lab: Lab, *flags: str, **how: object) -> None:
     deadline = time.monotonic() + SECONDS
     while not listed(lab.network.node):
         assert time.monotonic() < deadline, lab.daemon.said()
+        time.sleep(0.05)
 
 
 def entries(node: Namespace, family: Family, protocol: Protocol) -> list[str]:

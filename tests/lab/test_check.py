@@ -126,7 +126,7 @@ def test_a_fresh_node(node: Namespace, backend: RuleKind, tmp_path: Path) -> Non
     assert answer.ready["iptables"]
     rule_sets = {"IPv4 rules": "ok", "IPv6 rules": "ok"}
     healing = {"IPv4 healing": "ok", "IPv6 healing": "ok"}
-    assert answer.states("nftables") == {"kernel": "ok", **rule_sets, **healing}
+    assert answer.states("nftables") == {"kernel": "ok", **rule_sets, **healing, "fast path": "ok"}
     assert rule_sets.items() <= answer.states("iptables").items()
     assert answer.states("rivals") == {"rules of others": "ok"}
     word = "nf_tables" if backend is RuleKind.NFT else "legacy"

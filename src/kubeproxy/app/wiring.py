@@ -68,6 +68,7 @@ from kubeproxy.serve.metrics.run import (
     health_families,
     make_registry,
     record_failures,
+    watch_fast_path,
 )
 from kubeproxy.serve.routes import HttpRoute, RunFacts, routes
 from kubeproxy.serve.status.history import History
@@ -286,6 +287,7 @@ def make_parts(setup: Setup) -> Parts:
             lambda: len(_ignored(cluster, syncs)),
         ),
     )
+    watch_fast_path(fast_path, registry)
     traffic = count_traffic(config, mode, dataplanes, registry)
 
     def left_out() -> "Mapping[Family, LeftOut]":
@@ -329,9 +331,10 @@ def make_parts(setup: Setup) -> Parts:
             remains=remains,
             record=record,
             surroundings=surroundings(),
+            fast_path=None if fast_path is None else fast_path.state,
         )
 
-    paths = routes(facts, registry, health, Live(state, traffic))
+    paths = routes(facts, registry, health, Live(state, traffic, fast_path))
     return Parts(
         cluster=cluster,
         node=node,

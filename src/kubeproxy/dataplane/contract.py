@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from kubeproxy.base.inet import Family
 from kubeproxy.base.writer import Writer
 from kubeproxy.dataplane.failures import Failure
 from kubeproxy.table.diff import Changes
@@ -83,6 +84,13 @@ class FastPath(Protocol):
     @property
     def state(self) -> FastPathState:
         """How it is now."""
+        ...
+
+    def connections(self) -> Mapping[Family, int]:
+        """How many connections of each family take it; reads the kernel: call it in a thread.
+
+        None are named while it is off.
+        """
         ...
 
     async def run(self) -> None:

@@ -57,6 +57,14 @@ def udp_flows(family: Family) -> Iterator[ct.Flow]:
             return
 
 
+def offloaded(family: Family) -> int:
+    """How many connections of a family a flowtable forwards."""
+    what = f"cannot list the tracked {family.value} connections"
+    with Nfnetlink() as link, decoding(what):
+        answers = link.request(ct.offloaded_request(family), what)
+        return sum(bool(ct.status_in(each.payload) & ct.IPS_OFFLOAD) for each in answers)
+
+
 def delete(flows: Iterable[ct.Flow]) -> int:
     """Delete the flows; how many there were. One that is gone already is no error."""
     return _delete(map(ct.delete_request, flows), "UDP flows")

@@ -10,6 +10,7 @@ from kubeproxy.linux.netlink.conntrack import (
     IPCTNL_MSG_CT_DELETE,
     IPCTNL_MSG_CT_GET,
     IPCTNL_MSG_CT_NEW,
+    IPS_OFFLOAD,
     Connection,
     Flow,
     TcpConnection,
@@ -19,8 +20,10 @@ from kubeproxy.linux.netlink.conntrack import (
     dump_request,
     flow_in,
     forget_request,
+    offloaded_request,
     plain_connection,
     plain_flow,
+    status_in,
 )
 from kubeproxy.linux.netlink.message import (
     NLM_F_DUMP,
@@ -210,3 +213,13 @@ def test_a_connection_is_deleted_by_what_its_client_sent(
     source, destination = (1, 2) if family is Family.IPV4 else (3, 4)
     assert attributes(sent[1]) == {source: pack(client), destination: pack(server)}
     assert attributes(sent[2]) == {1: bytes([Protocol.TCP]), 2: port, 3: to}
+
+
+def test_connections_of_a_flowtable_are_known_by_their_status() -> None:
+    message = offloaded_request(Family.IPV6)
+    assert (message.type, message.flags) == (IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP)
+    bit = IPS_OFFLOAD.to_bytes(4, "big")
+    assert attributes(message.payload[4:]) == {3: bit, 26: bit}
+    head = bytes([10, 0, 0, 0])
+    assert status_in(head + attribute(3, bit)) == IPS_OFFLOAD
+    assert status_in(head + ID) == 0

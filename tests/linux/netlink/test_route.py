@@ -4,12 +4,15 @@ from kubeproxy.base.inet import Family
 from kubeproxy.linux.netlink.message import NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, Message
 from kubeproxy.linux.netlink.route import (
     AddressChange,
+    Device,
     add_address_request,
     addresses_request,
     change_in,
     delete_device_request,
     device_in,
+    device_of,
     device_request,
+    devices_request,
     kind_in,
     new_dummy_request,
     remove_address_request,
@@ -119,3 +122,12 @@ def test_a_device_is_asked_for_and_deleted_by_its_index() -> None:
 def test_the_kind_of_a_device(rest: str, expected: str) -> None:
     message = Message(16, 0, 0, DEVICE + bytes.fromhex(rest))
     assert expected == kind_in(message)
+
+
+def test_devices_are_described() -> None:
+    assert devices_request() == Message(
+        18, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes.fromhex("00000000 00000000 00000000 00000000")
+    )
+    veth = "00000100 03000000 43100100 00000000 0a000300 76657468 31000000 10001200 09000100"
+    message = Message(16, 0, 0, bytes.fromhex(f"{veth} 76657468 00000000"))
+    assert device_of(message) == Device("veth1", "veth", 1, 0x11043)

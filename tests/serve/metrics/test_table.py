@@ -18,8 +18,11 @@ from kubeproxy.serve.metrics.client import ClientMetrics
 from serve.metrics.table import rows
 from world import Mode
 
-# Only a dataplane that counts connections has these.
+# Only a dataplane that counts connections, or has a fast path, has these.
 TRAFFIC = {
+    "kubeproxy_fast_path",
+    "kubeproxy_fast_path_devices",
+    "kubeproxy_fast_path_connections",
     "kubeproxy_service_connections_total",
     "kubeproxy_endpoint_connections_total",
     "kubeproxy_connections_series",

@@ -4,7 +4,13 @@ import msgspec
 import pytest
 
 from kubeproxy.serve.status.troubles import PATIENCE, troubles
-from kubeproxy.serve.status.wire import DaemonStatus, FamilyStatus, Ignored, SourceGap
+from kubeproxy.serve.status.wire import (
+    DaemonStatus,
+    FamilyStatus,
+    FastPathStatus,
+    Ignored,
+    SourceGap,
+)
 from serve.status.web.samples import CLAIMED, IPV4, IPV6, LEFT_OUT, REFUSED, STATUS, SYNC
 
 replace = msgspec.structs.replace
@@ -56,6 +62,36 @@ def test_of_a_family(family: FamilyStatus, what: str, severe: bool) -> None:
     assert found.what.startswith(what)
     assert found.severe == severe
     assert found.advice
+
+
+FAST = FastPathStatus(
+    wanted=True,
+    on=False,
+    reason="self-test",
+    why_not="IPv4: TCP packets are lost past the rules",
+    after_packets=20,
+    devices=(),
+    left_out=(),
+    connections={},
+)
+
+
+def test_a_fast_path_that_does_not_work() -> None:
+    [found] = troubles(replace(STATUS, fast_path=FAST))
+    assert (found.severe, found.cases) == (False, (("reason", FAST.why_not),))
+    assert found.what == "The fast path is off"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(replace(FAST, wanted=False, reason="disabled", why_not=""), id="not-wanted"),
+        pytest.param(replace(FAST, reason="starting", why_not=""), id="about-to-start"),
+        pytest.param(replace(FAST, on=True, reason="", why_not=""), id="on"),
+    ],
+)
+def test_a_fast_path_with_which_nothing_is_wrong(path: FastPathStatus) -> None:
+    assert troubles(replace(STATUS, fast_path=path)) == []
 
 
 def test_rules_of_another_mode() -> None:

@@ -1,9 +1,11 @@
 """Numbers, times and names as people read them."""
 
+import msgspec
 import pytest
 
 from kubeproxy.serve.status import words
-from kubeproxy.serve.status.words import unknown
+from kubeproxy.serve.status.wire import FastPathStatus
+from kubeproxy.serve.status.words import fast_path, unknown
 
 LAST = "/rules lists all; a Service that is headless, or of type ExternalName, has none\n"
 
@@ -89,3 +91,30 @@ def test_names_do_nothing_to_a_terminal() -> None:
     found = unknown("rules", ("shop", "\x1b[2J"), {("shop", "web\x1b[31m\nfake")}, "/rules")
     expected = f"no rules for shop/\ufffd[2J\nnamespace shop has: web\ufffd[31m\ufffdfake\n{LAST}"
     assert expected == found
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(None, "", id="a-mode-without-one"),
+        pytest.param({"wanted": False, "on": False, "reason": "disabled"}, "", id="not-wanted"),
+        pytest.param(
+            {"wanted": True, "on": False, "reason": "self-test"}, "off (self-test)", id="off"
+        ),
+        pytest.param(
+            {"wanted": True, "on": True, "reason": "", "connections": {"IPv4": 1200, "IPv6": 3}},
+            "1,203 connections, each after 20 packets; 2 devices",
+            id="on",
+        ),
+    ],
+)
+def test_the_fast_path(path: dict[str, object] | None, expected: str) -> None:
+    rest = {
+        "whyNot": "",
+        "afterPackets": 20,
+        "devices": ["eth0", "veth1"],
+        "leftOut": [],
+        "connections": {},
+    }
+    found = None if path is None else msgspec.convert({**rest, **path}, FastPathStatus)
+    assert expected == fast_path(found)

@@ -76,12 +76,14 @@ def _fast_path(config: Config) -> "Settings":
 def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.dataplane.nftables.apply import Nftables
     from kubeproxy.dataplane.nftables.fastpath.path import FastPath
+    from kubeproxy.dataplane.nftables.fastpath.selftest import self_test
     from kubeproxy.dataplane.nftables.guard import TableGuard
     from kubeproxy.dataplane.nftables.probe import check_release, probe, probe_healing
+    from kubeproxy.linux.machine import supported_families
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     guard = TableGuard()
-    fast_path = FastPath(_fast_path(config), lambda: "")
+    fast_path = FastPath(_fast_path(config), supported_families(), self_test)
 
     def open_family(family: Family) -> Dataplane:
         if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):
@@ -144,8 +146,10 @@ def _check(machine: Machine) -> list[Finding]:
 
 def _trial(config: Config, machine: Machine) -> list[Finding]:
     from kubeproxy.dataplane.nftables.check import trial
+    from kubeproxy.dataplane.nftables.fastpath.check import finding
 
-    return trial(_settings(config), machine)
+    wanted = config.nftables.fast_path.enabled
+    return [*trial(_settings(config), machine), finding(machine.families, wanted=wanted)]
 
 
 def _rehearse(machine: Machine) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kubeproxy.base.inet import Family
 from kubeproxy.config.gates import Gates
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.dataplane.contract import Counting, Counts, Dataplane
+from kubeproxy.dataplane.contract import Counting, Counts, Dataplane, FastPath
 from kubeproxy.dataplane.mode import Metric, Mode
 from kubeproxy.serve.metrics.families import Reading, Series, reading
 from kubeproxy.serve.metrics.process import (
@@ -91,6 +91,19 @@ def record_failures(
     record = HealingRecord(limits, clock, left_out)
     registry.add(*record.families())
     return record
+
+
+def watch_fast_path(path: FastPath | None, registry: Registry) -> None:
+    """Add the fast path, where the mode has one."""
+    if path is None:
+        return
+    from kubeproxy.serve.metrics.fastpath import (  # noqa: PLC0415  # not of every mode
+        connections_family,
+        state_families,
+    )
+
+    registry.add(*state_families(path))
+    registry.add(connections_family(path), in_thread=True)
 
 
 def health_families(answered: Mapping[tuple[str, int], int]) -> list[Reading]:

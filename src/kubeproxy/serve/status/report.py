@@ -55,6 +55,7 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
             wire.Ignored(f"{each.kind.value} {each.key}", each.text) for each in state.ignored
         ),
         remains=tuple(state.remains),
+        fast_path=_fast_path(state),
         families=families,
         conntrack=_conntrack(state.surroundings),
         node_found=not state.surroundings.no_node,
@@ -67,6 +68,22 @@ def _conntrack(found: Surroundings) -> wire.ConntrackState | None:
     if use is None:
         return None
     return wire.ConntrackState(use.entries, use.limit, lost.insert_failures, lost.drops)
+
+
+def _fast_path(state: State) -> wire.FastPathStatus | None:
+    path = state.fast_path
+    if path is None:
+        return None
+    return wire.FastPathStatus(
+        wanted=path.wanted,
+        on=path.on,
+        reason=path.reason,
+        why_not=path.why_not,
+        after_packets=path.packets,
+        devices=path.devices,
+        left_out=path.left_out,
+        connections={family.value: count for family, count in state.on_fast_path.items()},
+    )
 
 
 def _family(state: FamilyState, daemon: State) -> Steps[wire.FamilyStatus]:

@@ -9,7 +9,7 @@ from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Cluster, Problem
 from kubeproxy.cluster.source import Gap
 from kubeproxy.config.types import KubeProxyConfiguration
-from kubeproxy.dataplane.contract import Dataplane
+from kubeproxy.dataplane.contract import Dataplane, FastPathState
 from kubeproxy.dataplane.mode import Mode
 from kubeproxy.engine.ejection import Ejection
 from kubeproxy.engine.repairs import OfLate
@@ -55,7 +55,8 @@ class State(msgspec.Struct, frozen=True):
     `eligible` says whether load balancers should use this node. `gaps` are what the source cannot
     read now, `ignored` the parts of objects that are not valid, `remains` why rules of other modes
     are still in the kernel. `started` and `now` are seconds of the wall clock. `record` is what is
-    kept of failures; None in a mode that does not heal.
+    kept of failures; None in a mode that does not heal. `fast_path` is None in a mode without one;
+    `on_fast_path` counts the connections that take it.
     """
 
     config: KubeProxyConfiguration
@@ -74,3 +75,5 @@ class State(msgspec.Struct, frozen=True):
     remains: Sequence[str]
     record: "HealingRecord | None" = None
     surroundings: Surroundings = Surroundings()
+    fast_path: FastPathState | None = None
+    on_fast_path: Mapping[Family, int] = {}

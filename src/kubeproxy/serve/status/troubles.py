@@ -110,6 +110,15 @@ def _of_daemon(status: DaemonStatus) -> Iterator[Trouble]:
             " kube-proxy again, or restart the node.",
             tuple(("reason", reason) for reason in status.remains),
         )
+    path = status.fast_path
+    if path is not None and path.wanted and path.why_not:
+        yield Trouble(
+            "The fast path is off",
+            "All packets meet the rules, which costs more and loses nothing. It is tried again at"
+            " the next start, or by itself where the kernel refused its table.",
+            (("reason", path.why_not),),
+            severe=False,
+        )
     if status.gaps:
         yield Trouble(
             f"Not all of {status.source or 'the source'} could be read: rules may be stale",

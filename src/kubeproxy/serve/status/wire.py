@@ -165,13 +165,32 @@ class ConntrackState(_Wire, frozen=True):
     drops_of_late: int = 0
 
 
+class FastPathStatus(_Wire, frozen=True):
+    """The path past the rules that established connections take after so many packets.
+
+    `reason` is a word for why it is off, and `why_not` a sentence; both are "" when it is on.
+    `connections` counts those that take it, by family. Those in `left_out` are devices that the
+    kernel refuses.
+    """
+
+    wanted: bool
+    on: bool
+    reason: str
+    why_not: str
+    after_packets: int
+    devices: tuple[str, ...]
+    left_out: tuple[str, ...]
+    connections: dict[str, int]
+
+
 class DaemonStatus(_Wire, frozen=True):
     """The daemon as a whole. `/status`.
 
     `version` and `commit` are ours, `kubernetes_version` is the release that is followed.
     `node_eligible` says whether load balancers should use this node. `source` is where the
     cluster's state comes from, in words; `gaps` are what it cannot read now. `remains` says why
-    rules of other modes are still in the kernel; it is empty when none are.
+    rules of other modes are still in the kernel; it is empty when none are. `fast_path` is None in
+    a mode without one.
 
     `conntrack` is None where connections are not tracked. `node_found` is False when the API
     server has no Node of our name. `source_silent_seconds` is for how long nothing has come from
@@ -203,6 +222,7 @@ class DaemonStatus(_Wire, frozen=True):
     conntrack: ConntrackState | None = None
     node_found: bool = True
     source_silent_seconds: float | None = None
+    fast_path: FastPathStatus | None = None
 
 
 class ServiceSummary(_Wire, frozen=True):

@@ -10,7 +10,7 @@ from kubeproxy.base.inet import Prefix
 from kubeproxy.base.printable import printable
 from kubeproxy.base.version import described
 from kubeproxy.explain.words import duration
-from kubeproxy.serve.status.wire import DaemonStatus, EndpointDetail, PortDetail
+from kubeproxy.serve.status.wire import DaemonStatus, EndpointDetail, FastPathStatus, PortDetail
 
 UNKNOWN: Final = "\N{EN DASH}"
 _SHOWN: Final = 20
@@ -124,6 +124,17 @@ def settings(port: PortDetail) -> Iterator[str]:
 
 
 _FAILURES: Final = {"refused": "refused", "unanswered": "not answered", "gone": "reset"}
+
+
+def fast_path(path: FastPathStatus | None) -> str:
+    """How the fast path is; "" where nobody asked for it."""
+    if path is None or not path.wanted:
+        return ""
+    if not path.on:
+        return f"off ({path.reason})"
+    taken = plural(sum(path.connections.values()), "connection")
+    after = plural(path.after_packets, "packet")
+    return f"{taken}, each after {after}; {plural(len(path.devices), 'device')}"
 
 
 def failures(endpoint: EndpointDetail) -> str:

@@ -10,6 +10,7 @@ from kubeproxy.serve.status.words import (
     Trouble,
     count,
     elapsed,
+    fast_path,
     plural,
     program,
     since,
@@ -84,6 +85,7 @@ def _facts(status: DaemonStatus) -> Iterator[Line]:
         ("metrics", status.metrics_address),
         ("tracking", _tracking(status)),
     ]
+    facts.append(("fast path", fast_path(status.fast_path)))
     for family in status.families:
         if family.failed_connections:
             failed = plural(family.failed_connections, "connection")

@@ -23,6 +23,7 @@ from kubeproxy.serve.status.web.markup import Markup
 from kubeproxy.serve.status.wire import (
     DaemonStatus,
     FamilyStatus,
+    FastPathStatus,
     NotProgrammed,
     ServiceRates,
     Sync,
@@ -193,6 +194,22 @@ def test_older_syncs_are_folded_away_and_the_oldest_left_out() -> None:
 
 def shown(status: DaemonStatus, rates: ServiceRates = RATES) -> Parsed:
     return Parsed(state_section(status, rates))
+
+
+def test_the_fast_path_where_it_is_wanted() -> None:
+    path = FastPathStatus(
+        wanted=True,
+        on=True,
+        reason="",
+        why_not="",
+        after_packets=20,
+        devices=("eth0",),
+        left_out=(),
+        connections={"IPv4": 5},
+    )
+    assert "fast path" not in shown(STATUS).text
+    found = shown(msgspec.structs.replace(STATUS, fast_path=path)).text
+    assert "fast path: 5 connections, each after 20 packets; 1 device" in found
 
 
 def test_a_daemon_that_is_well() -> None:

@@ -12,11 +12,13 @@ import msgspec
 
 from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.contract import FastPathState
 from kubeproxy.dataplane.nftables.dump import read_rules
 from kubeproxy.dataplane.nftables.fastpath import table
 from kubeproxy.dataplane.nftables.fastpath.choice import chosen
 from kubeproxy.linux import links
+from kubeproxy.linux.conntrack import offloaded
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.nfnetlink import NFPROTO_INET
 from kubeproxy.linux.netlink_socket import Refused, tolerating
@@ -53,8 +55,14 @@ class FastPath:
     `self_test` says why it does not work here, or ""; it is called once, in a thread of its own.
     """
 
-    def __init__(self, settings: Settings, self_test: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        families: tuple[Family, ...],
+        self_test: Callable[[Sequence[Family]], str],
+    ) -> None:
         self._settings = settings
+        self._families = families
         self._self_test = self_test
         self._wake = asyncio.Event()
         self._has_to_leave = False
@@ -66,6 +74,10 @@ class FastPath:
         """How it is now."""
         return self._state
 
+    def connections(self) -> dict[Family, int]:
+        """How many connections of each family take it; reads the kernel: call it in a thread."""
+        return {family: offloaded(family) for family in self._families if self._state.on}
+
     def release(self) -> None:
         """Have all connections leave it: their next packets meet the rules again."""
         self._has_to_leave = True
@@ -74,7 +86,7 @@ class FastPath:
     async def run(self) -> None:
         """Keep it as it should be, until cancelled; where it is not wanted, see that it is off."""
         if self._settings.enabled:
-            why_not = await asyncio.to_thread(self._self_test)
+            why_not = await asyncio.to_thread(self._self_test, self._families)
             if not why_not:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(links.watch_devices(self._wake.set))

@@ -34,6 +34,7 @@ from kubeproxy.serve.status.words import (
     clock,
     count,
     elapsed,
+    fast_path,
     plural,
     program,
     since,
@@ -85,10 +86,11 @@ def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]
     """The section at the top, which is refreshed while the page is open."""
     wrong = troubles(status)
     severe = any(trouble.severe for trouble in wrong)
+    fast = fast_path(status.fast_path)
     yield html(
         '<section id="state" data-refresh="state" data-syncs="{syncs}"><p class="facts">{health}'
         "{tracking}<span>{mode} mode</span><span>{version}</span><span>up {uptime}</span>"
-        '<span>{memory}</span></p>{troubles}<div class="cards">',
+        '<span>{memory}</span>{fast}</p>{troubles}<div class="cards">',
         syncs=str(sum(family.syncs for family in status.families)),
         health=_health(status, severe=severe),
         tracking=_tracking(status),
@@ -96,6 +98,7 @@ def state_section(status: DaemonStatus, rates: ServiceRates) -> Iterator[Markup]
         version=program(status),
         uptime=span(status.uptime_seconds),
         memory=size(status.memory_bytes),
+        fast=html("<span>fast path: {}</span>", fast) if fast else NOTHING,
         troubles=_box(wrong),
     )
     for family in status.families:
