@@ -65,7 +65,7 @@ class Observed(Rig):
         )
         self._config = KubeProxyConfiguration(mode="nftables")
         traffic = Traffic({Family.IPV4: self.dataplane})
-        facts = RunFacts(self._config, resolve({})[0], {}, 0.0)
+        facts = RunFacts(self._config, resolve({})[0], {}, 0.0, THIS_NODE.name)
         live = Live(self._state, traffic)
         self.page = router(routes(facts, Registry(), self._health, live), Listeners.METRICS)
 
