@@ -89,22 +89,28 @@ async def test_the_status_socket_says_what_is_waited_for(
         await until((tmp_path / "status.sock").exists)
         waiting = await gaps("everything")
         assert waiting.families[0].last_sync is None
+        assert waiting.waits_for == f"its source to say whether there is a Node {NODE_NAME}"
+        assert 0 < waiting.waits_seconds < 10
         assert "503" in waiting.gaps[0].reason
         server.faults.clear()
         await until(lambda: rig.backends() == ["10.64.3.11"])
-        await gaps()
+        assert (await gaps()).waits_for == ""
         await server.pause()
         await gaps("everything")
         assert rig.backends() == ["10.64.3.11"]
     assert not (tmp_path / "status.sock").exists()
 
 
-async def test_a_node_that_comes_late_ends_the_wait(server: FakeApiServer) -> None:
+async def test_a_node_that_comes_late_ends_the_wait(server: FakeApiServer, tmp_path: Path) -> None:
     server.delete("Node", "", NODE_NAME)
-    rig = Rig(server)
+    rig = Rig(server, f"--status-socket={tmp_path}/status.sock")
+    ask = Client([f"{tmp_path}/status.sock"])
     async with rig.running():
         await server.wait_watchers(4)
         assert rig.kernels[Family.IPV4].updates == []
+        status = await asyncio.to_thread(ask.get, "/status", DaemonStatus)
+        assert status.waits_for == f"the addresses of Node {NODE_NAME}"
+        assert not status.node_found
         rig.put("Node", kestrel())
         await until(lambda: rig.backends() == ["10.64.3.11"])
 

@@ -6,17 +6,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from fakes.daemon import FakeDaemon, always, serving, unused_port
+from fakes.daemon import FakeDaemon, Query, always, serving, unused_port
 from kubeproxy.base.errors import FieldError, NoDaemonError, OperatorError
 from kubeproxy.config.flagset import parse
 from kubeproxy.serve.status.wire import DaemonStatus, FieldProblem
 from kubeproxy.tools import client
-from kubeproxy.tools.client import FLAGS, Client, ErrorResponse, NotAllowed, connect
+from kubeproxy.tools.client import FLAGS, Client, ErrorResponse, HungDaemon, NotAllowed, connect
 from tools import reported
 
 
@@ -175,10 +175,61 @@ def test_something_that_is_no_http(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TIMEOUT", 0.05)
+    monkeypatch.setattr(client, "_HALF", 0.05)
     path = tmp_path / "socket"
     with accepting(path, None):
-        assert [f"{path}: no answer within 0.05 s"] == reasons(no_daemon(str(path)))
+        error = no_daemon(str(path), "http://127.0.0.1:1")
+    assert isinstance(error, HungDaemon)
+    assert error.exit_code == 3
+    first, process, advice = str(error).splitlines()
+    assert first == f"kube-proxy hangs: {path} takes connections, and did not answer within 2 s"
+    assert process == f"  process {os.getpid()} runs, and does not get to answer"
+    assert "Its rules stay in force" in advice
+
+
+def test_a_daemon_that_takes_its_time(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers what is easy meanwhile."""
+    monkeypatch.setattr(client, "_HALF", 0.2)
+    easy = threading.Event()
+
+    def slow(_: Query) -> DaemonStatus:
+        assert easy.wait(30)
+        return reported.status()
+
+    def no_page(_: Query) -> tuple[int, str]:
+        easy.set()
+        return 404, "no such page"
+
+    daemon.pages |= {"/status": slow, "/status/": no_page}
+    assert asked(daemon.socket) == reported.status()
+
+
+def test_a_daemon_whose_queue_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listening, ExitStack() as callers:
+        listening.bind(str(path))
+        listening.listen(0)
+        caller = callers.enter_context(socket.socket(socket.AF_UNIX))
+        caller.connect(str(path))
+        error = no_daemon(str(path))
+    assert isinstance(error, HungDaemon)
+
+
+def test_a_daemon_that_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    code = (
+        "import os, signal, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]);"
+        " s.listen(); print(flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as stopped:
+        assert stopped.stdout is not None
+        stopped.stdout.readline()
+        os.waitpid(stopped.pid, os.WUNTRACED)
+        error = no_daemon(str(path))
+        stopped.kill()
+    assert f"process {stopped.pid} is stopped by a signal: `kill -CONT {stopped.pid}`" in str(
+        error
+    )
 
 
 @pytest.mark.parametrize(

@@ -433,6 +433,7 @@ def _surroundings(
         missing_addresses={family: address for family, address in missing.items() if address},
         no_node=node.is_unknown(),
         silence=setup.source.silence(),
+        waiting=node.waiting(),
     )
 
 

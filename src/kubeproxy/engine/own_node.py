@@ -54,6 +54,8 @@ class OwnNode:
         self._at_start: NodeState | None = None
         self._started = False
         self._change = asyncio.Event()
+        self._waiting = ""
+        self._waiting_since = 0.0
         self._addresses: dict[Family, tuple[str, ...]] = {}
 
     @property
@@ -71,6 +73,16 @@ class OwnNode:
         if family not in self._addresses:
             self._addresses[family] = interface_addresses(family, self.device)
         return self._addresses[family]
+
+    def waiting(self) -> tuple[str, float] | None:
+        """What of the Node is waited for, and for how many seconds; None when nothing is."""
+        if not self._waiting:
+            return None
+        return self._waiting, asyncio.get_running_loop().time() - self._waiting_since
+
+    def _wait_for(self, what: str) -> None:
+        self._waiting = what
+        self._waiting_since = asyncio.get_running_loop().time()
 
     def is_unknown(self) -> bool:
         """Whether the API server has no Node of our name."""
@@ -111,18 +123,22 @@ class OwnNode:
         There is no time limit until the API server says whether there is a Node: rules of an
         earlier run stay in force, which is better than rules of a node without addresses.
         """
-        await self.wait_until(lambda: self._cluster.synced(Kind.NODE))
         name = self._cluster.node_name
+        self._wait_for(f"its source to say whether there is a Node {name}")
+        await self.wait_until(lambda: self._cluster.synced(Kind.NODE))
+        self._wait_for(f"the addresses of Node {name}")
         if not await self._wait(lambda node: bool(node.ips), NODE_IP_WAIT):
             what = "be assigned IPs" if self._cluster.node else "exist"
             klog.error(f"Timed out waiting for node to {what}", node=name)
         ranges_needed = by_node_cidr(self._config)
+        self._wait_for(f"the pod ranges of Node {name}")
         if ranges_needed and not await self._wait(lambda n: bool(n.pod_cidrs), POD_CIDR_WAIT):
             if self._cluster.node is None:
                 raise OperatorError(f'timeout waiting for node "{name}" to exist')
             raise OperatorError(f'timeout waiting for PodCIDR allocation on node "{name}"')
         self._at_start = self._cluster.node
         self._started = True
+        self._waiting = ""
 
     async def _wait(self, satisfied: Callable[[NodeState], bool], seconds: float) -> bool:
         """Wait until the Node satisfies; not at all where nothing creates it."""

@@ -15,7 +15,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     `not_forwarded` are families that have Services, and of which the kernel forwards no packets;
     `missing_addresses` are those of our Node that no interface has. `no_node` says that the API
     server has no Node of our name, `silence` for how long nothing has come from it: None where
-    that says nothing.
+    that says nothing. `waiting` is what of our Node is waited for before the first sync, and for
+    how many seconds.
     """
 
     conntrack: ConntrackUse | None = None
@@ -24,3 +25,4 @@ class Surroundings(msgspec.Struct, frozen=True):
     missing_addresses: Mapping[Family, str] = {}
     no_node: bool = False
     silence: float | None = None
+    waiting: tuple[str, float] | None = None

@@ -5,7 +5,9 @@ That no daemon runs has an exit code of its own (3), so that scripts can disting
 
 import http.client
 import os
+import select
 import socket
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,6 +26,21 @@ ADDRESS: Final = "http://127.0.0.1:10249"
 TIMEOUT: Final = 10.0
 MOMENT: Final = 1.1
 """Seconds between two queries: the daemon caches a reading for one, and rates need two."""
+HUNG: Final = 2.0
+"""Seconds after which a daemon hangs that answers nothing."""
+_HALF: Final = HUNG / 2
+_NO_PAGE: Final = "/status/"
+"""A path that costs the daemon nothing."""
+_CREDENTIALS: Final = struct.Struct("3i")
+_STATES: Final = {
+    "T": "is stopped by a signal: `kill -CONT {pid}` lets it go on",
+    "t": "is stopped by a debugger",
+    "D": "waits for the kernel",
+}
+_BUSY: Final = "runs, and does not get to answer"
+_HANGS_ADVICE: Final = (
+    "Its rules stay in force, and changes of Services have no effect. Restart it if that lasts."
+)
 _PORT: Final = 10249
 
 _SOCKET_HELP: Final = f"The daemon's Unix socket; default: {SOCKET}, then --address."
@@ -51,6 +68,10 @@ class NotAllowed(NoDaemonError):
     """There may be a daemon, but it does not serve this user."""
 
     exit_code = 1
+
+
+class HungDaemon(NoDaemonError):
+    """There is a daemon, and it does not answer."""
 
 
 class _OtherProgram(Exception):
@@ -134,7 +155,10 @@ def connect(parsed: Parsed) -> Client:
 def _fetch(place: str, target: str) -> bytes:
     connection = open_connection(place)
     try:
+        _connect(place, connection)
         connection.request("GET", target, headers={"Accept": "application/json"})
+        if not _answers(connection, _HALF) and not _lives(place):
+            raise HungDaemon(_hangs(place, connection))
         response = connection.getresponse()
         body = response.read()
     finally:
@@ -148,6 +172,52 @@ def _fetch(place: str, target: str) -> bytes:
     if response.status == 404 and text == "404 page not found":  # the text of every Go server
         raise _OtherProgram("it has no such page: another program, or another version")
     raise ErrorResponse(text or f"the daemon answered with status {response.status}")
+
+
+def _connect(place: str, connection: http.client.HTTPConnection) -> None:
+    """Make the connection; a daemon that does not even take it soon hangs."""
+    connection.timeout = HUNG
+    try:
+        connection.connect()
+    except (BlockingIOError, TimeoutError) as error:  # too many wait already
+        raise HungDaemon(_hangs(place, connection)) from error
+    connection.sock.settimeout(TIMEOUT)
+
+
+def _answers(connection: http.client.HTTPConnection, seconds: float) -> bool:
+    """Whether an answer begins within that time."""
+    return bool(select.select([connection.sock], [], [], seconds)[0])
+
+
+def _lives(place: str) -> bool:
+    """Whether a daemon that takes its time over an answer answers what costs it nothing."""
+    connection = open_connection(place)
+    try:
+        connection.request("GET", _NO_PAGE)
+        return _answers(connection, _HALF)
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _hangs(place: str, connection: http.client.HTTPConnection) -> str:
+    """That a daemon hangs, and which process it is, as far as that can be known."""
+    what = f"kube-proxy hangs: {place} takes connections, and did not answer within {HUNG:g} s"
+    is_unix = place.startswith("/") and connection.sock is not None
+    lines = [what, *([_process_state(connection.sock)] if is_unix else []), _HANGS_ADVICE]
+    return "\n  ".join(line for line in lines if line)
+
+
+def _process_state(link: socket.socket) -> str:
+    """What the process that listens at a Unix socket does; "" where it cannot be seen."""
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid = _CREDENTIALS.unpack(credentials)[0]
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+    return f"process {pid} {_STATES.get(state, _BUSY).format(pid=pid)}"
 
 
 def _decoded(body: bytes, type_: type[T]) -> T:

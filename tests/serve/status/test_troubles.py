@@ -94,6 +94,17 @@ def test_a_fast_path_with_which_nothing_is_wrong(path: FastPathStatus) -> None:
     assert troubles(replace(STATUS, fast_path=path)) == []
 
 
+def test_what_of_its_node_it_waits_for() -> None:
+    status = replace(
+        STATUS, families=(IPV6,), waits_for="the addresses of Node kestrel", waits_seconds=12.0
+    )
+    [found] = troubles(status)
+    assert found.advice == (
+        "It waits for the addresses of Node kestrel, for 12 s now. Rules that an earlier process"
+        " left stay in force."
+    )
+
+
 def test_rules_of_another_mode() -> None:
     [found] = troubles(replace(STATUS, remains=("chains remain: install iptables",)))
     assert (found.severe, found.cases) == (True, (("reason", "chains remain: install iptables"),))

@@ -31,6 +31,7 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
     families: tuple[wire.FamilyStatus, ...] = ()
     for family in state.families.values():
         families += ((yield from _family(family, state)),)
+    waits_for, waits_seconds = state.surroundings.waiting or ("", 0.0)
     return wire.DaemonStatus(
         version=VERSION,
         commit=usage.commit,
@@ -60,6 +61,8 @@ def report(state: State, usage: ProcessUsage) -> Steps[wire.DaemonStatus]:
         conntrack=_conntrack(state.surroundings),
         node_found=not state.surroundings.no_node,
         source_silent_seconds=state.surroundings.silence,
+        waits_for=waits_for,
+        waits_seconds=round(waits_seconds, 3),
     )
 
 

@@ -29,10 +29,12 @@ def troubles(status: DaemonStatus) -> list[Trouble]:
 def _of_family(family: FamilyStatus, status: DaemonStatus) -> Iterator[Trouble]:
     name = family.ip_family
     if family.last_sync is None:
+        waits = f"until it knows the cluster from {status.source or 'its source'}"
+        if status.waits_for:
+            waits = f"for {status.waits_for}, for {span(status.waits_seconds)} now"
         yield Trouble(
             f"{name}: nothing is programmed yet by this process",
-            f"It waits until it knows the cluster from {status.source or 'its source'}."
-            " Rules that an earlier process left stay in force.",
+            f"It waits {waits}. Rules that an earlier process left stay in force.",
         )
     elif family.last_sync.outcome == "failed":
         yield Trouble(

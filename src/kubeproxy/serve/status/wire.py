@@ -194,7 +194,8 @@ class DaemonStatus(_Wire, frozen=True):
 
     `conntrack` is None where connections are not tracked. `node_found` is False when the API
     server has no Node of our name. `source_silent_seconds` is for how long nothing has come from
-    it; None where that says nothing.
+    it; None where that says nothing. `waits_for` is what of our Node it waits for before its first
+    sync; "" when it does not.
     """
 
     version: str
@@ -223,6 +224,8 @@ class DaemonStatus(_Wire, frozen=True):
     node_found: bool = True
     source_silent_seconds: float | None = None
     fast_path: FastPathStatus | None = None
+    waits_for: str = ""
+    waits_seconds: float = 0.0
 
 
 class ServiceSummary(_Wire, frozen=True):
