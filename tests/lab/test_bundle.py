@@ -74,6 +74,19 @@ def test_everything_is_in_it(lab: Lab, tmp_path: Path) -> None:
         assert f"{name}: " in files["contents.txt"]
 
 
+@only("iptables", reason="these rules are listed by the iptables programs")
+def test_rules_of_iptables_are_in_it(lab: Lab) -> None:
+    lab.run()
+    lab.put(*SERVICES)
+    files = unpacked(bundle(lab, "--file=-").stdout)
+    saved = files["iptables-save-nft.txt"] + files["iptables-save-legacy.txt"]
+    for chain in ("KUBE-SERVICES", "KUBE-POSTROUTING"):
+        assert f":{chain} - [" in saved
+        assert f":{chain} - [" in files["desired-IPv4.txt"]
+    assert f"-d {cluster_ip(21)}/32" in saved
+    assert files["diff.txt"] == ""
+
+
 @nftables
 def test_names_and_addresses_are_replaced_in_all_of_it(lab: Lab) -> None:
     lab.run()
