@@ -52,11 +52,17 @@ def _directly(_row: Row, services: int) -> Iterator[Served]:
 
 @contextlib.contextmanager
 def _by_mode(
-    mode: str, row: Row, services: int, healing: Healing = Healing.NONE
+    mode: str, row: Row, services: int, healing: Healing = Healing.NONE, affinity: int = 0
 ) -> Iterator[Served]:
-    """Services, programmed by the dataplane of a mode, as the daemon opens it."""
+    """Services, programmed by the dataplane of a mode, as the daemon opens it.
+
+    With session affinity, of so many seconds, all packets but the first are of a known client.
+    """
     node = msgspec.structs.replace(THIS_NODE, healing=healing)
     compiled = Compiled(Size(services, ENDPOINTS), node=node)
+    table = compiled.builder.table
+    for entry in [*table.entries.values()] if affinity else ():
+        table.put(msgspec.structs.replace(entry, affinity_seconds=affinity))
 
     async def program() -> None:
         dataplane = load_mode(mode).open(KubeProxyConfiguration(mode=mode))(Family.IPV4)
@@ -102,6 +108,7 @@ WAYS: Mapping[str, Way] = {
     "nftables": partial(_by_mode, "nftables"),
     "nftables with fast path": _with_fast_path,
     "nftables with healing": partial(_by_mode, "nftables", healing=Healing.ALL),
+    "nftables with affinity": partial(_by_mode, "nftables", affinity=3 * 3600),
     "iptables": partial(_by_mode, "iptables"),
     "ipvs": partial(_by_mode, "ipvs"),
     "peer nftables": partial(_by_peer, "nftables"),
