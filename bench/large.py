@@ -1,10 +1,10 @@
 """One endpoint of a small Service and of large ones: what a change costs, by the Service's size.
 
 From the protobuf of a watch event to the kernel's answer, as the daemon does it, with all that
-observes syncs. Figures are processor time, also the kernel's share in it. The clusters have one
-Service each and take turns, change by change, so that all meet the same machine. Their slices have
-as many endpoints as that of the small Service, which a changed slice costs to decode; and once
-more as many as Kubernetes gives them.
+observes syncs, and what is done beside them for affinity. Figures are processor time, the kernel's
+share included. The clusters have one Service each and take turns, change by change, so that all
+meet the same machine. Their slices have as many endpoints as that of the small Service, because
+that is what a changed slice costs to decode; and once more as many as Kubernetes gives them.
 
 `python -m bench.large` enters namespaces of its own; `--changes N` is how many are measured.
 """
@@ -41,6 +41,7 @@ from kubeproxy.cluster.watch.apiserver import BATCH
 from kubeproxy.config.flags import parse_flags
 from kubeproxy.config.load import load
 from kubeproxy.dataplane.modes import MODES, load_mode
+from kubeproxy.dataplane.nftables.apply import Nftables
 from kubeproxy.engine.observer import Observation, SyncEnded, SyncStarted
 from lab.namespaces import Namespace
 
@@ -100,6 +101,9 @@ class Daemon:
                 config, loaded.gates, NODE, Manifests((), NODE), (Family.IPV4,), mode.open(config)
             )
             self._parts = make_parts(setup)
+        dataplane = self._parts.dataplanes[Family.IPV4]
+        assert isinstance(dataplane, Nftables)
+        self._dataplane = dataplane
 
     async def fill(self) -> None:
         """Have all objects, and the first sync."""
@@ -110,8 +114,6 @@ class Daemon:
             deliver(Synced(kind))
         self._parts.handler.ready()
         with self.namespace.entered():
-            watching = self._parts.dataplanes[Family.IPV4].watch(lambda _writer: None)
-            self._watch = asyncio.create_task(watching)
             await self._sync()
 
     async def take(self, events: Sequence[bytes]) -> None:
@@ -135,15 +137,17 @@ class Daemon:
 
         self._parts.observers.append(observe)
         with self.namespace.entered():
-            syncs = asyncio.create_task(self._parts.syncs[Family.IPV4].run())
+            sync, pins = self._parts.syncs[Family.IPV4], self._dataplane.pins
+            running = [asyncio.create_task(each.run()) for each in (sync, pins)]
             for number, event in enumerate(events, 1):
                 self._deliver(event)
                 if number % BATCH == 0:
                     await asyncio.sleep(0)
             last = True
             await done.wait()
-            syncs.cancel()
-            await asyncio.gather(syncs, return_exceptions=True)
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
         self._parts.observers.remove(observe)
 
     def _deliver(self, event: bytes) -> None:
@@ -155,13 +159,11 @@ class Daemon:
         await sync.sync()
         if sync.failure or sync.failed:
             raise RuntimeError(sync.failure or str(sync.failed))
+        await self._dataplane.pins.settle()  # beside the syncs in a daemon, but not for nothing
 
     async def close(self) -> None:
         """Give everything back."""
-        self._watch.cancel()
-        await asyncio.gather(self._watch, return_exceptions=True)
-        for dataplane in self._parts.dataplanes.values():
-            await dataplane.close()
+        await self._dataplane.close()
         self.namespace.close()
 
     def replaced(self, service: int = 0, number: int = 0) -> bytes:

@@ -34,6 +34,7 @@ OUTAGE_PICTURE = DOCS / "performance-outage.svg"
 METHOD = ROOT / "bench/method.md"
 HEALING = ROOT / "bench/healing.md"
 FLEET = ROOT / "bench/fleet.md"
+LARGE = ROOT / "bench/large.md"
 TEST_KERNEL = "UML"
 _HOW_TO_READ = (
     "A ratio is the other proxy's figure divided by ours: above 1 is better for us. Figures are "
@@ -137,6 +138,7 @@ def _lines(figures: Figures, code: str) -> Iterator[str]:
     yield from section(counted)
     yield "## The machine\n"
     yield "\n".join(_machine(results.machine)) + "\n"
+    yield LARGE.read_text()
     yield FLEET.read_text()
     yield METHOD.read_text().rstrip() + "\n"
     yield (
