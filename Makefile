@@ -125,8 +125,9 @@ golden: venv  ## rewrite the expected parts of tests/cases and the manual page; 
 	$(BIN)/python scripts/manual
 
 .PHONY: screenshots
-screenshots: venv packages  ## take the pictures of docs/status.md again, in a minute and a half
+screenshots: venv packages  ## take the pictures of docs/status.md and docs/plan.md again, in two minutes
 	KUBEPROXY_SCREENSHOTS=docs/images $(LAB) -q tests/lab/test_page.py -k pictures
+	KUBEPROXY_SCREENSHOTS=$(CURDIR)/docs/images $(BIN)/python -m pytest -q tests/tools/plan/test_picture.py
 
 BENCH_OPTIONS := $(if $(PEER),--peer $(PEER)) $(if $(RUNS),--runs $(RUNS)) \
 	$(if $(QUICK),--quick) $(if $(MODES),--modes $(MODES)) \

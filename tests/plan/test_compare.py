@@ -279,7 +279,12 @@ def test_ipvs_mode_sends_what_others_refuse_and_binds_addresses() -> None:
     found = switch_of([near, endpoint_slice("R1")], Mode.IPVS, Mode.NFTABLES)
     dropped = [each for each in notices(found, Effect.DROPPED) if "outside" in each.clients]
     assert {each.place for each in dropped} == {"load-balancer IP", "external IP", "node port"}
-    assert "addresses of Services" in {each.subject for each in found.habits}
+    assert {each.subject for each in found.habits} == {
+        "choice of endpoints",
+        "addresses of Services",
+        "established connections",
+        "firewalls of the node",
+    }
     assert any(VIP in at for each in found.addresses for at in each.at)
 
 
@@ -302,6 +307,13 @@ def test_a_node_port_number_matters_to_cluster_ips_in_ipvs_mode_alone(mode: Mode
     found = change_of([CART, BOTH], [CART, BOTH, other], mode)
     carts = [each for each in found.services if each.service == "cart"]
     assert [each.change for each in carts] == ([Change.SAME] if mode is Mode.IPVS else [])
+
+
+def test_modes_that_share_chains_leave_each_others_rules() -> None:
+    (remark,) = switch_of([CART], Mode.IPVS, Mode.IPTABLES).remarks
+    assert "removed with kube-proxy --cleanup before iptables mode starts" in remark
+    assert switch_of([CART], Mode.IPVS, Mode.NFTABLES).remarks == ()
+    assert switch_of([CART], Mode.IPVS, Mode.IPVS).remarks == ()
 
 
 # --- configurations ---------------------------------------------------------------------------

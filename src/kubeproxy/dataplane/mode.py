@@ -22,8 +22,11 @@ from kubeproxy.table.node import NodeView
 from kubeproxy.table.quirks import Quirks
 
 FULL_SYNC_PERIOD = 3600.0
-NOT_BOUND = "not those of the node: no program can send from there, or listen there"
-"""A habit of modes without a device."""
+TRANSLATING = {
+    "addresses of Services": "not the node's: no program can send from there, or listen there",
+    "established connections": "kept by conntrack",
+}
+"""Habits of modes whose rules translate addresses."""
 
 
 class Metric(msgspec.Struct, frozen=True):

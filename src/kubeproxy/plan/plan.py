@@ -1,6 +1,7 @@
 """Two sides -> the plan. It is made a Service at a time, so that progress can be shown."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from kubeproxy.base.inet import Family
@@ -10,6 +11,7 @@ from kubeproxy.plan.outcome import HARM
 from kubeproxy.plan.settings import habits, settings
 from kubeproxy.plan.side import Side
 from kubeproxy.plan.wire import Plan, ServicePlan
+from kubeproxy.table.entries import ServicePortName
 
 
 class Progress(NamedTuple):
@@ -45,16 +47,23 @@ def make_plan(
         settings=tuple(settings(before, after)),
         habits=tuple(habits(before, after)),
         foreign_rules=tuple(foreign_rules(listings, reliance)),
-        remarks=tuple(remarks),
-        of_services=len(
-            {
-                name.owner
-                for side in (before, after)
-                for t in side.tables.values()
-                for name in t.entries
-            }
-        ),
+        remarks=(*remarks, *_left_behind(before, after)),
+        of_services=len({name.owner for each in (before, after) for name in _ports(each)}),
     )
+
+
+def _ports(side: Side) -> Iterable[ServicePortName]:
+    return chain.from_iterable(table.entries for table in side.tables.values())
+
+
+def _left_behind(before: Side, after: Side) -> Iterator[str]:
+    """What of the mode of before stays: the modes that use iptables keep each other's rules."""
+    both = before.mode.uses_iptables and after.mode.uses_iptables
+    if both and before.mode.name != after.mode.name:
+        yield (
+            f"what {before.mode.name} mode has in the kernel is removed with kube-proxy --cleanup"
+            f" before {after.mode.name} mode starts: it does not remove that by itself"
+        )
 
 
 def _harm(plan: ServicePlan) -> tuple[int, str, str]:

@@ -18,7 +18,7 @@ from kubeproxy.dataplane.iptables.setup import (
     serves_localhost,
 )
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
-from kubeproxy.dataplane.mode import NOT_BOUND, Mode
+from kubeproxy.dataplane.mode import TRANSLATING, Mode
 from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.sysctls import Sysctl, Sysctls
 from kubeproxy.dataplane.xtables_chains import chain_leftover, own_by_mode
@@ -119,7 +119,7 @@ MODE = Mode(
     tally=_tally,
     habits=lambda _config: {
         "choice of endpoints": "random",
-        "addresses of Services": NOT_BOUND,
+        **TRANSLATING,
         **PAST_FIREWALLS,
     },
     sysctls=_sysctls,

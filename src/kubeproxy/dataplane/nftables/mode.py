@@ -18,7 +18,7 @@ from kubeproxy.config.validate import out_of_range
 from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.leftovers import Cleanup, Leftover
-from kubeproxy.dataplane.mode import NOT_BOUND, Metric, Mode
+from kubeproxy.dataplane.mode import TRANSLATING, Metric, Mode
 from kubeproxy.dataplane.nftables.language import Program
 from kubeproxy.dataplane.nftables.metrics import LOCALHOST_METRICS, METRICS
 from kubeproxy.dataplane.nftables.program import NftablesSettings, program
@@ -131,7 +131,7 @@ def _tally(config: Config, node: NodeView) -> Callable[[EntryChange], int]:
 def _habits(config: Config) -> Mapping[str, str]:
     return {
         "choice of endpoints": config.nftables.balance,
-        "addresses of Services": NOT_BOUND,
+        **TRANSLATING,
         "firewalls of the node": (
             "no rule accepts anything: what a firewall drops in FORWARD or INPUT is dropped"
         ),
