@@ -42,6 +42,7 @@ PATHS = (
     "/status/rates",
     "/status/explain?to={namespace}/{name}",
     "/status/table?family=IPv4",
+    "/status/cluster",
     "/status",
     "/status?part=state",
     "/status?part=services",

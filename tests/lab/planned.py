@@ -53,6 +53,7 @@ def planned(node: Namespace, *arguments: str) -> tuple[int, Plan]:
     """What the command says on the node, and its exit code."""
     ran = run_plan(node, *arguments, "-ojson")
     assert ran.code in {0, 1}, ran.err
+    assert ran.out, ran.err
     return ran.code, msgspec.convert(json.loads(ran.out), Plan)
 
 
