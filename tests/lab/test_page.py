@@ -280,6 +280,36 @@ def test_everything_is_there_without_a_script(browser: Browser, lab: Lab) -> Non
     assert_nothing_else_happened(browser)
 
 
+MANY = 230
+
+
+def unserved(number: int) -> Document:
+    """One of many Services that have no endpoints."""
+    address = f"10.112.1.{number}"
+    spec = {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80}]}
+    metadata = {"namespace": "outlet", "name": f"store-{number:03d}"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_further_services_are_on_further_pages(browser: Browser, lab: Lab) -> None:
+    many = list(map(unserved, range(1, MANY + 1)))
+    lab.put(*shop(), *many)
+    every = MANY + 6  # the shop has five, and the lab one by which it sees that it is programmed
+    browser.open(HOME)
+    assert f"1\u2013200 of {every}" in browser.text("#found")
+    browser.evaluate("document.querySelector('a[rel=next]').click()")
+    browser.wait(f"document.querySelector('#found').innerText.includes('201\u2013{every}')")
+    assert "shop/web" in rows(browser)
+    lab.put(*shop(), *many[1:])
+    browser.wait(f"document.querySelector('#found').innerText.includes('201\u2013{every - 1}')")
+    browser.evaluate("document.querySelector('[name=problems]').click()")
+    browser.wait("document.querySelector('#found').innerText.includes('have problems')")
+    assert f"1\u2013200 of {MANY + 1}" in browser.text("#found")
+    assert "shop/web" not in rows(browser)
+    assert browser.evaluate("location.search") == "?q=&sort=name&problems=true"
+    assert_nothing_else_happened(browser)
+
+
 ONE_LINE = 30
 BROKEN = f"""[...document.querySelectorAll('td.address div')]
     .filter(e => e.offsetHeight > {ONE_LINE}).map(e => e.innerText)"""

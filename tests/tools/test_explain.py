@@ -544,15 +544,13 @@ TWO_NODES = [*SHOP, of_kind("Node", node_named("heron", "198.51.100.20"))]
             "--from fd40::50: it is IPv6, but the destination is IPv4",
             id="mixed-families",
         ),
-        pytest.param((), "--to is missing: say where the packet goes", id="no-destination"),
         pytest.param(
-            ("--to=cart", "-o", "yaml"), "--output yaml: must be text or json", id="bad-output"
+            (),
+            "say where the packet goes: kube-proxy explain SERVICE, or --to",
+            id="no-destination",
         ),
         pytest.param(
-            ("cart",),
-            '"kube-proxy explain" does not take any arguments, got ["cart"]: '
-            "did you mean --to cart?",
-            id="no-flag",
+            ("--to=cart", "-o", "yaml"), "--output yaml: must be text or json", id="bad-output"
         ),
         pytest.param(
             ("--to=cart", "--cluster-cidr=10.64.0.0"),
@@ -640,9 +638,19 @@ def test_inside_a_pod_the_service_account_is_used(
     assert (1, expected) == (ask.code, ask.err.splitlines()[-1])
 
 
+def test_a_destination_needs_no_flag(ask: Asked, tmp_path: Path) -> None:
+    manifests = ("--manifests", str(write(tmp_path, TWO_NODES)), "--node=kestrel")
+    ask(*manifests, "--to=cart")
+    expected = (ask.code, ask.out)
+    ask(*manifests, "cart")
+    assert expected == (ask.code, ask.out)
+    ask(*manifests, "--to=cart", "cart")
+    assert ask.out.count("verdict") == 2
+
+
 def test_an_unknown_flag_shows_the_usage(ask: Asked) -> None:
     ask("--too=cart")
-    assert ask.err.startswith("Usage:\n  kube-proxy explain --to DESTINATION [flags]\n")
+    assert ask.err.startswith("Usage:\n  kube-proxy explain DESTINATION... [flags]\n")
     assert ask.err.endswith("\nError: unknown flag: --too (did you mean --to?)\n")
     assert (ask.code, ask.out) == (1, "")
 
@@ -650,7 +658,7 @@ def test_an_unknown_flag_shows_the_usage(ask: Asked) -> None:
 def test_help(ask: Asked) -> None:
     out = ask("--help")
     assert (ask.code, ask.err) == (0, "")
-    assert out.startswith("Usage:\n  kube-proxy explain --to DESTINATION [flags]\n")
+    assert out.startswith("Usage:\n  kube-proxy explain DESTINATION... [flags]\n")
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("      --")]
     assert listed[:4] == ["--from", "--to", "--node", "--interface"]
     assert "  -o, --output string (default text)" in out.splitlines()

@@ -13,6 +13,7 @@ from kubeproxy.tools.layout import (
     painted,
     prose,
     table,
+    without_middle,
 )
 
 WIDE = Display()
@@ -165,3 +166,50 @@ NARROW = """\
 
 def test_a_narrow_terminal_gets_whole_words() -> None:
     assert "\n".join(painted(each, WIDE) for each in fitted(TEXT, 60, 13)) == NARROW
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "expected"),
+    [
+        pytest.param(["a", "bc"], 2, ["a", "bc"], id="there-is-room"),
+        pytest.param([], 3, [], id="none"),
+        pytest.param(["abcdefg", "abcdefh"], 5, ["ab…fg", "ab…fh"], id="the-middle-goes"),
+        pytest.param(["abcdefg", "abc"], 5, ["ab…fg", "abc"], id="short-ones-stay"),
+        pytest.param(
+            ["aaaaXaaaaaaaa", "aaaaYaaaaaaaa"],
+            8,
+            ["aaaaX…aa", "aaaaY…aa"],
+            id="where-they-differ-stays",
+        ),
+        pytest.param(["aaaaa", "aaaaa"], 3, ["a…a", "a…a"], id="equal-names"),
+        pytest.param(["aaXaa", "aaYaa"], 3, ["a…a", "a…a"], id="no-place-keeps-them-apart"),
+    ],
+)
+def test_names_lose_their_middle(names: list[str], width: int, expected: list[str]) -> None:
+    assert expected == without_middle(names, width)
+
+
+def test_the_middle_of_a_name_goes_when_no_column_can_leave() -> None:
+    heads = (
+        Column("NAME", least=4, names=True),
+        Column("A", leaves=1),
+        Column("B", leaves=2),
+        Column("C", least=2),
+    )
+    rows = [("shop/storefront-one", "aaa", "bbb", "cccc"), ("shop/storefront-two", "a", "b", "c")]
+
+    def shown(width: int) -> list[str]:
+        return [painted(each, WIDE).rstrip() for each in table(heads, rows, width)]
+
+    assert shown(40)[1] == "shop/storefront-one  aaa  bbb  cccc"
+    assert shown(34)[1] == "shop/storefront-one  aaa  bbb  cc…"
+    assert shown(28)[1] == "shop/storefront-one  aaa  c…"
+    assert shown(23) == [
+        "NAME                 C",
+        "shop/storefront-one  c…",
+        "shop/storefront-two  c",
+    ]
+    assert shown(14) == ["NAME        C", "shop…t-one  c…", "shop…t-two  c"]

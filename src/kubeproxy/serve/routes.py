@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Flag, auto
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 
 import msgspec
 
@@ -156,7 +157,8 @@ def _loaded_later(name: str, live: Live) -> Page:
     async def page(request: Request) -> Answer:
         nonlocal loaded
         if loaded is None:
-            loaded = getattr(await asyncio.to_thread(import_module, _STATUS_PAGES), name)
+            pages = await asyncio.to_thread(import_module, _STATUS_PAGES)
+            loaded = partial(_answered, pages, name)
         if request.peer == SOCKET_PEER:
             return await loaded(request, live)
         async with live.a_few:
@@ -167,6 +169,14 @@ def _loaded_later(name: str, live: Live) -> Page:
 
 def _log(_: Request) -> Answer:
     return text(klog.recent())
+
+
+async def _answered(pages: ModuleType, name: str, request: Request, live: Live) -> Answer:
+    refused: Answer | None = pages.unknown_parameter(name, request)
+    if refused is not None:
+        return refused
+    answer: Answer = await getattr(pages, name)(request, live)
+    return answer
 
 
 def _debug(request: Request) -> Answer | Awaitable[Answer]:

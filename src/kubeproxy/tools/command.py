@@ -36,6 +36,7 @@ class Command(msgspec.Struct, frozen=True):
     meant: str = ""
     takes_arguments: bool = False
     kernel: bool = False
+    outputs: Sequence[str] = ("text", "json")
 
     def usage_text(self) -> str:
         """How to call it."""
@@ -54,8 +55,9 @@ class Command(msgspec.Struct, frozen=True):
         if not self.takes_arguments:
             refuse_positionals(f"kube-proxy {self.call.split()[0]}", parsed, self.meant)
         output = str(parsed.values.get("output", "text"))
-        if output not in {"text", "json"}:
-            raise FieldError("output", output, "must be text or json")
+        if output not in self.outputs:
+            *others, last = self.outputs
+            raise FieldError("output", output, f"must be {', '.join(others)} or {last}")
         if self.kernel:
             require_supported_machine()
         return self.run(parsed)
@@ -87,8 +89,8 @@ def not_negative(parsed: Parsed, name: str) -> int:
 
 
 def wants_json(parsed: Parsed) -> bool:
-    """Whether the flag `OUTPUT` asks for JSON."""
-    return parsed.value("output", str) == "json"
+    """Whether the flag `OUTPUT` asks for what programs read."""
+    return parsed.value("output", str) in {"json", "yaml"}
 
 
 def print_answer(
@@ -98,11 +100,20 @@ def print_answer(
     *,
     cut: bool = True,
 ) -> None:
-    """Print a value: as JSON, or as the lines that it has on a display of some width."""
-    if wants_json(parsed):
+    """Print a value: as JSON or YAML, or as the lines that it has on a display of some width."""
+    output = parsed.value("output", str)
+    if output == "json":
         say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
         return
+    if output == "yaml":
+        import yaml  # noqa: PLC0415  # seldom asked for
+
+        plain = msgspec.to_builtins(value)
+        say(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False).rstrip("\n"))
+        return
     display = display_of(sys.stdout, os.environ)
+    if output == "wide":
+        display = replace(display, width=None)
     shown = lines(display.width)
     show(shown, display if cut else replace(display, width=None))
 

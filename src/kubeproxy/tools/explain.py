@@ -36,7 +36,7 @@ _OWN: Final = (
         STRINGS,
         (),
         "Where to: ADDRESS:PORT[/PROTOCOL], ADDRESS, or [NAMESPACE/]SERVICE[:PORT][/PROTOCOL]."
-        " May be repeated.",
+        " May be repeated; also as an argument, without the flag.",
     ),
     Flag(
         "node",
@@ -74,11 +74,10 @@ _ELSEWHERE: Final = frozenset({"node", *(flag.name for flag in SHARED_FLAGS)} - 
 
 
 def _run(parsed: Parsed) -> int:
-    if not parsed.value("to", tuple):
-        raise OperatorError("--to is missing: say where the packet goes")
-    asked = Asked(
-        parsed.value("from", str), parsed.value("to", tuple), parsed.value("interface", str)
-    )
+    destinations = (*parsed.value("to", tuple), *filter(None, parsed.positionals))
+    if not destinations:
+        raise OperatorError("say where the packet goes: kube-proxy explain SERVICE, or --to")
+    asked = Asked(parsed.value("from", str), destinations, parsed.value("interface", str))
     found = _answered(parsed, asked)
     text = "\n\n".join(map(render, found))
     print_answer(parsed, found, lambda width: fitted(text, width, INDENT), cut=False)
@@ -133,7 +132,7 @@ def pod_of(source: str) -> str:
 
 
 COMMAND: Final = Command(
-    "explain --to DESTINATION",
+    "explain DESTINATION...",
     (*_OWN, *_LIVE, *FLAGS),
     _run,
     listed=(
@@ -141,6 +140,6 @@ COMMAND: Final = Command(
         *_LIVE,
         *SHARED_FLAGS,
     ),
-    meant="to",
+    takes_arguments=True,
 )
 main, usage_text = COMMAND.main, COMMAND.usage_text

@@ -7,6 +7,7 @@ and has no colours.
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -82,11 +83,17 @@ def fitted(text: str, width: int | None, indent: int) -> Iterator[Line]:
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table. One with a `least` width gives way where room is scarce."""
+    """A column of a table. One with a `least` width gives way where room is scarce.
+
+    Then those with a `leaves` go, the highest first. What `names` the rows is cut last, in the
+    middle, and not so that two names look the same.
+    """
 
     title: str
     right: bool = False
     least: int = 0
+    leaves: int = 0
+    names: bool = False
 
 
 def left(*titles: str) -> tuple[Column, ...]:
@@ -113,13 +120,65 @@ def table(
     if width is None:
         widths = [min(each, _WIDEST) for each in widths]
     else:
-        widths = _narrowed(columns, widths, width)
-        lines = [tuple(map(_shortened, each, widths)) for each in lines]
+        kept = _kept(columns, widths, width)
+        columns = [columns[place] for place in kept]
+        lines = [tuple(each[place] for place in kept) for each in lines]
+        widths = _narrowed(columns, [widths[place] for place in kept], width)
+        lines = _cells(columns, widths, lines)
     return [_laid_out(each, columns, widths) for each in lines]
 
 
+def _kept(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The places of the columns for which there is room when all have given way."""
+    kept = list(range(len(columns)))
+    while True:
+        least = [
+            widths[each]
+            if columns[each].names
+            else min(columns[each].least or widths[each], widths[each])
+            for each in kept
+        ]
+        leaving = [each for each in kept if columns[each].leaves]
+        if not leaving or sum(least) + len(GAP) * (len(kept) - 1) <= room:
+            return kept
+        kept.remove(max(leaving, key=lambda each: columns[each].leaves))
+
+
+def _cells(columns: Sequence[Column], widths: Sequence[int], lines: Sequence[Line]) -> list[Line]:
+    """The lines with every cell as wide as its column at most."""
+    shown = []
+    for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        head, *cells = [each[place] for each in lines]
+        if column.names:
+            texts = without_middle([span.text for span in cells], width)
+            cells = [Span(text, span.style) for text, span in zip(texts, cells, strict=True)]
+        shown.append([_shortened(head, width), *(_shortened(span, width) for span in cells)])
+    return list(zip(*shown, strict=True))
+
+
+def without_middle(names: Sequence[str], width: int) -> list[str]:
+    """Names of at most that width; what is left out is where they do not differ, if possible."""
+    if max(map(len, names), default=0) <= width:
+        return list(names)
+    room = max(0, width - len(_CUT))
+    heads = sorted(range(room + 1), key=lambda head: abs(2 * head - room))
+    tried = ([_outer(name, width, head, room - head) for name in names] for head in heads)
+    first = next(tried)
+    distinct = len(set(names))
+    return next((each for each in chain([first], tried) if len(set(each)) == distinct), first)
+
+
+def _outer(name: str, width: int, head: int, tail: int) -> str:
+    if len(name) <= width:
+        return name
+    return name[:head] + _CUT + name[len(name) - tail :]
+
+
 def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The widths, less where that is possible until they fit; the widest gives way first."""
+    """The widths, less where that is possible until they fit; the widest gives way first.
+
+    What names the rows gives way when no other can.
+    """
     fitting = list(widths)
     excess = sum(fitting) + len(GAP) * (len(fitting) - 1) - room
     for _ in range(excess):
@@ -128,6 +187,8 @@ def _narrowed(columns: Sequence[Column], widths: Sequence[int], room: int) -> li
             for place, column in enumerate(columns)
             if column.least and fitting[place] > column.least
         ]
+        others = [place for place in yielding if not columns[place].names]
+        yielding = others or yielding
         if not yielding:
             break
         fitting[max(yielding, key=fitting.__getitem__)] -= 1

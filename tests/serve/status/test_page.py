@@ -105,7 +105,18 @@ async def test_of_many_services_the_first_are_shown() -> None:
     many = [service({"clusterIP": f"10.112.1.{n}"}, name=f"many-{n:03d}") for n in range(ROWS + 7)]
     _, found = await asked(await programmed(*many))
     assert len(found.values("data-rate")) == ROWS + 1  # and all together
-    assert "7 more: search" in found.text
+    assert f"1\u2013{ROWS} of {ROWS + 7}" in found.text
+    assert f"/status?q=&sort=name&offset={ROWS}#services" in found.values("href")
+
+
+async def test_the_others_are_on_the_next_page() -> None:
+    many = [service({"clusterIP": f"10.112.1.{n}"}, name=f"many-{n:03d}") for n in range(ROWS + 7)]
+    rig = await programmed(*many)
+    _, found = await asked(rig, offset=str(ROWS))
+    assert f"{ROWS + 1}\u2013{ROWS + 7} of {ROWS + 7}" in found.text
+    assert "shop/many-206" in found.text
+    _, found = await asked(rig, offset="many")
+    assert f"1\u2013{ROWS} of {ROWS + 7}" in found.text
 
 
 async def test_the_answer_is_that_of_the_command() -> None:

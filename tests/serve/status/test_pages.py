@@ -271,6 +271,11 @@ async def test_questions_are_of_some_destinations_at_once() -> None:
         pytest.param("?sort=connections", ["cart", "books", "cart"], id="by-connections"),
         pytest.param("?sort=connections&limit=1", ["cart"], id="the-one-with-the-most"),
         pytest.param("?sort=rate", ["cart", "books", "cart"], id="by-rate"),
+        pytest.param("?limit=1&offset=1", ["books"], id="the-second"),
+        pytest.param("?sort=rate&limit=2&offset=1", ["books", "cart"], id="of-an-order"),
+        pytest.param("?offset=3", [], id="behind-the-last"),
+        pytest.param("?problems=false", ["cart", "books", "cart"], id="whatever-is-wrong"),
+        pytest.param("?problems=true", ["cart", "books"], id="with-problems"),
     ],
 )
 async def test_services_are_found_and_sorted(query: str, expected: list[str]) -> None:
@@ -318,6 +323,12 @@ async def test_where_the_mode_does_not_count() -> None:
     ("query", "expected"),
     [
         ("?sort=size", "sort=size: must be one of name, connections, rate\n"),
+        ("?problems=yes", "problems=yes: must be true or false\n"),
+        ("?offset=-1", "offset=-1: must be a number of up to 10 digits\n"),
+        (
+            "?search=x",
+            "search: there is no such parameter, but q, sort, problems, offset, limit, format\n",
+        ),
         ("?limit=many", f"limit=many: {NO_LIMIT}"),
         ("?limit=-1", f"limit=-1: {NO_LIMIT}"),
         ("?limit=99999999999", f"limit=99999999999: {NO_LIMIT}"),

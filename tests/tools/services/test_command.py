@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from fakes.daemon import FakeDaemon, always, in_turn, serving
@@ -105,10 +106,41 @@ def test_what_is_asked_for(call: Called, daemon: FakeDaemon) -> None:
     assert daemon.queries(LIST) == [{"q": ["10.112"], "sort": ["rate"], "limit": ["7"]}]
 
 
+def test_pages_and_problems_are_asked_for(call: Called, daemon: FakeDaemon) -> None:
+    call("--problems", "--offset=400", "--limit=200", "--no-rates")
+    (query,) = daemon.queries(LIST)
+    wanted = {"problems": ["true"], "offset": ["400"], "limit": ["200"], "sort": ["name"]}
+    assert wanted == query
+
+
+def test_names_alone(call: Called, slept: list[float]) -> None:
+    assert call("-o", "name") == "shop/cart\nkube-system/dns\nshop/reports\n"
+    assert call("-o", "name", "shop/cart", "--no-rates") == "shop/cart\n"
+    assert (call.err, slept) == ("", [])
+
+
+def test_yaml(call: Called) -> None:
+    listed = yaml.safe_load(call("-o", "yaml", "--no-rates"))
+    assert [each["service"] for each in listed["services"]] == ["cart", "dns", "reports"]
+    assert msgspec.convert(listed, ServiceList) == ALL
+
+
+def test_several_by_name(call: Called, daemon: FakeDaemon) -> None:
+    other = replace(reported.detail(), service="till")
+    daemon.pages[f"{LIST}/shop/till"] = always(other)
+    lines = call("shop/cart", "shop/till").splitlines()
+    heads = [each for each in lines if each.startswith("shop/")]
+    assert [each.split()[0] for each in heads] == ["shop/cart", "shop/till"]
+    listed = msgspec.json.decode(
+        call("shop/cart", "shop/till", "-o=json"), type=list[ServiceDetail]
+    )
+    assert listed == [reported.detail(), other]
+
+
 def test_a_limit_is_said(call: Called, daemon: FakeDaemon) -> None:
     daemon.pages[LIST] = always(replace(reported.services(reported.CART), matching=3))
     call("--limit=1")
-    assert call.err == "note: 1 of 3 services shown, as --limit says\n"
+    assert call.err == "note: 1 of 3 services shown, as --limit and --offset say\n"
 
 
 def test_nothing_fits(call: Called, daemon: FakeDaemon) -> None:
@@ -127,12 +159,18 @@ def test_a_cluster_without_services(call: Called, daemon: FakeDaemon) -> None:
 @pytest.mark.parametrize(
     ("flags", "expected", "remark"),
     [
-        pytest.param(["-n", "shop"], ["shop/cart", "shop/reports"], "", id="all-of-it"),
+        pytest.param(["-n", "shop"], ["cart", "reports"], "", id="all-of-it"),
         pytest.param(
             ["--namespace=shop", "--limit=1"],
-            ["shop/cart"],
-            "note: 1 of 2 services shown, as --limit says\n",
+            ["cart"],
+            "note: 1 of 2 services shown, as --limit and --offset say\n",
             id="the-limit-counts-those-inside",
+        ),
+        pytest.param(
+            ["--namespace=shop", "--offset=1"],
+            ["reports"],
+            "note: 1 of 2 services shown, as --limit and --offset say\n",
+            id="so-does-the-offset",
         ),
         pytest.param(
             ["-n", "sho"], [], "note: none of 3 services fits\n", id="a-part-of-a-name-is-none"
@@ -350,14 +388,23 @@ def test_for_programs(call: Called) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        pytest.param(["a", "b"], "one service at a time, got: a b", id="two-names"),
+        pytest.param(
+            ["a", "-w"],
+            "--watch prints changes of the list, as text: no name, no -o json",
+            id="watching-a-service",
+        ),
+        pytest.param(["--offset=-1"], "--offset -1: must not be negative", id="negative-offset"),
         pytest.param(
             ["--sort=size"],
             "--sort size: must be one of name, connections, rate",
             id="unknown-order",
         ),
         pytest.param(["--limit=-1"], "--limit -1: must not be negative", id="negative-limit"),
-        pytest.param(["-o=yaml"], "--output yaml: must be text or json", id="bad-output"),
+        pytest.param(
+            ["-o=xml"],
+            "--output xml: must be text, wide, name, json or yaml",
+            id="bad-output",
+        ),
     ],
 )
 def test_wrong_use(call: Called, arguments: list[str], expected: str) -> None:
@@ -366,7 +413,7 @@ def test_wrong_use(call: Called, arguments: list[str], expected: str) -> None:
 
 def test_help(call: Called) -> None:
     out = call("-h")
-    assert out.startswith("Usage:\n  kube-proxy services [[NAMESPACE/]NAME] [flags]\n")
+    assert out.startswith("Usage:\n  kube-proxy services [[NAMESPACE/]NAME...] [flags]\n")
     assert "  -n, --namespace string" in out.splitlines()
 
 

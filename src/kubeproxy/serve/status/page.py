@@ -24,7 +24,8 @@ from kubeproxy.serve.status.wire import FieldProblem
 from kubeproxy.serve.status.words import unknown
 
 ROWS: Final = 200
-"""Services in the table; a search finds the others."""
+"""Services in the table; the others are on further pages."""
+_DIGITS: Final = 10
 
 
 def page(
@@ -48,7 +49,9 @@ def _first_page(
         return answer((yield from _explained(request, state)))
     sorts = {each.value: each for each in Sort}
     sort = sorts.get(request.query.get("sort", ""), Sort.NAME)
-    search = Search(request.query.get("q", ""), sort, ROWS)
+    offset, problems = request.query.get("offset", ""), request.query.get("problems", "")
+    first = int(offset) if offset.isascii() and offset.isdigit() and len(offset) < _DIGITS else 0
+    search = Search(request.query.get("q", ""), sort, ROWS, problems == "true", first)
     if part == "services":
         found = yield from service_list(state, search)
         return service_table(found, search)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final
 from urllib.parse import urlencode
@@ -32,8 +32,33 @@ _ADVICE: Final = ("/status/services", "/status/services?q=TEXT")
 _ADVICE_FOR_TOOLS: Final = ("kube-proxy services", "kube-proxy services --search TEXT")
 """Where all Services are listed, and where they are searched."""
 _DIGITS: Final = 10
+_YES, _NO = "true", "false"
 _DESTINATIONS: Final = 50
 """An answer names each endpoint, and is made in one piece."""
+
+
+_SERVICES: Final = ("q", "sort", "problems", "offset")
+_PACKET: Final = ("from", "to")
+_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "show_daemon": (*_SERVICES, *_PACKET, "part"),
+    "show_services": (*_SERVICES, "limit"),
+    "show_service": ("part",),
+    "show_explanations": (*_PACKET, "interface"),
+    "show_failures": ("after",),
+    "show_table": ("family",),
+}
+"""What may be asked of each page, beside `format`."""
+
+
+def unknown_parameter(page: str, request: Request) -> Answer | None:
+    """The refusal of a request with a parameter that the page does not have."""
+    known = (*_PARAMETERS.get(page, ()), "format")
+    name = next((each for each in request.query if each not in known), None)
+    if name is None:
+        return None
+    return text(
+        f"{printable(name[:40])}: there is no such parameter, but {', '.join(known)}\n", 400
+    )
 
 
 def _json(value: object) -> Answer:
@@ -72,7 +97,12 @@ async def show_services(request: Request, live: Live) -> Answer:
         return text(f"sort={printable(sort)}: must be one of {', '.join(known)}\n", 400)
     if not _is_number(limit):
         return _no_number("limit", limit, ", 0 for all")
-    search = Search(query.get("q", ""), Sort(sort), int(limit))
+    offset, problems = query.get("offset") or "0", query.get("problems") or _NO
+    if not _is_number(offset):
+        return _no_number("offset", offset, "")
+    if problems not in {_YES, _NO}:
+        return text(f"problems={printable(problems)}: must be {_YES} or {_NO}\n", 400)
+    search = Search(query.get("q", ""), Sort(sort), int(limit), problems == _YES, int(offset))
     found = await run(service_list(await live.counted(), search))
     return Answer(headers=JSON, body=paced(list_pieces(found)))
 

@@ -51,11 +51,16 @@ class Sort(Enum):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """Which Services, in what order, and how many at most; 0 is all."""
+    """Which Services, in what order, and how many at most; 0 is all.
+
+    With `problems`, only those with which something is wrong. The first `offset` are left out.
+    """
 
     text: str = ""
     sort: Sort = Sort.NAME
     limit: int = 500
+    problems: bool = False
+    offset: int = 0
 
 
 class SearchText(NamedTuple):
@@ -198,9 +203,12 @@ def service_list(state: State, search: Search) -> Steps[ServiceList]:
         for key in tuple(each.builder.services()):
             known[key] = None
             yield
+    lost: Lost = losers(state)
+    lines: list[ServiceSummary] = []
     matching = yield from _matching(state, list(known), search.text)
-    shown = yield from _sorted(state, matching, search)
-    lost, lines = losers(state), []
+    if search.problems:
+        matching = yield from _with_problems(state, matching, lost)
+    shown = (yield from _sorted(state, matching, search))[search.offset :]
     for key in shown:
         ports = _ports(state, key)
         if ports:
@@ -233,15 +241,25 @@ def _matching(state: State, services: list[ObjectKey], text: str) -> Steps[list[
     return found
 
 
+def _with_problems(state: State, services: list[ObjectKey], lost: Lost) -> Steps[list[ObjectKey]]:
+    found = []
+    for key in services:
+        if any(_problems(_ports(state, key), lost)):
+            found.append(key)
+        yield
+    return found
+
+
 def _sorted(state: State, services: list[ObjectKey], search: Search) -> Steps[list[ObjectKey]]:
+    count = search.limit and search.offset + search.limit
     if search.sort is Sort.NAME:
-        return (yield from first_of(services, lambda key: key, search.limit))
+        return (yield from first_of(services, lambda key: key, count))
     most: dict[ObjectKey, float] = {}
     for key in services:
         total, rate = together((family.look, entry.name) for family, entry in _ports(state, key))
         most[key] = (total if search.sort is Sort.CONNECTIONS else rate) or 0
         yield
-    return (yield from first_of(services, lambda key: (-most[key], key), search.limit))
+    return (yield from first_of(services, lambda key: (-most[key], key), count))
 
 
 def first_of(

@@ -1,7 +1,10 @@
 """Services as tables: a row for each, or all about one."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from kubeproxy.base.inet import join
 from kubeproxy.serve.status.wire import (
@@ -16,11 +19,14 @@ from kubeproxy.serve.status.words import connections, failures, plural, rate, se
 from kubeproxy.tools.layout import Column, Line, Span, Style, left, line, prose, right, table
 
 _INDENT: Final = "  "
-_TRAFFIC: Final = right("CONNECTIONS", "PER SECOND")
+_TRAFFIC: Final = (
+    Column("CONNECTIONS", right=True, leaves=2),
+    Column("PER SECOND", right=True, leaves=1),
+)
 _LIST: Final = (
-    Column("NAMESPACE/NAME", least=20),
-    Column("ADDRESSES", least=11),
-    Column("PORTS", least=10),
+    Column("NAMESPACE/NAME", least=8, names=True),
+    Column("ADDRESSES", least=11, leaves=3),
+    Column("PORTS", least=10, leaves=4),
     *right("ENDPOINTS"),
 )
 _FRONTENDS: Final = left("FRONTEND", "ADDRESS")
@@ -37,10 +43,15 @@ def not_counted(mode: str) -> str:
 # --- all of them ------------------------------------------------------------------------------
 
 
-def listing(found: ServiceList, width: int | None) -> Iterator[Line]:
-    """A row for each Service, and below it what is wrong with it."""
+def listing(found: ServiceList, width: int | None, *, bare: bool = False) -> Iterator[Line]:
+    """A row for each Service, and below it what is wrong with it.
+
+    Names are `bare` where all are of one namespace, which was given.
+    """
     traffic = found.counts_connections
-    head, *rows = _table(_LIST, _summary, found.services, width, traffic=traffic)
+    columns = (replace(_LIST[0], title="NAME"), *_LIST[1:]) if bare else _LIST
+    summary = partial(_summary, bare=bare)
+    head, *rows = _table(columns, summary, found.services, width, traffic=traffic)
     yield head
     for each, row in zip(found.services, rows, strict=True):
         yield row
@@ -65,9 +76,10 @@ def _table(
     return table((*columns, *_TRAFFIC), rows, width)
 
 
-def _summary(each: ServiceSummary) -> Line:
+def _summary(each: ServiceSummary, *, bare: bool) -> Line:
     addresses = ",".join(dialled(each)) or "-"
-    return line(full_name(each), addresses, ",".join(each.ports), usable(each))
+    name = each.service if bare else full_name(each)
+    return line(name, addresses, ",".join(each.ports), usable(each))
 
 
 def remarks(found: ServiceList) -> Iterator[str]:
@@ -78,7 +90,7 @@ def remarks(found: ServiceList) -> Iterator[str]:
     elif not found.matching:
         yield f"none of {plural(found.total, 'service')} fits"
     elif shown < found.matching:
-        yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit says"
+        yield f"{shown} of {plural(found.matching, 'service')} shown, as --limit and --offset say"
 
 
 def full_name(each: ServiceSummary) -> str:

@@ -15,7 +15,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 _BOOLEAN: Final = ("true", "false")
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "output": ("text", "json"),
+    "output": ("text", "json", "wide", "name", "yaml"),
     "sort": ("name", "connections", "rate"),
     "family": ("IPv4", "IPv6"),
     "hide": ("names", "addresses", "names,addresses"),

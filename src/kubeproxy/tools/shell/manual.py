@@ -33,7 +33,7 @@ _FILES: Final = (
 )
 _EXAMPLES: Final = (
     ("kube-proxy status", "Is the proxy of this node well, and what to do if not."),
-    ("kube-proxy explain --to shop/cart:80", "Where a packet to a Service goes, and why."),
+    ("kube-proxy explain shop/cart:80", "Where a packet to a Service goes, and why."),
     ("kube-proxy check", "What this node lacks for each mode. Changes nothing."),
     ("kube-proxy --config config.conf --dry-run -v=2", "Run without writing to the kernel."),
 )

@@ -5,14 +5,17 @@ from typing import Final
 
 from kubeproxy.serve.status.wire import DaemonStatus, ServiceSummary
 from kubeproxy.serve.status.words import clock, connections, count, plural, rate
-from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, right, table
+from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, table
 from kubeproxy.tools.services.view import full_name, usable
 from kubeproxy.tools.top.state import News, TopState
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_NAME: Final = Column("NAMESPACE/NAME", least=12)
+_NAME: Final = Column("NAMESPACE/NAME", least=8, names=True)
 _RATE: Final = Column("PER SECOND", right=True)
-_REST: Final = right("CONNECTIONS", "ENDPOINTS")
+_REST: Final = (
+    Column("CONNECTIONS", right=True, leaves=2),
+    Column("ENDPOINTS", right=True, leaves=1),
+)
 _WORDS: Final = {
     "rate": "connections per second",
     "connections": "connections so far",
@@ -80,7 +83,7 @@ def _syncs(status: DaemonStatus) -> Iterator[str | Span]:
 
 def _services(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> list[Line]:
     width = _chart_width(shown, state, columns)
-    heads = (_NAME, _RATE, Column("LAST MINUTE".ljust(width)), *_REST)
+    heads = (_NAME, _RATE, Column("LAST MINUTE".ljust(width), leaves=3), *_REST)
     return table(heads, (_row(each, state, width) for each in shown), columns)
 
 

@@ -76,8 +76,33 @@ def test_sorting(sort: Sort, expected: list[str]) -> None:
 def test_how_many(words: str, total: int, matching: int, expected: str) -> None:
     found = Parsed(services(ServiceList("ipvs", total, matching, False, (WEB,)), Search(words)))
     assert expected in found.text
-    more = f"{matching - 1:,} more: search" if matching > 1 else "shop/web"
-    assert more in found.text
+    assert (f"1\u20131 of {matching:,}" in found.text) == (matching > 1)
+
+
+@pytest.mark.parametrize(
+    ("offset", "shown", "where", "ways"),
+    [
+        (0, 200, "1\u2013200 of 450", ["&offset=200"]),
+        (200, 200, "201\u2013400 of 450", ["", "&offset=400"]),
+        (400, 50, "401\u2013450 of 450", ["&offset=200"]),
+    ],
+)
+def test_pages(offset: int, shown: int, where: str, ways: list[str]) -> None:
+    rows = tuple(replace(WEB, service=f"web-{number}") for number in range(shown))
+    search = Search(limit=200, problems=True, offset=offset)
+    found = Parsed(services(ServiceList("ipvs", 5000, 450, False, rows), search))
+    assert where in found.text
+    assert "450 of 5,000 services have problems" in found.text
+    _, *links = [href for href in found.values("href") if "sort=" in href]
+    assert [f"/status?q=&sort=name&problems=true{way}#services" for way in ways] == links
+
+
+def test_problems_of_a_search() -> None:
+    found = Parsed(
+        services(ServiceList("ipvs", 9, 1, False, (WEB,)), Search("web", problems=True))
+    )
+    assert "1 of 9 services has problems and matches web" in found.text
+    assert "" in found.values("checked")
 
 
 def test_nothing_found() -> None:

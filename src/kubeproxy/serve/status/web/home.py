@@ -1,5 +1,6 @@
 """The first page: what is wrong, each family, the explain form, the services, the latest syncs."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -15,6 +16,7 @@ from kubeproxy.serve.status.web.markup import (
     NOTHING,
     Markup,
     TableColumn,
+    address,
     badge,
     facts,
     html,
@@ -43,6 +45,7 @@ from kubeproxy.serve.status.words import (
 )
 
 _WORDS: Final = {"ok": "programmed", "partly": "partly programmed", "failed": "sync failed"}
+_SERVICE: Final = re.compile(r"(?:Service )?([a-z0-9-]+)/([a-z0-9-]+)(?::[a-z0-9-]+)?")
 _CASES: Final = 5
 """Of one problem, so that the others are in sight; more of them unfold."""
 _UNFOLDED: Final = 100
@@ -149,7 +152,16 @@ def _trouble(trouble: Trouble, name: str) -> Iterator[Markup]:
 
 
 def _cases(cases: Sequence[tuple[str, str]]) -> Markup:
-    return html("<ul>{}</ul>", (html("<li><b>{}</b>: {}</li>", *case) for case in cases))
+    rows = (html("<li><b>{}</b>: {}</li>", _linked(name), reason) for name, reason in cases)
+    return html("<ul>{}</ul>", rows)
+
+
+def _linked(name: str) -> Markup:
+    """The name of a Service or of a port of it leads to its page."""
+    found = _SERVICE.fullmatch(name)
+    if found is None:
+        return html("{}", name)
+    return html('<a href="{}">{}</a>', address("status", "services", *found.groups()), name)
 
 
 def family_health(family: FamilyStatus) -> tuple[str, str]:

@@ -26,9 +26,11 @@ def services(found: ServiceList, search: Search) -> Iterator[Markup]:
         '<form id="search" action="/status#services" role="search"><label for="q">Search</label>'
         '<input id="q" name="q" type="search" value="{}" placeholder="name, address or port"'
         ' autocomplete="off" spellcheck="false"><input type="hidden" name="sort" value="{}">'
+        '<label><input type="checkbox" name="problems" value="true"{}> only with problems</label>'
         "<button>Search</button></form>",
         search.text,
         search.sort.value,
+        html(" checked") if search.problems else NOTHING,
     )
     yield from service_table(found, search)
     yield html("</section>")
@@ -36,18 +38,56 @@ def services(found: ServiceList, search: Search) -> Iterator[Markup]:
 
 def service_table(found: ServiceList, search: Search) -> Iterator[Markup]:
     """The table alone, which the script loads again while the user types."""
-    tally = plural(found.total, "service")
-    if search.text.strip():
-        match = "matches" if found.matching == 1 else "match"
-        tally = f"{count(found.matching)} of {tally} {match} {search.text}"
-    yield html('<div id="found" data-refresh="services"><p role="status">{}</p>', tally)
+    yield html(
+        '<div id="found" data-refresh="services" data-offset="{}"><p role="status">{}</p>',
+        str(search.offset),
+        _tally(found, search),
+    )
     columns = _columns(search, counted=found.counts_connections)
     if found.services:
         yield from table("Services", columns, (_row(each, columns) for each in found.services))
-    more = found.matching - len(found.services)
-    if more > 0:
-        yield html("<p>{} more: search for a part of a name or an address.</p>", count(more))
+    yield _pages(found, search)
     yield html("</div>")
+
+
+def _tally(found: ServiceList, search: Search) -> str:
+    tally, one = plural(found.total, "service"), found.matching == 1
+    match = f"{'matches' if one else 'match'} {search.text}" if search.text.strip() else ""
+    wrong = f"{'has' if one else 'have'} problems" if search.problems else ""
+    said = " and ".join(filter(None, (wrong, match)))
+    return f"{count(found.matching)} of {tally} {said}" if said else tally
+
+
+def _pages(found: ServiceList, search: Search) -> Markup:
+    """Which of them are shown, and the ways to the others."""
+    shown = len(found.services)
+    if shown >= found.matching:
+        return NOTHING
+    first, last = search.offset, search.offset + shown
+    before, after = max(0, first - search.limit), first + search.limit
+    ways = [
+        _way("previous", "Before", search, before) if first else NOTHING,
+        html(
+            "<span>{}\u2013{} of {}</span>", count(first + 1), count(last), count(found.matching)
+        ),
+        _way("next", "After", search, after) if last < found.matching else NOTHING,
+    ]
+    return html('<nav class="pages" aria-label="Pages of services">{}</nav>', ways)
+
+
+def _way(rel: str, title: str, search: Search, offset: int) -> Markup:
+    href = _address(search, search.sort, offset)
+    return html('<a rel="{}" href="{}">{}</a> ', rel, href, title)
+
+
+def _address(search: Search, sort: Sort, offset: int = 0) -> str:
+    """Where the same search is, in an order and from some row on."""
+    query = {"q": search.text, "sort": sort.value}
+    if search.problems:
+        query["problems"] = "true"
+    if offset:
+        query["offset"] = str(offset)
+    return address("status", **query) + "#services"
 
 
 def service_link(namespace: str, name: str) -> Markup:
@@ -63,8 +103,8 @@ def service_link(namespace: str, name: str) -> Markup:
 def _columns(search: Search, *, counted: bool) -> tuple[TableColumn, ...]:
     def sortable(title: str, by: Sort) -> TableColumn:
         kind, direction = ("", "ascending") if by is Sort.NAME else ("number", "descending")
-        href = address("status", q=search.text, sort=by.value) + "#services"
-        return TableColumn(title, kind, href, direction if search.sort is by else "")
+        shown = direction if search.sort is by else ""
+        return TableColumn(title, kind, _address(search, by), shown)
 
     return (
         sortable("Service", Sort.NAME),

@@ -144,7 +144,8 @@
       if (document.querySelector(`[data-refresh=${part}]`)) await refresh(part, {}, false);
     }
     if (byId("found") && (syncs() !== before || turn % TABLE_TURNS === 0)) {
-      await refresh("services", values(byId("search")), false);
+      const { offset } = byId("found").dataset;
+      await refresh("services", { ...values(byId("search")), offset }, false);
     }
   };
 
@@ -175,8 +176,10 @@
 
   /* --- the forms ----------------------------------------------------------------------------- */
 
-  const remember = (query) => {
+  /* Another search begins with its first page. */
+  const remember = (query, others) => {
     const all = new URLSearchParams(location.search);
+    for (const name of others) all.delete(name);
     for (const [name, value] of Object.entries(query)) all.set(name, value);
     history.replaceState(null, "", `?${all}`);
   };
@@ -185,7 +188,7 @@
     event.preventDefault();
     clearTimeout(typing);
     const query = values(byId(id));
-    remember(query);
+    remember(query, id === "search" ? ["problems", "offset"] : []);
     await attempt(() => refresh(part, query, true));
   };
 
