@@ -201,7 +201,8 @@ sys.exit(main())
             "top.screen = mistaken(top.screen, lambda state, *_: state.paused)", id="on-the-screen"
         ),
         pytest.param(
-            "top.look = mistaken(top.look, lambda *_, rates=True: not rates)", id="in-the-thread"
+            "top.look = mistaken(top.look, lambda *_, rates=True, **__: not rates)",
+            id="in-the-thread",
         ),
     ],
 )
@@ -278,3 +279,18 @@ def test_a_dumb_terminal_gets_a_table(daemon: FakeDaemon) -> None:
     with in_terminal(command, environment={"TERM": "dumb"}) as terminal:
         assert terminal.wait() == 0
         assert terminal.said.replace("\r\n", "\n") == PRINTED
+
+
+def test_enter_shows_a_service_and_escape_goes_back(top: Terminal, daemon: FakeDaemon) -> None:
+    daemon.pages["/status/services/shop/cart"] = always(reported.detail())
+    top.type("\r")
+    top.until(lambda: top.shows("FRONTEND"))
+    assert top.shows("shop/cart   on node")
+    assert not top.shows("kube-system/dns")
+    top.type("\x1b")
+    top.until(lambda: top.shows("kube-system/dns"))
+    daemon.pages["/status/services/shop/cart"] = always((404, "no Service named cart is proxied"))
+    top.type("\r")
+    top.until(lambda: top.shows("no Service named cart is proxied"))
+    top.type("q")
+    assert top.wait() == 0

@@ -63,22 +63,78 @@ def test_keys(text: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "offset"),
+    ("typed", "cursor", "offset"),
     [
-        pytest.param(["j", "down"], 2, id="down"),
-        pytest.param(["j", "j", "k"], 1, id="and-up"),
-        pytest.param(["up"], 0, id="not-above-the-first"),
-        pytest.param(["page-down"], 7, id="a-page"),
-        pytest.param(["page-down", "page-up"], 0, id="and-back"),
-        pytest.param(["end"], 23, id="the-last-page"),
-        pytest.param(["end", "j"], 23, id="not-below-the-last"),
-        pytest.param(["end", "up"], 22, id="up-from-the-last"),
-        pytest.param(["end", "home"], 0, id="the-first"),
-        pytest.param(["j", "s"], 0, id="another-order-begins-at-the-first"),
+        pytest.param(["j", "down"], 2, 0, id="down"),
+        pytest.param(["j", "j", "k"], 1, 0, id="and-up"),
+        pytest.param(["j"] * 8, 8, 2, id="further-than-the-window"),
+        pytest.param(["up"], 0, 0, id="not-above-the-first"),
+        pytest.param(["page-down"], 7, 7, id="a-page"),
+        pytest.param(["page-down", "up"], 6, 6, id="up-from-a-page"),
+        pytest.param(["page-down", "page-up"], 0, 0, id="and-back"),
+        pytest.param(["end"], 29, 23, id="the-last-page"),
+        pytest.param(["end", "j"], 29, 23, id="not-below-the-last"),
+        pytest.param(["end", "up"], 28, 23, id="up-from-the-last"),
+        pytest.param(["end", "home"], 0, 0, id="the-first"),
+        pytest.param(["end", "s"], 0, 0, id="another-order-begins-at-the-first"),
+        pytest.param(["end", "/", "x"], 0, 0, id="so-does-a-search"),
     ],
 )
-def test_scrolling(typed: list[str], offset: int) -> None:
-    assert offset == after(sized(known(*many(30)), rows=12), *typed).offset
+def test_scrolling(typed: list[str], cursor: int, offset: int) -> None:
+    state = after(sized(known(*many(30)), rows=12), *typed)
+    assert (state.cursor, state.offset) == (cursor, offset)
+
+
+# --- one service ------------------------------------------------------------------------------
+
+
+def opened(*typed: str) -> TopState:
+    """After Enter on the second row."""
+    return after(sized(known(reported.DNS, reported.CART), rows=12), "j", "enter", *typed)
+
+
+def with_detail(state: TopState, rows: int = 12) -> list[str]:
+    found = replace(news(reported.DNS, reported.CART), detail=reported.detail())
+    return drawn(updated(state, found), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "done"),
+    [
+        pytest.param([], "shop/cart", False, id="enter-opens-the-row-under-the-cursor"),
+        pytest.param(["escape"], "", False, id="escape-goes-back"),
+        pytest.param(["enter"], "", False, id="so-does-enter"),
+        pytest.param(["q"], "shop/cart", True, id="q-quits"),
+        pytest.param(["s", "/", "x"], "shop/cart", False, id="other-keys-do-nothing"),
+    ],
+)
+def test_a_service_alone(typed: list[str], name: str, done: bool) -> None:
+    state = opened(*typed)
+    assert (state.opened, state.done, state.typing) == (name, done, False)
+
+
+def test_nothing_is_opened_where_there_is_nothing() -> None:
+    assert after(known(), "enter").opened == ""
+
+
+def test_a_service_alone_is_shown_with_its_endpoints() -> None:
+    lines = with_detail(opened(), rows=12)
+    assert len(lines) == 12
+    assert lines[2].startswith("shop/cart   on node ")
+    assert "1-9 of" in lines[-1]
+    assert with_detail(opened("j"))[2] == lines[3]
+    assert with_detail(opened("page-down", "home", " "))[2] == lines[2]
+    assert "PAUSED" in with_detail(opened(" "))[1]
+    last = with_detail(opened("end"))
+    assert last[2] != lines[2]
+    assert with_detail(opened("end", "j"))[2] == last[2]
+
+
+def test_a_service_that_is_asked_for_or_gone() -> None:
+    assert drawn(opened(), rows=12)[2] == "shop/cart  is asked for"
+    gone = replace(news(reported.CART), missing="no Service named cart is proxied")
+    assert drawn(updated(opened(), gone), rows=12)[2] == "no Service named cart is proxied"
+    assert drawn(replace(opened(), news=None), rows=12)[2] == "shop/cart  is asked for"
 
 
 def test_fewer_services_than_before() -> None:
@@ -200,7 +256,7 @@ def test_a_screen() -> None:
         "kube-system/dns         0.5                                        77        8/8",
         "",
         "",
-        "q quit  s sort  / search  space pause  arrows scroll   1-2 of 2 services",
+        "q quit  s sort  / search  Enter details  space pause   1-2 of 2 services",
     ]
 
 

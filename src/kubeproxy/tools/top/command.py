@@ -55,8 +55,9 @@ _FLAGS: Final = (
     HELP,
 )
 _AFTERWARDS: Final = """
-Keys: q quits, arrows and j k scroll, s sorts by another column, / searches (Enter keeps the
-search, Escape ends it), space pauses. With -o json there is an object a line for each interval.
+Keys: q quits, arrows and j k move, Enter shows a service with its endpoints (Escape goes back), s
+sorts by another column, / searches (Enter keeps the search, Escape ends it), space pauses. With
+-o json there is an object a line for each interval.
 """
 
 
@@ -92,13 +93,21 @@ def _is_terminal() -> bool:
     return both and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def look(daemon: client.Client, query: Mapping[str, str], *, rates: bool = True) -> News:
-    """What the daemon says now."""
-    return News(
+def look(
+    daemon: client.Client, query: Mapping[str, str], *, rates: bool = True, opened: str = ""
+) -> News:
+    """What the daemon says now, also of the Service that is opened."""
+    news = News(
         rates=daemon.get("/status/rates", ServiceRates) if rates else None,
         found=daemon.get("/status/services", ServiceList, query),
         status=daemon.get("/status", DaemonStatus),
     )
+    if not opened:
+        return news
+    try:
+        return msgspec.structs.replace(news, detail=daemon.service(opened))
+    except client.ErrorResponse as error:
+        return msgspec.structs.replace(news, missing=str(error))
 
 
 # --- printing ---------------------------------------------------------------------------------
@@ -150,12 +159,12 @@ def _watch(daemon: client.Client, interval: float) -> None:
     state = updated(state, look(daemon, asked))
     due = time.monotonic() + client.MOMENT
     answers: queue.SimpleQueue[News | Exception] = queue.SimpleQueue()
-    is_busy = False
+    is_busy, opened = False, ""
     with Fullscreen() as terminal:
 
-        def ask(query: Mapping[str, str], *, rates: bool) -> None:
+        def ask(query: Mapping[str, str], *, rates: bool, opened: str) -> None:
             try:
-                answers.put(look(daemon, query, rates=rates))
+                answers.put(look(daemon, query, rates=rates, opened=opened))
             except Exception as error:  # noqa: BLE001  # raised again by the main thread
                 answers.put(error)
             terminal.wake()
@@ -165,10 +174,11 @@ def _watch(daemon: client.Client, interval: float) -> None:
             state = sized(state, rows)
             terminal.draw(screen(state, columns))
             is_due = time.monotonic() >= due and not state.paused
-            if not is_busy and (is_due or question(state) != asked):
-                asked, is_busy = question(state), True
+            is_other = (question(state), state.opened) != (asked, opened)
+            if not is_busy and (is_due or is_other):
+                asked, opened, is_busy = question(state), state.opened, True
                 due = time.monotonic() + interval if is_due else due
-                arguments = {"query": asked, "rates": is_due}
+                arguments = {"query": asked, "rates": is_due, "opened": opened}
                 threading.Thread(target=ask, kwargs=arguments, daemon=True).start()
             idle = is_busy or state.paused
             for key in terminal.wait(_LONG if idle else due - time.monotonic()):

@@ -5,8 +5,8 @@ from typing import Final
 
 from kubeproxy.serve.status.wire import DaemonStatus, ServiceSummary
 from kubeproxy.serve.status.words import clock, connections, count, plural, rate
-from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, table
-from kubeproxy.tools.services.view import full_name, usable
+from kubeproxy.tools.layout import Column, Line, Span, Style, cut, line, prose, table
+from kubeproxy.tools.services.view import detail, full_name, usable
 from kubeproxy.tools.top.state import News, TopState
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -39,11 +39,32 @@ def _bar(share: float) -> str:
 
 def screen(state: TopState, columns: int) -> list[Line]:
     """Everything: as many lines as the window has rows, in so many columns."""
+    if state.opened:
+        return _opened(state, columns)
     rows = state.rows
     shown = state.services[state.offset : state.offset + state.page]
     lines = [_head(state), _doing(state), *_services(shown, state, columns)]
     lines += [line()] * (rows - 1 - len(lines))
     return [cut(each, columns) for each in (*lines[: rows - 1], _foot(state, len(shown)))]
+
+
+def _opened(state: TopState, columns: int) -> list[Line]:
+    """One Service alone, with its frontends and endpoints."""
+    news = state.news
+    found = news.detail if news else None
+    lines: list[Line] = [line(Span(state.opened, Style.BOLD), "  is asked for")]
+    if found is not None and f"{found.namespace}/{found.service}" == state.opened:
+        lines = detail(found, columns)
+    elif news is not None and news.missing:
+        lines = prose(news.missing, columns, style=Style.RED)
+    room = max(1, state.rows - 3)
+    below = max(0, min(state.below, len(lines) - room))
+    shown = [_head(state), _doing(state), *lines[below : below + room]]
+    shown += [line()] * (state.rows - 1 - len(shown))
+    keys = "Escape back  arrows scroll  space pause  q quit"
+    where = f"   {below + 1}-{min(below + room, len(lines))} of {plural(len(lines), 'line')}"
+    foot = line(Span(keys, Style.DIM), where)
+    return [cut(each, columns) for each in (*shown[: state.rows - 1], foot)]
 
 
 def _head(state: TopState) -> Line:
@@ -84,7 +105,15 @@ def _syncs(status: DaemonStatus) -> Iterator[str | Span]:
 def _services(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> list[Line]:
     width = _chart_width(shown, state, columns)
     heads = (_NAME, _RATE, Column("LAST MINUTE".ljust(width), leaves=3), *_REST)
-    return table(heads, (_row(each, state, width) for each in shown), columns)
+    lines = table(heads, (_row(each, state, width) for each in shown), columns)
+    at = 1 + state.cursor - state.offset
+    return [_marked(each) if number == at else each for number, each in enumerate(lines)]
+
+
+def _marked(row: Line) -> Line:
+    """The row that Enter opens: its name is reversed."""
+    name, *others = row
+    return line(Span(name.text, Style.REVERSE), *others)
 
 
 def _chart_width(shown: Sequence[ServiceSummary], state: TopState, columns: int) -> int:
@@ -108,7 +137,7 @@ def _row(each: ServiceSummary, state: TopState, width: int) -> Line:
 def _foot(state: TopState, shown: int) -> Line:
     if state.typing:
         return line("search: ", Span(f"{state.search} ", Style.REVERSE))
-    keys = "q quit  s sort  / search  space pause  arrows scroll"
+    keys = "q quit  s sort  / search  Enter details  space pause"
     if state.news is None:
         return line(Span(keys, Style.DIM))
     found = state.news.found

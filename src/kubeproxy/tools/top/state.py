@@ -6,7 +6,13 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.serve.status.wire import DaemonStatus, ServiceList, ServiceRates, ServiceSummary
+from kubeproxy.serve.status.wire import (
+    DaemonStatus,
+    ServiceDetail,
+    ServiceList,
+    ServiceRates,
+    ServiceSummary,
+)
 
 MINUTE: Final = 60.0
 MOST: Final = 500
@@ -17,11 +23,16 @@ _AROUND: Final = 5
 
 
 class News(msgspec.Struct, frozen=True):
-    """What the daemon said when it was last asked; rates only when it was time for them."""
+    """What the daemon said when it was last asked; rates only when it was time for them.
+
+    `detail` is of the Service that is opened, and `missing` why there is none.
+    """
 
     status: DaemonStatus
     found: ServiceList
     rates: ServiceRates | None = None
+    detail: ServiceDetail | None = None
+    missing: str = ""
 
 
 class TopState(msgspec.Struct, frozen=True):
@@ -29,7 +40,9 @@ class TopState(msgspec.Struct, frozen=True):
 
     `history` has the rates of the last minute by `NAMESPACE/NAME`, the latest last, and `total`
     their sums; `kept` is how many samples a minute has. `rows` are those of the window. `typing`
-    says that keys are words of the search, and `silence` why the daemon does not answer.
+    says that keys are words of the search, and `silence` why the daemon does not answer. `cursor`
+    is the row that Enter opens, and `opened` the Service that is shown alone, from its line
+    `below` on.
     """
 
     kept: int
@@ -42,6 +55,9 @@ class TopState(msgspec.Struct, frozen=True):
     typing: bool = False
     paused: bool = False
     offset: int = 0
+    cursor: int = 0
+    opened: str = ""
+    below: int = 0
     silence: str = ""
     done: bool = False
 
@@ -106,17 +122,42 @@ def pressed(state: TopState, key: str) -> TopState:
     """A key was pressed."""
     if state.typing:
         return _typed(state, key)
+    if state.opened:
+        return _in_detail(state, key)
     if key in _STEPS:
         return _scrolled(state, _STEPS[key])
     if key in _PAGES:
-        return _scrolled(state, _PAGES[key] * state.page)
+        return _scrolled(state, _PAGES[key] * state.page, page=True)
     change = _CHANGES.get(key)
     return change(state) if change else state
 
 
 def _sorted_otherwise(state: TopState) -> TopState:
     following = SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)]
-    return replace(state, sort=following, offset=0)
+    return replace(state, sort=following, offset=0, cursor=0)
+
+
+def _opened(state: TopState) -> TopState:
+    """The Service of the row under the cursor, if there is one, is shown alone."""
+    if not state.services:
+        return state
+    chosen = state.services[state.cursor]
+    return replace(state, opened=f"{chosen.namespace}/{chosen.service}", below=0)
+
+
+def _in_detail(state: TopState, key: str) -> TopState:
+    match key:
+        case "q":
+            return replace(state, done=True)
+        case "escape" | "enter" | "backspace":
+            return replace(state, opened="")
+        case " ":
+            return replace(state, paused=not state.paused)
+        case _ if key in _STEPS or key in _PAGES:
+            step = _STEPS.get(key) or _PAGES[key] * state.page
+            return replace(state, below=max(0, state.below + step))
+        case _:
+            return state
 
 
 _CHANGES: Final[Mapping[str, Callable[[TopState], TopState]]] = {
@@ -124,7 +165,8 @@ _CHANGES: Final[Mapping[str, Callable[[TopState], TopState]]] = {
     "s": _sorted_otherwise,
     "/": lambda state: replace(state, typing=True),
     " ": lambda state: replace(state, paused=not state.paused),
-    "escape": lambda state: replace(state, search="", offset=0),
+    "enter": _opened,
+    "escape": lambda state: replace(state, search="", offset=0, cursor=0),
 }
 
 
@@ -133,16 +175,19 @@ def _typed(state: TopState, key: str) -> TopState:
         case "enter":
             return replace(state, typing=False)
         case "escape":
-            return replace(state, typing=False, search="", offset=0)
+            return replace(state, typing=False, search="", offset=0, cursor=0)
         case "backspace":
-            return replace(state, search=state.search[:-1], offset=0)
+            return replace(state, search=state.search[:-1], offset=0, cursor=0)
         case _ if len(key) == 1 and key.isprintable():
-            return replace(state, search=state.search + key, offset=0)
+            return replace(state, search=state.search + key, offset=0, cursor=0)
         case _:
             return state
 
 
-def _scrolled(state: TopState, steps: int) -> TopState:
-    """Further down, or up; the last page is full if there are services enough."""
-    last = len(state.services) - state.page
-    return replace(state, offset=max(0, min(state.offset + steps, last)))
+def _scrolled(state: TopState, steps: int, *, page: bool = False) -> TopState:
+    """The cursor further down, or up, and in sight; the last page is full if there are enough."""
+    last = len(state.services) - 1
+    cursor = max(0, min(state.cursor + steps, last))
+    offset = state.offset + steps * page
+    offset = min(max(offset, cursor - state.page + 1), cursor, last + 1 - state.page)
+    return replace(state, cursor=cursor, offset=max(0, offset))
