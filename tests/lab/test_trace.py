@@ -269,3 +269,15 @@ def test_where_events_are_switched_off(lab: Lab) -> None:
             assert "run `sysctl -w net.netfilter.nf_conntrack_events=1`" in tracer.said
     finally:
         lab.network.node.sysctl([(setting, before)])
+
+
+def test_how_connections_are_tracked(lab: Lab) -> None:
+    serve(lab)
+    with Tracer(lab.network.node, "--to", "web", "-v") as tracer:
+        opened = lab.connect("P", cluster_ip(21), 80)
+        opened.talk()
+        tracer.wait_lines(2)
+        assert tracer.interrupt() == 0
+        status = "answered, assured, destination translated"
+        expected = f"  TCP {opened.sent_from} to {cluster_ip(21)}:80: {status}"
+        assert tracer.lines[-1] == expected

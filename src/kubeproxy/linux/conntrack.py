@@ -65,6 +65,20 @@ def offloaded(family: Family) -> int:
         return sum(bool(ct.status_in(each.payload) & ct.IPS_OFFLOAD) for each in answers)
 
 
+def statuses(
+    connections: Iterable[ct.Connection],
+) -> Iterator[tuple[ct.Connection, int | None]]:
+    """Each connection with the status of its entry; None when it has none."""
+    what = "cannot read a tracked connection"
+    with Nfnetlink() as link:
+        for connection in connections:
+            status = None
+            with tolerating(errno.ENOENT), decoding(what):
+                answers = link.request(ct.entry_request(connection), what)
+                status = next((ct.status_in(each.payload) for each in answers), None)
+            yield connection, status
+
+
 def delete(flows: Iterable[ct.Flow]) -> int:
     """Delete the flows; how many there were. One that is gone already is no error."""
     return _delete(map(ct.delete_request, flows), "UDP flows")

@@ -18,6 +18,7 @@ from kubeproxy.linux.netlink.conntrack import (
     delete_request,
     dialled,
     dump_request,
+    entry_request,
     flow_in,
     forget_request,
     offloaded_request,
@@ -223,3 +224,17 @@ def test_connections_of_a_flowtable_are_known_by_their_status() -> None:
     head = bytes([10, 0, 0, 0])
     assert status_in(head + attribute(3, bit)) == IPS_OFFLOAD
     assert status_in(head + ID) == 0
+
+
+@pytest.mark.parametrize(
+    ("family", "client", "to"),
+    [(Family.IPV4, "10.64.3.50", "10.112.0.21"), (Family.IPV6, "fd40::50", "fd12::21")],
+)
+def test_one_entry_is_requested_by_its_original_direction(
+    family: Family, client: str, to: str
+) -> None:
+    ends = pack(client) + b"\x80\xe8", pack(to) + b"\x00\x50"
+    message = entry_request(Connection(Protocol.TCP, *ends, ends[1], ends[0]))
+    deletion = forget_request(family, TcpConnection(*ends))
+    assert (message.type, message.flags) == (IPCTNL_MSG_CT_GET, NLM_F_REQUEST)
+    assert message.payload == deletion.payload

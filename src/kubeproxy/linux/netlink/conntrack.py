@@ -32,7 +32,10 @@ CTA_FILTER_ORIG_FLAGS = 1
 _FILTER_BY_PROTOCOL = struct.pack("=I", 1 << 3)
 _NESTED = 0x8000
 _U32 = struct.Struct("!I")
-IPS_OFFLOAD = 1 << 14
+
+# The status of an entry.
+IPS_SEEN_REPLY, IPS_ASSURED, IPS_SRC_NAT, IPS_DST_NAT = 1 << 1, 1 << 2, 1 << 4, 1 << 5
+IPS_DYING, IPS_HELPER, IPS_OFFLOAD = 1 << 9, 1 << 13, 1 << 14
 _UDP = bytes([Protocol.UDP])
 
 # The attributes for the source and the destination, and how long an address is.
@@ -124,17 +127,28 @@ class TcpConnection(NamedTuple):
 
 def forget_request(family: Family, connection: TcpConnection) -> Message:
     """Ask for the deletion of the entry of a connection."""
-    source, destination, size = _ADDRESS[AF[family]]
-    client, to = connection
+    payload = _original(AF[family], Protocol.TCP, *connection)
+    return message(IPCTNL_MSG_CT_DELETE, AF[family], payload)
+
+
+def entry_request(connection: Connection) -> Message:
+    """Ask for the entry of a connection; ENOENT says that there is none."""
+    family = next(each for each, of in _ADDRESS.items() if of[2] == len(connection.client) - 2)
+    payload = _original(family, connection.protocol, connection.client, connection.destination)
+    return message(IPCTNL_MSG_CT_GET, family, payload)
+
+
+def _original(family: int, protocol: int, client: bytes, to: bytes) -> bytes:
+    """The original direction of a connection, as what a request is about."""
+    source, destination, size = _ADDRESS[family]
     addresses = attribute(source, client[:size]) + attribute(destination, to[:size])
-    protocol = nested(
+    proto = nested(
         CTA_TUPLE_PROTO | _NESTED,
-        attribute(CTA_PROTO_NUM, bytes([Protocol.TCP])),
+        attribute(CTA_PROTO_NUM, bytes([protocol])),
         attribute(CTA_PROTO_SRC_PORT, client[size:]),
         attribute(CTA_PROTO_DST_PORT, to[size:]),
     )
-    payload = nested(CTA_TUPLE_ORIG | _NESTED, nested(CTA_TUPLE_IP | _NESTED, addresses), protocol)
-    return message(IPCTNL_MSG_CT_DELETE, AF[family], payload)
+    return nested(CTA_TUPLE_ORIG | _NESTED, nested(CTA_TUPLE_IP | _NESTED, addresses), proto)
 
 
 def flow_in(answer: Message) -> Flow | None:

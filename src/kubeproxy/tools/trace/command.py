@@ -19,9 +19,9 @@ from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.flagset import HELP, Flag, Parsed
-from kubeproxy.config.kinds import FLOAT32, INT32, STRINGS
+from kubeproxy.config.kinds import BOOL, FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
-from kubeproxy.linux.conntrack import ConnectionWatch
+from kubeproxy.linux.conntrack import ConnectionWatch, statuses
 from kubeproxy.linux.links import interface_addresses
 from kubeproxy.serve.status.wire import FailureList
 from kubeproxy.tools import client
@@ -41,6 +41,7 @@ from kubeproxy.tools.trace.connections import (
 )
 from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_line
+from kubeproxy.tools.trace.tracked import lines
 
 _FLAGS: Final = (
     Flag(
@@ -73,6 +74,15 @@ _FLAGS: Final = (
         100,
         "Show at most so many connections a second, and count the rest; 0: show all.",
         "Limit",
+    ),
+    Flag(
+        "verbose",
+        BOOL,
+        False,
+        "At the end, say how the kernel tracks each of the connections shown, up to 1,000: the"
+        " status of its conntrack entry, and whether it takes the fast path.",
+        "Limit",
+        shorthand="v",
     ),
     OUTPUT,
     *client.FLAGS,
@@ -122,6 +132,7 @@ def _run(parsed: Parsed) -> int:
         for line in (
             *trace.summary(watch.lost),
             *summary(trace.failures, trace.failures_shown),
+            *(lines(statuses(trace.latest)) if parsed.value("verbose", bool) else ()),
         ):
             _remark(line)
     return 0

@@ -3,7 +3,7 @@
 Most events of a busy node are about others: `place_of` rejects these by comparing bytes.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -190,15 +190,15 @@ def describe(known: Index, place: Place, connection: Connection) -> Traced:
         watched=watched,
         frontend=frontend,
         ip_family=family_of(unpack(to[:-2])).value,
-        client=_shown(connection.client),
-        destination=_shown(to),
-        endpoint=_shown(responder) if detail or responder != to else None,
+        client=shown_end(connection.client),
+        destination=shown_end(to),
+        endpoint=shown_end(responder) if detail or responder != to else None,
         detail=detail,
-        seen=_shown(connection.seen),
+        seen=shown_end(connection.seen),
     )
 
 
-def _shown(end: bytes) -> str:
+def shown_end(end: bytes) -> str:
     """`address:port` of both in network order."""
     return join(unpack(end[:-2]), int.from_bytes(end[-2:], "big"))
 
@@ -252,6 +252,9 @@ def _endpoint(text: str) -> bytes:
 # --- the trace --------------------------------------------------------------------------------
 
 
+LATEST = 1000
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """What is wanted, and how much: 0 is no bound.
 
@@ -284,6 +287,8 @@ class Trace:
         self._in_this_second = 0
         self._held_back = 0
         self._endpoints: Counter[bytes] = Counter()
+        self.latest: deque[Connection] = deque(maxlen=LATEST)
+        """Those that were shown last."""
 
     @property
     def is_complete(self) -> bool:
@@ -302,6 +307,7 @@ class Trace:
         self._count(connection)
         if self._has_room():
             self.shown += 1
+            self.latest.append(connection)
             self._show(describe(self.known, place, connection))
 
     def take_failed(self, failed: Failed) -> None:
@@ -335,7 +341,7 @@ class Trace:
         events = f"{lost:,} events of this node lost" if lost else "nothing lost"
         yield f"{plural(self.seen, 'connection')}, {self.shown:,} shown, {events}"
         most = self._endpoints.most_common(MOST)
-        counts = [(_shown(end) if end else NOT_TRANSLATED, count) for end, count in most]
+        counts = [(shown_end(end) if end else NOT_TRANSLATED, count) for end, count in most]
         width = max((len(name) for name, _ in counts), default=0)
         for name, count in counts:
             yield f"  {name:{width}}  {count:,}"
