@@ -145,14 +145,13 @@ def pin_to(plane: Plane, backend: Backend) -> dict[bytes, bytes]:
     return held
 
 
-async def test_pins_to_an_endpoint_that_left_are_forgotten(plane: Plane) -> None:
+async def test_pins_are_forgotten_with_their_service(plane: Plane) -> None:
     await plane.sync(STICKY, full=True)
-    held = pin_to(plane, STICKY.cluster[1])
-    await plane.sync(service("s", 4, 3, affinity=60))
+    pin_to(plane, STICKY.cluster[1])
+    await plane.sync(service("s", 4, 1, affinity=60))
     await plane.nftables.pins.settle()
     assert PIN in plane.table.sets[names.AFFINITY].elements
-    assert held
-    await plane.sync(service("s", 4, 1, affinity=60))
+    await plane.sync(service("s", 4, 1))
     await plane.nftables.pins.settle()
     assert plane.table.sets[names.AFFINITY].elements == {}
 
@@ -164,7 +163,7 @@ async def test_a_sync_waits_for_no_pins(plane: Plane) -> None:
     running = asyncio.create_task(plane.nftables.pins.run())
     await asyncio.sleep(0)
     with pytest.raises(StopIteration):
-        plane.sync(service("s", 4, 1, affinity=60)).send(None)
+        plane.sync(A).send(None)
     assert PIN in plane.table.sets[names.AFFINITY].elements
     running.cancel()
 

@@ -362,7 +362,7 @@ class Nftables:
 
     def _done(self, state: Programmed, next_: Step) -> SyncReport:
         self._last_number = state.last_number
-        if next_.lost_backends:
+        if next_.lost_numbers:
             self.pins.forget()
         if next_.departure.left and self.fast_path is not None:
             self.fast_path.release()

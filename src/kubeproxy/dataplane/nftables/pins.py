@@ -1,8 +1,8 @@
-"""Which endpoint a client has: pins are made by packets, and forgotten when an endpoint leaves."""
+"""Which endpoint a client has: pins are made by packets, and forgotten with their service."""
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from struct import Struct
 
@@ -10,55 +10,30 @@ from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.dataplane.nftables.batch import element_messages, encoded
 from kubeproxy.dataplane.nftables.dump import read_elements
-from kubeproxy.dataplane.nftables.elements import pin_bytes
 from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.dataplane.nftables.inspect import dump_set
 from kubeproxy.dataplane.nftables.language import Program
-from kubeproxy.dataplane.nftables.names import (
-    AFFINITY,
-    LOCAL_AFFINITY,
-    SHARED_AFFINITY,
-    SHARED_LOCAL_AFFINITY,
-)
-from kubeproxy.dataplane.nftables.placed import Placed, Slots
+from kubeproxy.dataplane.nftables.names import PINS, SHARED_PINS
+from kubeproxy.dataplane.nftables.placed import Placed
 from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.linux.netlink_socket import Refused, decoding
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
 _NUMBER = Struct("=I")
-_KEY_AT = _DATA_AT = 8
+_KEY_AT = 8
 _AT_ONCE = 5000
 
 RETRY_SECONDS = 5.0
 
-_LISTS: dict[str, Callable[[Placed], Sequence[Slots]]] = {
-    SHARED_AFFINITY: lambda placed: (placed.cluster,),
-    SHARED_LOCAL_AFFINITY: lambda placed: (placed.local,),
-    AFFINITY: lambda placed: (placed.cluster, placed.local),
-    LOCAL_AFFINITY: lambda placed: (placed.cluster, placed.local),
-}
-"""To which endpoints the pins in a map may lead, in the order in which maps are gone through."""
 
+def stale_pins(pins: Iterable[bytes], placed: Iterable[Placed]) -> list[bytes]:
+    """The heads of pins of services that are gone, or have session affinity no more.
 
-def stale_pins(pins: Mapping[bytes, bytes], placed: Iterable[Placed], name: str) -> list[bytes]:
-    """The heads of pins to an endpoint that their service does not choose any more.
-
-    Those of clients count under both policies, those of places that clients share under their own.
+    Others are never deleted from here: packets do that, and may have written one again since it
+    was read.
     """
-    lists = _LISTS[name]
-    numbers = {head: _NUMBER.unpack_from(head, _KEY_AT)[0] for head in pins}
-    pinned = set(numbers.values())
-    valid = {
-        each.number: frozenset(pin_bytes(backend) for list_ in lists(each) for backend in list_)
-        for each in placed
-        if each.number and each.number in pinned  # the endpoints of others are not looked at
-    }
-    none: frozenset[bytes] = frozenset()
-    return [
-        head
-        for head, tail in pins.items()
-        if tail[_DATA_AT:] not in valid.get(numbers[head], none)
-    ]
+    numbers = {each.number for each in placed if each.number}
+    return [head for head in pins if _NUMBER.unpack_from(head, _KEY_AT)[0] not in numbers]
 
 
 def read_pins(kernel: Nfnetlink, program: Program, name: str) -> dict[bytes, bytes]:
@@ -94,7 +69,7 @@ def delete_pins(kernel: Nfnetlink, program: Program, name: str, heads: Iterable[
 
 
 class Pins:
-    """Forgets the pins of one family that lead nowhere: beside the syncs, never in them.
+    """Forgets the pins of services that one family has no more: beside the syncs, never in them.
 
     A full map takes the better part of a second. `current` is what is programmed; None while a
     full sync is under way, which makes it due again when it ends. The socket is opened when it is
@@ -108,7 +83,7 @@ class Pins:
         self._kernel: Nfnetlink | None = None
 
     def forget(self) -> None:
-        """An endpoint left, or a service: there may be pins to it."""
+        """A service left, or has session affinity no more: there may be pins of it."""
         self._due.set()
 
     async def run(self) -> None:
@@ -145,7 +120,7 @@ class Pins:
         deleted = -1
         while deleted:
             deleted = 0
-            for name in _LISTS:
+            for name in (*SHARED_PINS.values(), *PINS.values()):
                 deleted += await self._forget(kernel, name)
             if deleted:
                 klog.info("Deleted stale affinity pins", v=2, pins=deleted)
@@ -157,12 +132,12 @@ class Pins:
             return 0
         program = state.program
         pins = await asyncio.to_thread(read_pins, kernel, program, name)
-        # Asked after the pins were read: a client of an endpoint that came meanwhile keeps it.
+        # Asked after the pins were read: a client of a service that came meanwhile keeps its pin.
         state = self._current()
         if state is None:
             return 0
         placed = tuple(state.placed.values())  # a thread must not see them change
-        stale = await asyncio.to_thread(stale_pins, pins, placed, name)
+        stale = await asyncio.to_thread(stale_pins, pins, placed)
         for start in range(0, len(stale), _AT_ONCE):
             heads = stale[start : start + _AT_ONCE]
             async with self._guard.paused(kernel):

@@ -271,7 +271,7 @@ def _pinned(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
 def _follow(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
     """A pin was found, and is in the priority: it counts if its endpoint can be chosen.
 
-    If not, one that was made under this policy goes, so that the next choice is remembered.
+    If not, what was remembered under this policy goes, so that the next choice is remembered.
     """
     key = (*_frontend(headers, node_port=node_port), nft.PRIORITY)
     client = (nft.PRIORITY, headers.saddr)
@@ -279,8 +279,14 @@ def _follow(headers: nft.Headers, *, node_port: bool, local: bool) -> nft.Chain:
         names.follow_chain(node_port=node_port, local=local),
         (nft.Dnat(headers.family, key, names.PINNED[node_port, local]),),
         (_own_number(headers, node_port=node_port),),
-        (nft.ChangeElement(nft.Change.DELETE, names.PINS[local], client, (nft.PRIORITY,)),),
+        (_forget(names.PINS[local], client),),
+        (_forget(names.SHARED_PINS[local], shared_place(headers.saddr)),),
     )
+
+
+def _forget(map_: str, key: nft.Key) -> nft.ChangeElement:
+    """Delete a pin; the kernel asks for data, and does not compare it."""
+    return nft.ChangeElement(nft.Change.DELETE, map_, key, (nft.PRIORITY,))
 
 
 def _own_number(headers: nft.Headers, *, node_port: bool) -> nft.SetPriority:

@@ -90,7 +90,7 @@ class Step(msgspec.Struct):
     last_number: int
     departure: Departure
     replaced: Sequence[Replaced] = ()
-    lost_backends: bool = False
+    lost_numbers: bool = False
     idle: frozenset[str] = frozenset()
 
 
@@ -183,7 +183,7 @@ def step(
         work.number,
         leaving,
         work.replaced,
-        lost_backends=work.lost_backends,
+        lost_numbers=work.lost_numbers,
     )
 
 
@@ -352,7 +352,7 @@ def reconcile(
         numbers,
         number,
         leaving,
-        lost_backends=True,
+        lost_numbers=True,
         idle=idle,
     )
 

@@ -75,17 +75,11 @@ class Work(msgspec.Struct):
         return old, new
 
     @property
-    def lost_backends(self) -> bool:
-        """Whether clients may be pinned to a backend that a service no longer has."""
-        return any(each.number for each in self.removed.values()) or any(
-            map(_loses, self.replaced)
-        )
+    def lost_numbers(self) -> bool:
+        """Whether there may be pins of a service that has its number no more."""
+        gone = any(each.number for each in self.removed.values())
+        return gone or any(map(_loses_number, self.replaced))
 
 
-def _loses(change: Replaced) -> bool:
-    """Whether clients may be pinned to a backend that a service no longer has."""
-    if not change.before.number:
-        return False
-    if change.before.number != change.after.number:
-        return True
-    return any(left for left, _ in change.lists)
+def _loses_number(change: Replaced) -> bool:
+    return change.before.number not in {0, change.after.number}
