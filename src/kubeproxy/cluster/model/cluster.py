@@ -74,6 +74,10 @@ class Cluster:
         """The slices of a service in the family, by name."""
         return self._slices_of.get((family, service), _NO_SLICES)
 
+    def all_ports(self, family: Family) -> Mapping[ObjectKey, tuple[ServicePort, ...]]:
+        """The ports of every service that is proxied in the family."""
+        return self._services[family]
+
     def all_slices(self) -> Mapping[ObjectKey, Slice]:
         """Every slice of either family, whether or not its Service is known."""
         return self._slices

@@ -62,13 +62,15 @@ _LINE: Final = msgspec.json.Decoder(ServiceLine | SliceLine)
 
 
 def cluster_pieces(state: State) -> Iterator[bytes]:
-    """The cluster, line by line: all of it is of one moment, that of the first piece."""
+    """The cluster, line by line: all of it is of one moment, that of the first piece.
+
+    Until then it is kept as copies of dictionaries: thousands of new objects would call the
+    garbage collector.
+    """
     cluster = state.cluster
-    keys = dict.fromkeys(key for family in Family for key in cluster.services(family))
-    services = [
-        (key, [(family, cluster.service_ports(family, key)) for family in Family]) for key in keys
-    ]
-    slices = tuple(cluster.all_slices().items())
+    ports = {family: dict(cluster.all_ports(family)) for family in Family}
+    slices = dict(cluster.all_slices())
+    keys = dict.fromkeys(key for of_family in ports.values() for key in of_family)
     head = ClusterHead(
         node_name=cluster.node_name,
         allow_external_ips=cluster.allow_external_ips,
@@ -79,14 +81,15 @@ def cluster_pieces(state: State) -> Iterator[bytes]:
         addresses=tuple(
             (family, each.node.addresses) for family, each in state.families.items() if each.node
         ),
-        services=len(services),
+        services=len(keys),
         slices=len(slices),
     )
     encode = msgspec.json.Encoder().encode
     yield encode(head) + b"\n"
-    for key, ports in services:
-        yield encode(ServiceLine(key, tuple(ports))) + b"\n"
-    for key, each in slices:
+    for key in keys:
+        found = tuple((family, of.get(key, ())) for family, of in ports.items())
+        yield encode(ServiceLine(key, found)) + b"\n"
+    for key, each in slices.items():
         yield encode(SliceLine(key, each)) + b"\n"
 
 
