@@ -94,7 +94,7 @@ def _habits(config: Config) -> Mapping[str, str]:
         "addresses of Services": (
             f"bound to {DEVICE}: programs of the node can send from there, and listen there"
         ),
-        "established connections": "kept by ipvs: they are reset when its rules are removed",
+        "established connections": "kept by ipvs: they may be reset when its rules are removed",
         **PAST_FIREWALLS,
     }
 
