@@ -1,11 +1,13 @@
 import asyncio
 import math
+import re
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from fakes.dataplane import FakeDataplane
+from kubeproxy.base import klog
 from kubeproxy.base.errors import KernelError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.cluster.model.cluster import Cluster
@@ -399,3 +401,15 @@ async def test_after_a_pause_no_event_is_waited_for() -> None:
     collecting = rig.sync._collect()
     with pytest.raises(StopIteration):
         collecting.send(None)
+
+
+async def test_the_parts_of_a_sync_are_timed_at_4(capsys: pytest.CaptureFixture[str]) -> None:
+    rig = Rig()
+    try:
+        klog.set_verbosity(4)
+        await rig.sync.sync()
+    finally:
+        klog.configure(klog.LogSettings())
+    logged = capsys.readouterr().err
+    assert re.search(r'"Compiled services" ipFamily="IPv4" services=\d+ seconds=', logged)
+    assert re.search(r'"Synced" ipFamily="IPv4" full=true .* failed=0 seconds=', logged)

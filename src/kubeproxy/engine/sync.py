@@ -206,16 +206,25 @@ class FamilySync:
         self._notify(SyncEnded(self.family, outcome, full, ended - began, self._changes, report))
 
     async def _sync(self, touched: Collection[ObjectKey], *, full: bool) -> SyncReport:
-        node = self._view()
+        node, clock = self._view(), asyncio.get_running_loop().time
+        began = clock()
         changes = self._changes = await self._compile(touched, node)
+        klog.info(
+            "Compiled services",
+            v=4,
+            ipFamily=self.family.value,
+            services=len(touched),
+            seconds=round(clock() - began, 6),
+        )
         if self._flows is not None:
             self._flows.changing(changes)
         again = self._entries_to_retry(changes)
         report = SyncReport(failed=self._failed)
         if full or changes or again or node != self._node:
             update = Update(self.builder.table, node, changes, full, again)
+            began = clock()
             report = await self._dataplane.apply(update)
-            self._log_applied(update, report)
+            self._log_applied(update, report, clock() - began)
         self._node = node
         self._failed = report.failed
         if self._flows is not None:
@@ -243,7 +252,7 @@ class FamilySync:
     def _log_service(self, message: str, service: ObjectKey, reason: str) -> None:
         klog.error(message, err=reason, service=service, ipFamily=self.family.value)
 
-    def _log_applied(self, update: Update, report: SyncReport) -> None:
+    def _log_applied(self, update: Update, report: SyncReport, seconds: float) -> None:
         for name, reason in report.failed.items():
             if self._failed.get(name) != reason:
                 klog.error(
@@ -264,6 +273,7 @@ class FamilySync:
             changed=len(changes.changed),
             removed=len(changes.removed),
             failed=len(report.failed),
+            seconds=round(seconds, 6),
         )
 
     def _entries_to_retry(self, changes: Changes) -> tuple[Entry, ...]:
