@@ -432,7 +432,7 @@ def test_the_pictures_of_the_documents(browser: Browser, lab: Lab, tmp_path: Pat
     lab.put(*shop(), *mall(), *rival())
     resize(browser, 360, dark=True)
     browser.open(HOME)
-    browser.picture(directory / "status-phone.png", 760)
+    browser.picture(directory / "status-phone.png", 720)
     sizes = {path.name: path.stat().st_size for path in directory.glob("status*.png")}
     assert len(sizes) == 4
     assert max(sizes.values()) < LARGEST, sizes
