@@ -120,6 +120,11 @@ class DaemonProcess:
         expected = -number if number is signal.SIGKILL else 128 + number
         assert code == expected, f"the daemon ended with {code}:\n{self.said()}"
 
+    @property
+    def manifests(self) -> Path:
+        """The directory that it reads."""
+        return self._manifests
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Inside, the process does nothing, and what programs it had started have ended."""

@@ -348,7 +348,7 @@ def test_a_path_that_is_none() -> None:
         connect(parse(FLAGS, ["--socket=status.sock"]))
 
 
-@pytest.mark.parametrize("command", ["status", "services", "top"])
+@pytest.mark.parametrize("command", ["status", "top"])
 def test_commands_of_the_daemon_load_nothing_of_a_cluster(command: str, tmp_path: Path) -> None:
     program = (
         "import sys; from kubeproxy.app.cli import main; code = main(sys.argv[1:]);"

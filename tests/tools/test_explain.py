@@ -619,7 +619,14 @@ def test_an_ambiguous_service(ask: Asked, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_no_cluster(ask: Asked, flags: tuple[str, ...], code: int, expected: str) -> None:
+def test_no_cluster(
+    ask: Asked,
+    flags: tuple[str, ...],
+    code: int,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kubeproxy.tools.offline.kernels_mode", lambda: "")
     ask("--to=cart", *flags)
     assert (code, "", f"Error: {expected}\n") == (ask.code, ask.out, ask.err)
 

@@ -97,7 +97,7 @@ def routes(
         HttpRoute("/proxyMode", lambda _: text(config.mode), Listeners.METRICS),
         HttpRoute("/configz", lambda _: configz(config), both),
         HttpRoute("/log", _log, Listeners.SOCKET),
-        *_status_routes(config, live),
+        *status_routes(config, live),
     ]
     if config.enable_profiling:
         table.append(HttpRoute("/debug/", _debug, Listeners.METRICS))
@@ -117,7 +117,7 @@ def routes(
     return (*table, HttpRoute("/", front, Listeners.METRICS))
 
 
-def _status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute]:
+def status_routes(config: KubeProxyConfiguration, live: Live) -> list[HttpRoute]:
     """The pages of the status, in the order in which they are listed."""
     both = Listeners.METRICS | Listeners.SOCKET
     rules = PageGuard(PageAccess(config.rules_page), "the table of rules", "rulesPage")

@@ -130,7 +130,7 @@ class Client:
         return self.get(f"{SERVICES}/{name}", ServiceDetail)
 
     def _ask(self, path: str, query: Query, read: Callable[[bytes], T]) -> T:
-        target = quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")
+        target = target_of(path, query)
         failures: dict[str, Exception] = {}
         for place in self.places:
             try:
@@ -141,6 +141,11 @@ class Client:
                 self.places = [place]
                 return value
         raise _no_daemon(failures)
+
+
+def target_of(path: str, query: Query) -> str:
+    """What is asked for, as the first line of a request has it."""
+    return quote(path) + (f"?{urlencode(query, doseq=True)}" if query else "")
 
 
 def connect(parsed: Parsed) -> Client:
@@ -163,15 +168,20 @@ def _fetch(place: str, target: str) -> bytes:
         body = response.read()
     finally:
         connection.close()
-    if response.status == 200:
+    return body_of(response.status, response.headers.get_content_type(), body)
+
+
+def body_of(status: int, content_type: str, body: bytes) -> bytes:
+    """The body of an answer; an exception when it is an error."""
+    if status == 200:
         return body
-    if response.headers.get_content_type() == "application/json":
+    if content_type == "application/json":
         problem = _decoded(body, FieldProblem)
         raise FieldError(problem.field, problem.value, problem.reason)
     text = body.decode(errors="replace").strip()
-    if response.status == 404 and text == "404 page not found":  # the text of every Go server
+    if status == 404 and text == "404 page not found":  # the text of every Go server
         raise _OtherProgram("it has no such page: another program, or another version")
-    raise ErrorResponse(text or f"the daemon answered with status {response.status}")
+    raise ErrorResponse(text or f"the daemon answered with status {status}")
 
 
 def _connect(place: str, connection: http.client.HTTPConnection) -> None:
@@ -194,9 +204,13 @@ def _lives(place: str) -> bool:
     connection = open_connection(place)
     try:
         connection.request("GET", _NO_PAGE)
-        return _answers(connection, _HALF)
-    except OSError:
+        if not _answers(connection, _HALF):
+            return False
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
         return False
+    else:
+        return True
     finally:
         connection.close()
 

@@ -20,9 +20,10 @@ from kubeproxy.dataplane.modes import MODES
 from kubeproxy.explain.answers import Asked, answer
 from kubeproxy.explain.words import INDENT, Explanation, render
 from kubeproxy.tools import client
+from kubeproxy.tools.clusterflags import SHARED_FLAGS
 from kubeproxy.tools.command import OUTPUT, Command, note, print_answer
 from kubeproxy.tools.layout import fitted
-from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_view
+from kubeproxy.tools.snapshot import NoCluster, read_view
 
 _OWN: Final = (
     Flag(
@@ -103,7 +104,10 @@ def _answered(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:
         try:
             return _by_cluster(parsed, asked)
         except NoCluster as error:
-            raise type(no_daemon)(f"{error}; {no_daemon}") from error
+            from kubeproxy.tools.offline import kernels_mode, rules_text  # noqa: PLC0415  # rarely
+
+            rules = rules_text(kernels_mode())
+            raise type(no_daemon)(f"{error}; {no_daemon}\n{rules}".rstrip()) from error
 
 
 def _by_daemon(parsed: Parsed, asked: Asked) -> Sequence[Explanation]:

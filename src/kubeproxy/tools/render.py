@@ -10,8 +10,9 @@ from kubeproxy.config.kinds import STRING
 from kubeproxy.config.load import load
 from kubeproxy.config.validate import validate
 from kubeproxy.dataplane.modes import MODES, load_mode
+from kubeproxy.tools.clusterflags import SHARED_FLAGS
 from kubeproxy.tools.command import Command
-from kubeproxy.tools.snapshot import SHARED_FLAGS, read_view
+from kubeproxy.tools.snapshot import read_view
 
 _OWN: Final = (
     Flag("mode", STRING, "", "The proxy mode; default: that of the configuration.", "Rules"),

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from kubeproxy.cluster.manifests.skipped import other_kinds, skipped
 from kubeproxy.cluster.manifests.source import ManifestContents, load
 from kubeproxy.cluster.model.cluster import Cluster
 from kubeproxy.cluster.objects.meta import Kind
-from kubeproxy.config.flags import FLAGS
 from kubeproxy.config.flagset import Parsed
 from kubeproxy.config.gates import ALLOW_SERVICE_EXTERNAL_IPS
 from kubeproxy.config.load import Loaded
@@ -32,8 +31,6 @@ from kubeproxy.engine.node import known_addresses, node_ips, node_view, with_bin
 from kubeproxy.explain.answers import View
 from kubeproxy.explain.question import Pod, find_pods
 from kubeproxy.table.build import Builder
-from kubeproxy.table.claims import Conflict
-from kubeproxy.table.entries import Table
 from kubeproxy.table.node import NodeView
 from kubeproxy.tools.command import note
 
@@ -44,19 +41,6 @@ API_SERVER_WAIT = 60.0
 OPTIONAL_WAIT = 3.0
 """How long to wait for what can be missing: older clusters have no ServiceCIDRs."""
 _SHOWN_NODES = 10
-
-# The daemon's flags that change a verdict, or say where the cluster's state comes from.
-_SHARED: Final = frozenset(
-    {
-        *("config", "feature-gates", "help", "kubeconfig", "manifests", "master", "proxy-mode"),
-        *("bind-address", "cluster-cidr", "detect-local-mode", "iptables-localhost-nodeports"),
-        *("masquerade-all", "nodeport-addresses"),
-        *("pod-bridge-interface", "pod-interface-name-prefix"),
-    }
-)
-SHARED_FLAGS: Final = tuple(
-    replace(flag, group="Cluster and proxy") for flag in FLAGS if flag.name in _SHARED
-)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -128,26 +112,39 @@ def _users_kubeconfig(environ: Mapping[str, str]) -> str:
 
 def _compiled(loaded: Loaded, snapshot: Snapshot) -> View:
     cluster, config = snapshot.cluster, loaded.config
+    families = compiled_families(loaded, snapshot)
+    mode = load_mode(config.mode)
+    return View(
+        cluster,
+        mode.name,
+        mode.quirks,
+        node_ips(with_bind_address(cluster.node, config.bind_address)),
+        {family: builder.table for family, (_, builder) in families.items()},
+        {family: node for family, (node, _) in families.items()},
+        {family: builder.conflicts() for family, (_, builder) in families.items()},
+        snapshot.pods,
+    )
+
+
+def compiled_families(
+    loaded: Loaded, snapshot: Snapshot
+) -> dict[Family, tuple[NodeView, Builder]]:
+    """The node and the table of each family; the node itself is not asked for its addresses."""
+    cluster, config = snapshot.cluster, loaded.config
     own = with_bind_address(cluster.node, config.bind_address)
     addresses = known_addresses(own)
-    tables: dict[Family, Table] = {}
-    nodes: dict[Family, NodeView] = {}
-    conflicts: dict[Family, list[Conflict]] = {}
+    found: dict[Family, tuple[NodeView, Builder]] = {}
     for family in Family:
-        nodes[family] = replace(
+        node = replace(
             node_view(config, loaded.gates, family, own),
             name=cluster.node_name,
-            addresses=addresses[family],  # the node itself is not asked
+            addresses=addresses[family],
             service_cidrs=cluster.service_cidrs(family),
         )
         builder = Builder(family)
-        builder.update(cluster, (), nodes[family])
-        tables[family] = builder.table
-        conflicts[family] = builder.conflicts()
-    mode = load_mode(config.mode)
-    return View(
-        cluster, mode.name, mode.quirks, node_ips(own), tables, nodes, conflicts, snapshot.pods
-    )
+        builder.update(cluster, (), node)
+        found[family] = (node, builder)
+    return found
 
 
 # --- manifests and API servers ----------------------------------------------------------------

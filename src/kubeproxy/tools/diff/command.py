@@ -9,14 +9,15 @@ from typing import Final, NamedTuple
 
 from kubeproxy.base.errors import FieldError, KernelError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family
-from kubeproxy.config.flagset import HELP, Flag, Parsed
+from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import INT32, STRING
 from kubeproxy.dataplane.difference import Difference
 from kubeproxy.dataplane.modes import load_mode
 from kubeproxy.dataplane.xtables_kind import use_kind_of_node
 from kubeproxy.serve.status.tablewire import Desired, read_table
 from kubeproxy.serve.status.wire import DaemonStatus, NotProgrammed
-from kubeproxy.tools import client
+from kubeproxy.tools import anyclient, client
+from kubeproxy.tools.clusterflags import LISTED, WITHOUT_DAEMON
 from kubeproxy.tools.command import OUTPUT, Command, not_negative, note, print_answer
 from kubeproxy.tools.diff.view import Diff, FamilyDiff, lines
 
@@ -30,7 +31,6 @@ _FLAGS: Final = (
     Flag("limit", INT32, 200, "Show at most so many differences as text; 0 is all."),
     OUTPUT,
     *client.FLAGS,
-    HELP,
 )
 _AFTERWARDS: Final = """
 Prints what the proxy's next full sync would change in the kernel, and changes nothing: + would be
@@ -38,8 +38,11 @@ added, - would be removed, ! would be replaced. Nothing is printed when the kern
 be. It reads the kernel of the machine and network namespace that it runs in: run it where the
 proxy runs. It needs CAP_NET_ADMIN.
 
+Where no proxy answers, the kernel is compared with what a new one would write, from the cluster
+that the flags name.
+
 Exit codes: 0 when there is no difference, 1 when there is one, 2 when something went wrong, 3 when
-no proxy answers.
+no proxy answers and no cluster is named.
 """
 
 
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(parsed: Parsed) -> int:
     limit = not_negative(parsed, "limit")
-    daemon = client.connect(parsed)
+    daemon = anyclient.connect(parsed)
     families = _families(daemon, parsed.value("family", str))
     seen = lasting(lambda family: _look(daemon, family), families)
     found = tuple(_family_diff(family, each) for family, each in seen.items())
@@ -63,7 +66,14 @@ def _run(parsed: Parsed) -> int:
     return 0 if all(family.equal for family in found) else DIFFERENT
 
 
-COMMAND: Final = Command("diff", _FLAGS, _run, _AFTERWARDS, kernel=True)
+COMMAND: Final = Command(
+    "diff",
+    (*_FLAGS, *WITHOUT_DAEMON),
+    _run,
+    _AFTERWARDS,
+    listed=(*_FLAGS, *LISTED),
+    kernel=True,
+)
 usage_text = COMMAND.usage_text
 
 

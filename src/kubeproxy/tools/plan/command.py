@@ -15,10 +15,10 @@ from kubeproxy.plan.plan import Progress, make_plan
 from kubeproxy.plan.side import side
 from kubeproxy.plan.wire import Plan
 from kubeproxy.tools import client
+from kubeproxy.tools.clusterflags import SHARED_FLAGS
 from kubeproxy.tools.command import OUTPUT, Command, not_negative, print_answer
 from kubeproxy.tools.plan.source import read_change, read_listings, read_present
 from kubeproxy.tools.plan.view import lines
-from kubeproxy.tools.snapshot import SHARED_FLAGS
 
 NOTICED: Final = 1
 TROUBLE: Final = 2

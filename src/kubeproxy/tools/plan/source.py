@@ -30,8 +30,9 @@ from kubeproxy.linux.xtables import Xtables
 from kubeproxy.plan.side import Setup
 from kubeproxy.serve.status.clusterwire import read_cluster
 from kubeproxy.tools import client
+from kubeproxy.tools.clusterflags import SHARED_FLAGS
 from kubeproxy.tools.command import note
-from kubeproxy.tools.snapshot import SHARED_FLAGS, NoCluster, read_snapshot
+from kubeproxy.tools.snapshot import NoCluster, read_snapshot
 
 STDIN: Final = "-"
 _TABLES: Final = ("filter", "nat", "mangle")

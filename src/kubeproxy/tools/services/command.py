@@ -10,10 +10,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubeproxy.base.errors import FieldError, OperatorError
-from kubeproxy.config.flagset import HELP, Flag, Parsed
+from kubeproxy.config.flagset import Flag, Parsed
 from kubeproxy.config.kinds import BOOL, INT32, STRING
 from kubeproxy.serve.status.wire import ServiceDetail, ServiceList
-from kubeproxy.tools import client
+from kubeproxy.tools import anyclient, client
+from kubeproxy.tools.clusterflags import LISTED, WITHOUT_DAEMON
 from kubeproxy.tools.command import (
     OUTPUT,
     Command,
@@ -47,7 +48,6 @@ _FLAGS: Final = (
     Flag("no-rates", BOOL, False, "Do not wait a second to learn connections per second."),
     _OUTPUT,
     *client.FLAGS,
-    HELP,
 )
 
 
@@ -60,7 +60,7 @@ def _run(parsed: Parsed) -> int:
         not_negative(parsed, number)
     if watch and (names or wants_json(parsed)):
         raise OperatorError("--watch prints changes of the list, as text: no name, no -o json")
-    daemon = client.connect(parsed)
+    daemon = client.connect(parsed) if watch else anyclient.connect(parsed)
     if names:
         _print_details(daemon, parsed, names)
         return 0
@@ -165,8 +165,9 @@ def _watch(daemon: client.Client, parsed: Parsed, found: ServiceList) -> None:
 
 COMMAND: Final = Command(
     "services [[NAMESPACE/]NAME...]",
-    _FLAGS,
+    (*_FLAGS, *WITHOUT_DAEMON),
     _run,
+    listed=(*_FLAGS, *LISTED),
     takes_arguments=True,
     outputs=("text", "wide", "name", "json", "yaml"),
 )
