@@ -60,7 +60,7 @@ HEALING = (
     ),
 )
 """All of it is the kernel's doing: time-outs of conntrack, sets that packets fill, resets."""
-FAST_PATH = (Selection("nftables", ("test_fast_path.py",)),)
+FAST_PATH = (Selection("nftables", ("test_fast_path.py", "test_fast_path_facets.py")),)
 """Flowtables are the kernel's, and change with it. Every kernel here has them."""
 PARTS = {"healing": HEALING, "fast-path": FAST_PATH, "lab": TELLING}
 _PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")

@@ -128,6 +128,8 @@ def test_devices_are_described() -> None:
     assert devices_request() == Message(
         18, NLM_F_REQUEST | NLM_F_DUMP, 0, bytes.fromhex("00000000 00000000 00000000 00000000")
     )
-    veth = "00000100 03000000 43100100 00000000 0a000300 76657468 31000000 10001200 09000100"
-    message = Message(16, 0, 0, bytes.fromhex(f"{veth} 76657468 00000000"))
-    assert device_of(message) == Device("veth1", "veth", 1, 0x11043)
+    head = "00000100 03000000 43100100 00000000"
+    name, mtu = "0a000300 76657468 31000000", "08000400 dc050000"
+    kind = "10001200 09000100 76657468 00000000"
+    message = Message(16, 0, 0, bytes.fromhex(f"{head} {name} {mtu} {kind}"))
+    assert device_of(message) == Device("veth1", "veth", 1, 0x11043, 1500)

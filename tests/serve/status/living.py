@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from fakes.dataplane import FakeDataplane
+from fakes.fastpath import FakeFastPath
 from kubeproxy.base.inet import Family
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.decode import convert
@@ -93,7 +94,13 @@ class Rig:
             mode=mode.value, metrics_bind_address="127.0.0.1:10249"
         )
         self._eligible = eligible
+        self.fast_path: FakeFastPath | None = None
         self.live = Live(self._state, self.traffic)
+
+    def has_fast_path(self, path: FakeFastPath) -> None:
+        """From now on it has this one."""
+        self.fast_path = path
+        self.live = Live(self._state, self.traffic, path)
 
     def _state(self) -> State:
         return State(
@@ -112,6 +119,7 @@ class Rig:
             ignored=self.ignored,
             remains=self.remains,
             surroundings=self.surroundings,
+            fast_path=self.fast_path.state if self.fast_path else None,
             record=self.record if load_mode(self.config.mode).quirks.heals else None,
         )
 

@@ -7,12 +7,14 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
+from fakes.fastpath import FakeFastPath
 from kubeproxy.base.conntracktable import ConntrackUse, Lost
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.writer import Writer
 from kubeproxy.cluster.model.cluster import Problem
 from kubeproxy.cluster.objects.meta import Kind, ObjectKey
 from kubeproxy.cluster.source import Gap
+from kubeproxy.dataplane.contract import FastPathState
 from kubeproxy.dataplane.failures import UNKNOWN, Failure, Reason
 from kubeproxy.engine.observer import ConnectionsFailed
 from kubeproxy.engine.surroundings import Surroundings
@@ -148,6 +150,25 @@ async def test_the_daemon() -> None:
         "2023-11-14T22:13:20.000Z", four.history[0].seconds, True, "ok", added=2, written=2
     )
     assert (expected,) * 3 == (four.last_sync, four.last_full_sync, four.history[0])
+
+
+async def test_the_fast_path() -> None:
+    rig = await programmed(*SHOP)
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    assert found.fast_path is None
+    path = FakeFastPath(FastPathState(True, "", devices=("eth0",), packets=20), IPv4=3)
+    rig.has_fast_path(path)
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    expected = wire.FastPathStatus(True, True, "", "", 20, ("eth0",), (), {"IPv4": 3})
+    assert found.fast_path == expected
+    path.breaks = True
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    assert found.fast_path is not None
+    assert found.fast_path.connections == {}
+    path.state = FastPathState(True, "self-test", "packets are lost", packets=20)
+    found = msgspec.json.decode(await asked(rig, "/status?format=json"), type=wire.DaemonStatus)
+    assert found.fast_path is not None
+    assert (found.fast_path.on, found.fast_path.why_not) == (False, "packets are lost")
 
 
 async def test_what_is_wrong_with_it() -> None:

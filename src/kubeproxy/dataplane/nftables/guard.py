@@ -85,6 +85,12 @@ class TableGuard:
         async with self._turn:
             return Moment(kernel.generation(), self._commits)
 
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Inside, no large transaction is under way; those made here have to be counted."""
+        async with self._turn:
+            yield
+
     def expected(self, since: Moment | None) -> int | None:
         """The generation now, if no other process has changed anything; None for None."""
         if since is None:

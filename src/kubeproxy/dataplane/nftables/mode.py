@@ -83,7 +83,7 @@ def _open(config: Config) -> Callable[[Family], Dataplane]:
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     guard = TableGuard()
-    fast_path = FastPath(_fast_path(config), supported_families(), self_test)
+    fast_path = FastPath(_fast_path(config), supported_families(), self_test, guard)
 
     def open_family(family: Family) -> Dataplane:
         if not os.environ.get("KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"):

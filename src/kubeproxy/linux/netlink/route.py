@@ -1,6 +1,7 @@
 """Rtnetlink: devices and their addresses (linux/if_link.h, linux/if_addr.h)."""
 
 import struct
+import sys
 from typing import NamedTuple
 
 from kubeproxy.base.inet import Family, family_of, pack, unpack
@@ -17,7 +18,7 @@ RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR = 1, 5, 9
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, device
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFINFOMSG = struct.Struct("=BxHiII")  # family, type, index, flags, changed flags
-_IFLA_IFNAME, _IFLA_TXQLEN, _IFLA_LINKINFO = 3, 13, 18
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_LINKINFO = 3, 4, 13, 18
 _IFLA_INFO_KIND = 1
 IFF_LOOPBACK = 0x8
 ARPHRD_ETHER = 1
@@ -38,6 +39,7 @@ class Device(NamedTuple):
     kind: str
     type: int
     flags: int
+    mtu: int = 0
 
 
 def devices_request() -> Message:
@@ -50,7 +52,8 @@ def device_of(message: Message) -> Device:
     _, type_, _, flags, _ = _IFINFOMSG.unpack_from(message.payload)
     found = attributes(message.payload[_IFINFOMSG.size :])
     name = found[_IFLA_IFNAME].rstrip(b"\0").decode()
-    return Device(name, kind_in(message), type_, flags)
+    mtu = int.from_bytes(found.get(_IFLA_MTU, b""), sys.byteorder)
+    return Device(name, kind_in(message), type_, flags, mtu)
 
 
 def addresses_request(family: Family) -> Message:

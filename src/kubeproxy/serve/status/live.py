@@ -46,6 +46,14 @@ class Live(msgspec.Struct, frozen=True):
         }
         return msgspec.structs.replace(state, families=families, on_fast_path=on_fast_path)
 
+    async def daemon(self) -> State:
+        """The state now, with the connections on the fast path and no others."""
+        if self.fast_path is None:
+            return self.state()
+        async with self.one_reader:
+            on_fast_path = await self._on_fast_path()
+        return msgspec.structs.replace(self.state(), on_fast_path=on_fast_path)
+
     async def _on_fast_path(self) -> Mapping[Family, int]:
         if self.fast_path is None or not self.fast_path.state.on:
             return {}

@@ -68,7 +68,7 @@ def _json(value: object) -> Answer:
 async def show_daemon(request: Request, live: Live) -> Answer:
     """`/status`."""
     if wants_json(request):
-        return _json(await run(report(live.state(), _own_usage())))
+        return _json(await run(report(await live.daemon(), _own_usage())))
     return await _in_browser(request, live)
 
 

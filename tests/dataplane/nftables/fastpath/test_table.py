@@ -71,6 +71,19 @@ def test_a_difference_is_no_more_than_that(
     assert set_.split() == changed
 
 
+def test_more_devices_than_the_kernel_can_list() -> None:
+    """All are added once more, which changes nothing; those that are gone, one by one."""
+    want = table.wanted(("a", "b"), 20)
+    found = table.Found(None, ("a", "c", "d"), want.rules)
+    messages = table.difference(found, want)
+    assert devices(messages, nft.NFT_MSG_NEWFLOWTABLE) == [("a", "b")]
+    assert devices(messages, nft.NFT_MSG_DELFLOWTABLE) == []
+    assert names(messages, nft.NFT_MSG_NEWSETELEM) == ("b",)
+    gone = table.lost_names(found, want)
+    assert devices(gone, nft.NFT_MSG_DELFLOWTABLE) == [("c",), ("d",)]
+    assert table.lost_names(want, want) == []
+
+
 def test_the_number_of_packets_is_in_the_rule() -> None:
     assert (20).to_bytes(8, "big") in table.rule(20)
     assert table.rule(20) != table.rule(21)

@@ -6,7 +6,8 @@ It has a transaction of its own, so that a device which is gone by then never fa
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,7 @@ from kubeproxy.dataplane.contract import FastPathState
 from kubeproxy.dataplane.nftables.dump import read_rules
 from kubeproxy.dataplane.nftables.fastpath import table
 from kubeproxy.dataplane.nftables.fastpath.choice import chosen
+from kubeproxy.dataplane.nftables.guard import TableGuard
 from kubeproxy.linux import links
 from kubeproxy.linux.conntrack import offloaded
 from kubeproxy.linux.netlink import nftables as nft
@@ -30,6 +32,7 @@ CHECK_SECONDS = 30.0
 """Nothing tells us when others flush the table: it is read that often."""
 RETRY_SECONDS = 5.0
 _ATTEMPTS = 5
+NOTHING_KNOWN: Mapping[str, int] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -60,12 +63,15 @@ class FastPath:
         settings: Settings,
         families: tuple[Family, ...],
         self_test: Callable[[Sequence[Family]], str],
+        guard: TableGuard,
     ) -> None:
         self._settings = settings
+        self._guard = guard
         self._families = families
         self._self_test = self_test
         self._wake = asyncio.Event()
         self._has_to_leave = False
+        self._mtus: Mapping[str, int] = {}
         reason = Reason.STARTING if settings.enabled else Reason.DISABLED
         self._state = FastPathState(settings.enabled, reason, packets=settings.packets)
 
@@ -93,7 +99,10 @@ class FastPath:
                     tasks.create_task(self._keep())
             self._off(Reason.SELF_TEST, why_not)
         try:
-            if await asyncio.to_thread(remove):
+            async with self._guard.turn():
+                removed = await asyncio.to_thread(remove)
+                self._guard.committed(removed)
+            if removed:
                 klog.info("Removed the fast path of an earlier run")
         except KernelError as error:
             klog.error("The fast path of an earlier run cannot be removed", err=error)
@@ -103,12 +112,16 @@ class FastPath:
             self._wake.clear()
             leave, self._has_to_leave = self._has_to_leave, False
             try:
-                done = await asyncio.to_thread(bring, self._settings, leave=leave)
+                async with self._guard.turn():
+                    bringing = partial(bring, self._settings, self._mtus, leave=leave)
+                    done = await asyncio.to_thread(bringing)
+                    self._guard.committed(done.commits)
             except KernelError as error:
                 self._has_to_leave |= leave
                 self._off(Reason.REFUSED, f"the kernel refuses its table: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            self._mtus = done.mtus
             self._on(done)
             await asyncio.sleep(PAUSE_SECONDS)
             with contextlib.suppress(TimeoutError):
@@ -138,37 +151,60 @@ class FastPath:
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The devices that take part now, and those that the kernel refuses."""
+    """The devices that take part now, how large their packets may be, and those left out.
+
+    It took so many transactions.
+    """
 
     devices: tuple[str, ...]
+    mtus: Mapping[str, int] = {}
     left_out: tuple[str, ...] = ()
+    commits: int = 0
 
 
-def bring(settings: Settings, *, leave: bool = False) -> Done:
+def bring(
+    settings: Settings, mtus: Mapping[str, int] = NOTHING_KNOWN, *, leave: bool = False
+) -> Done:
     """Make the table as it should be; if connections have to `leave`, make it anew.
 
+    They have to as well when a device has another MTU than before (`mtus`): each connection goes
+    on with the one from when it left the rules.
     A device that vanishes meanwhile makes the kernel refuse: then what is there is read again.
     """
     left_out: tuple[str, ...] = ()
     with Nfnetlink() as kernel:
         for attempt in range(_ATTEMPTS):
-            names = chosen(links.devices(), settings.interfaces)
+            there = links.devices()
+            now = {device.name: device.mtu for device in there}
+            leave |= any(now.get(name, mtu) != mtu for name, mtu in mtus.items())
+            names = chosen(there, settings.interfaces)
             devices = tuple(name for name in names if name not in left_out)
             want = table.wanted(devices, settings.packets)
             found = read(kernel)
             is_ours = found is not None and found.rules == want.rules
             try:
                 if found is None or leave or not is_ours:
-                    kernel.commit(table.replacement(want))
+                    commits = commit(kernel, table.replacement(want))
                 else:
-                    kernel.commit(table.difference(found, want))
+                    commits = commit(kernel, table.difference(found, want))
+                    for message in table.lost_names(found, want):
+                        with tolerating(errno.ENOENT):
+                            commits += commit(kernel, [message])
             except Refused:
                 left_out = unfit(kernel, devices, settings.packets)
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
-                return Done(devices, tuple(name for name in left_out if name in names))
+                refused = tuple(name for name in left_out if name in names)
+                mtus = {name: now[name] for name in devices}
+                return Done(devices, mtus, refused, commits)
     raise AssertionError  # the last attempt raises
+
+
+def commit(kernel: Nfnetlink, messages: Sequence[bytes]) -> int:
+    """Carry them out as one transaction, if there are any; how many transactions that took."""
+    kernel.commit(messages)
+    return bool(messages)
 
 
 def unfit(kernel: Nfnetlink, devices: Sequence[str], packets: int) -> tuple[str, ...]:
@@ -186,12 +222,16 @@ def read(kernel: Nfnetlink) -> table.Found | None:
     """What the kernel has; None when there is no such table."""
     named = table.flowtable_named()
     with tolerating(errno.ENOENT):
-        flowtable = kernel.get(nft.NFT_MSG_GETFLOWTABLE, NFPROTO_INET, named)
+        # One whose devices do not fit into the answer has EPERM, as if there were no right to it.
+        devices: tuple[str, ...] | None = None
+        with tolerating(errno.EPERM):
+            flowtable = kernel.get(nft.NFT_MSG_GETFLOWTABLE, NFPROTO_INET, named)
+            devices = nft.flowtable_devices(flowtable)
         elements = nft.set_elements(table.TABLE, table.INTERFACES)
         interfaces = kernel.dump(nft.NFT_MSG_GETSETELEM, NFPROTO_INET, elements)
         rules = read_rules(kernel.dump(nft.NFT_MSG_GETRULE, NFPROTO_INET, table.rules_named()))
         return table.Found(
-            nft.flowtable_devices(flowtable),
+            devices,
             table.names_in(interfaces),
             tuple(rule.expressions for rule in rules.get(table.CHAIN, ())),
         )

@@ -46,9 +46,13 @@ _SETS = (
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What the kernel has: the flowtable's devices, the set's, and the rules of the chain."""
+    """What the kernel has: the flowtable's devices, the set's, and the rules of the chain.
 
-    devices: tuple[str, ...]
+    The kernel does not say which devices there are when they do not fit into its answer of 4 KB:
+    None.
+    """
+
+    devices: tuple[str, ...] | None
     interfaces: tuple[str, ...]
     rules: tuple[bytes, ...]
 
@@ -90,7 +94,7 @@ def replacement(want: Found) -> list[bytes]:
         removal(),
         _new_table(),
         _new_flowtable(),
-        *_flowtables(nft.NFT_MSG_NEWFLOWTABLE, want.devices),
+        *_flowtables(nft.NFT_MSG_NEWFLOWTABLE, want.interfaces),
         *map(_new_set, range(1, len(_SETS) + 1), _SETS),
         _elements(nft.NFT_MSG_NEWSETELEM, PROTOCOLS, _protocols()),
         *_interfaces(nft.NFT_MSG_NEWSETELEM, want.interfaces),
@@ -101,14 +105,26 @@ def replacement(want: Found) -> list[bytes]:
 
 def difference(found: Found, want: Found) -> list[bytes]:
     """Make what the kernel has into what is wanted; connections stay on the fast path."""
-    lost = sorted(set(found.devices) - set(want.devices))
-    come = sorted(set(want.devices) - set(found.devices))
+    there = set(found.devices or ())
+    lost = sorted(there.difference(want.interfaces))
+    come = sorted(set(want.interfaces) - there)  # to add one that is there changes nothing
     return [
         *_flowtables(nft.NFT_MSG_NEWFLOWTABLE, come),
         *_flowtables(nft.NFT_MSG_DELFLOWTABLE, lost),
         *_interfaces(nft.NFT_MSG_DELSETELEM, sorted(set(found.interfaces) - set(want.interfaces))),
         *_interfaces(nft.NFT_MSG_NEWSETELEM, sorted(set(want.interfaces) - set(found.interfaces))),
     ]
+
+
+def lost_names(found: Found, want: Found) -> list[bytes]:
+    """Remove each device that is gone, where it is not known whether the flowtable has it yet.
+
+    Each in a transaction of its own: ENOENT says that the kernel has removed it.
+    """
+    if found.devices is not None:
+        return []
+    gone = sorted(set(found.interfaces) - set(want.interfaces))
+    return [_flowtable(nft.NFT_MSG_DELFLOWTABLE, (name,)) for name in gone]
 
 
 def removal() -> bytes:
