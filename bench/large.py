@@ -11,6 +11,7 @@ that is what a changed slice costs to decode; and once more as many as Kubernete
 
 import argparse
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -245,6 +246,7 @@ async def burst(setting: Setting) -> Row:
     """A change of every slice of a cluster, as fast as they can be taken."""
     daemon = Daemon(BURST, setting)
     await daemon.fill()
+    gc.freeze()  # as the daemon does
     taken = []
     for _ in range(BURSTS):
         numbers = range(BURST.endpoints // MOST_ENDPOINTS)
@@ -268,4 +270,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=CHANGES, help="measured of each kind")
     namespaces.enter()
+    gc.set_threshold(50_000)  # as the daemon does
     asyncio.run(main(parser.parse_args().changes))
