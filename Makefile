@@ -99,7 +99,7 @@ kernels: venv  ## the proxy in stock kernels of Debian, 5.10 to the newest, emul
 	$(KERNELS) --page docs/kernels.md
 
 .PHONY: kernels-quick
-kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in three minutes
+kernels-quick: venv  ## nftables mode in the oldest of these kernels that has it, in four minutes
 	$(KERNELS) --kernels bookworm --parts check,traffic,repair,restart,take-over,healing,fast-path
 
 .PHONY: kernels-full
