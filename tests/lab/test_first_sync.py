@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.promtool import expect_firing
+from lab.alone import be_kestrel
 from lab.namespaces import Namespace
 from lab.page import HEALTH
 from lab.running import Running
@@ -40,7 +41,7 @@ _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 def node(_own_namespaces: None) -> Iterator[Namespace]:
     """A network in which nothing else runs."""
     node = Namespace("first-sync")
-    node.run(["ip", "link", "set", "lo", "up"])
+    be_kestrel(node)
     yield node
     node.close()
 

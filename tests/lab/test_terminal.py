@@ -15,6 +15,7 @@ import pytest
 from kubeproxy.base.inet import Family
 from kubeproxy.serve.status import wire
 from kubeproxy.tools.client import SOCKET
+from lab.alone import be_kestrel
 from lab.deploy import ETP_LOCAL, Address, Port, deploy, everywhere
 from lab.documents import complete, kestrel, service_cidr
 from lab.modes import only
@@ -331,7 +332,7 @@ def test_explain_live_knows_no_pods(lab: Lab, shell: Shell) -> None:
 def node(_own_namespaces: None) -> Iterator[Namespace]:
     """A node on which nothing runs."""
     node = Namespace("bare")
-    node.run(["ip", "link", "set", "lo", "up"])
+    be_kestrel(node)
     yield node
     node.close()
 
