@@ -235,7 +235,8 @@ def test_only_this_host_may_ask_and_the_socket_always_answers(lab: Lab) -> None:
     assert ask(lab.network.node, "/status")[0] == 404
     assert over_socket(lab.socket, "/status")[0] == 200
     assert over_socket(lab.socket, "/rules")[0] == 200
-    assert over_socket(lab.socket, "/metrics")[0] == 404
+    assert over_socket(lab.socket, "/metrics")[0] == 200
+    assert over_socket(lab.socket, "/proxyMode")[0] == 404
 
 
 def test_what_a_killed_daemon_left_is_replaced_by_the_next(lab: Lab) -> None:
