@@ -23,9 +23,13 @@ class Namespace:
     """A new network namespace, without anything in it; the thread that makes it stays outside."""
 
     def __init__(self) -> None:
-        with _returning():
+        home = os.open(_CURRENT, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             _check(_libc.unshare(_CLONE_NEWNET), "make a network namespace")
             self._fd = os.open(_CURRENT, os.O_RDONLY | os.O_CLOEXEC)
+            _enter(home)
+        finally:
+            os.close(home)
 
     def fileno(self) -> int:
         """For messages that name it."""
