@@ -23,6 +23,7 @@ from lab.modes import only
 from lab.namespaces import Namespace
 from lab.plan import cluster_ip
 from lab.stage import Lab
+from world import Document
 
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 IP = cluster_ip(21)
@@ -68,6 +69,28 @@ def test_nothing_after_a_start(lab: Lab, socket: str) -> None:
     lab.run(documents=mall())
     assert run_diff(lab.network.node, socket) == EQUAL
     assert run_diff_in_terminal(lab.network.node, socket) == EQUAL
+
+
+def test_nothing_when_the_last_service_that_was_healed_is_not_any_more(
+    lab: Lab, socket: str
+) -> None:
+    """The rules for healing stay until a full sync, as unused chains do."""
+    lab.stop()
+    healed = [healing(each) for each in mall()]
+    lab.run(documents=healed)
+    assert run_diff(lab.network.node, socket) == EQUAL
+    lab.put(*mall())
+    assert "retry-refused" in lab.rules()
+    assert run_diff(lab.network.node, socket) == EQUAL
+
+
+def healing(document: Document) -> Document:
+    """The document, and if it is a Service, with all of healing."""
+    annotations = {"annotations": {"kubeproxy.io/healing": "all"}}
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict)
+    is_service = "spec" in document
+    return {**document, "metadata": {**metadata, **annotations}} if is_service else document
 
 
 def test_nothing_after_changes(lab: Lab, socket: str) -> None:

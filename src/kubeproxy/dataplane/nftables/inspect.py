@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from kubeproxy.base.inet import Family
 from kubeproxy.dataplane.nftables import dump, names
 from kubeproxy.dataplane.nftables.batch import encoded, extension_messages, removal_messages
 from kubeproxy.dataplane.nftables.chainnumbers import numbers_in
@@ -18,7 +19,7 @@ from kubeproxy.dataplane.nftables.state import Programmed
 from kubeproxy.linux.netlink import nftables as nft
 from kubeproxy.linux.netlink.attribute import text
 from kubeproxy.linux.netlink.message import Message
-from kubeproxy.linux.netlink_socket import Refused, decoding
+from kubeproxy.linux.netlink_socket import Refused, decoding, tolerating
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.table.entries import Backend, Entry
 from kubeproxy.table.node import LOOPBACK, NodeView
@@ -86,7 +87,7 @@ def _inspect(kernel: Nfnetlink, program: Program, needed: Sequence[Chain]) -> Fo
             return Found(exists=False)
         raise
     dormant = dump.is_dormant(answer)
-    sets = _read_sets(kernel, program)
+    sets = _read_sets(kernel, program.family)
     fixed, healing = split(program)
     others = {name: each for name, each in sets.items() if name not in names.OF_HEALING}
     # A table that another program filled may have hundreds of thousands of rules.
@@ -155,15 +156,22 @@ def read_declared(kernel: Nfnetlink, program: Program) -> dump.Declared:
     family = NFPROTO[program.family]
     of_table = text(nft.NFTA_RULE_TABLE, program.table)
     return dump.Declared(
-        _read_sets(kernel, program),
+        _read_sets(kernel, program.family),
         dump.read_chains(kernel.dump(nft.NFT_MSG_GETCHAIN, family), program.table),
         dump.read_rules(kernel.dump(nft.NFT_MSG_GETRULE, family, of_table)),
     )
 
 
-def _read_sets(kernel: Nfnetlink, program: Program) -> dict[str, dump.KernelSet]:
-    of_table = text(nft.NFTA_SET_TABLE, program.table)
-    return dump.read_sets(kernel.dump(nft.NFT_MSG_GETSET, NFPROTO[program.family], of_table))
+def has_healing(kernel: Nfnetlink, family: Family) -> bool:
+    """Whether the kernel has what healing adds, wanted or not."""
+    with tolerating(errno.ENOENT), decoding(f"cannot read the sets of {names.TABLE}"):
+        return not names.OF_HEALING.isdisjoint(_read_sets(kernel, family))
+    return False
+
+
+def _read_sets(kernel: Nfnetlink, family: Family) -> dict[str, dump.KernelSet]:
+    of_table = text(nft.NFTA_SET_TABLE, names.TABLE)
+    return dump.read_sets(kernel.dump(nft.NFT_MSG_GETSET, NFPROTO[family], of_table))
 
 
 def dump_set(kernel: Nfnetlink, program: Program, name: str) -> list[Message]:

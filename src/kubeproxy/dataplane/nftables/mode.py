@@ -107,8 +107,10 @@ def _render(config: Config, table: Table, node: NodeView) -> str:
     return describe(_program(config, table, node), table, node)
 
 
-def _program(config: Config, table: Table, node: NodeView) -> Program:
-    heals = any(entry.healing for entry in table.entries.values())
+def _program(
+    config: Config, table: Table, node: NodeView, *, keeps_healing: bool = False
+) -> Program:
+    heals = keeps_healing or any(entry.healing for entry in table.entries.values())
     return program(node, _settings(config), heals=heals)
 
 
@@ -116,10 +118,14 @@ def _drift(
     config: Config, table: Table, node: NodeView, failed: Collection[ServicePortName]
 ) -> list[Difference]:
     from kubeproxy.dataplane.nftables.drift import drift
+    from kubeproxy.dataplane.nftables.inspect import has_healing
     from kubeproxy.linux.nfnetlink import Nfnetlink
 
     with Nfnetlink() as kernel:
-        return drift(kernel, _program(config, table, node), table, node, failed)
+        # Without a Service that is healed they do no harm, and stay until a full sync.
+        kept = has_healing(kernel, table.family)
+        wanted = _program(config, table, node, keeps_healing=kept)
+        return drift(kernel, wanted, table, node, failed)
 
 
 def _tally(config: Config, node: NodeView) -> Callable[[EntryChange], int]:
