@@ -14,6 +14,12 @@ from lab.stage import Lab
 pytestmark = only("nftables", reason="the tools are the same in every mode")
 
 
+@pytest.fixture(autouse=True)
+def _fresh(lab: Lab) -> None:
+    """A daemon to whose rules nobody has done anything yet: that too would be a trouble."""
+    lab.stop()
+
+
 def status(lab: Lab) -> tuple[int, str]:
     """The exit code and the text of `kube-proxy status`."""
     command = [sys.executable, "-m", "kubeproxy", "status", f"--socket={lab.socket}"]

@@ -246,6 +246,18 @@ def test_what_looks_agree_on(
     assert len(waited) == count - 1
 
 
+def test_looks_with_a_sync_between_them_do_not_count() -> None:
+    """A cluster that goes to and fro shows the same difference in two looks, and there is none."""
+    desired = read_table(table_text(rig(), Family.IPV4).encode())
+    answers = iter([(1, [ADD]), (2, [ADD]), (2, [])])
+
+    def look(_: Family) -> Seen:
+        syncs, found = next(answers)
+        return Seen(replace(desired, syncs=syncs), found)
+
+    assert lasting(look, [Family.IPV4], lambda _: None)[Family.IPV4].differences == []
+
+
 def test_a_sync_under_way_is_noted(daemon: FakeDaemon, kernel: Kernel, capsys: Output) -> None:
     busy = rig()
     busy.history.observe(SyncStarted(Family.IPV4))

@@ -123,10 +123,10 @@ def lasting(
     families: Sequence[Family],
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[Family, Seen]:
-    """Differences that two looks agree on, with a moment between them.
+    """Differences that two looks agree on, with a moment and no sync between them.
 
     A sync may come between the daemon's answer and the kernel's, so one look is not to be
-    believed; while a sync is under way, neither are two.
+    believed; nor are two while a sync is under way, or when one has ended meanwhile.
     """
     seen = {family: look(family) for family in families}
     unsure = [family for family in families if seen[family].differences]
@@ -134,12 +134,16 @@ def lasting(
         if not unsure:
             break
         wait(MOMENT)
+        still = []
         for family in unsure:
+            before = seen[family]
             desired, again = look(family)
             present = frozenset(again)
-            both = [each for each in seen[family].differences if each in present]
+            both = [each for each in before.differences if each in present]
             seen[family] = Seen(desired, both)
-        unsure = [each for each in unsure if seen[each].differences and seen[each].desired.syncing]
+            if both and (desired.syncing or desired.syncs != before.desired.syncs):
+                still.append(family)
+        unsure = still
     return seen
 
 
