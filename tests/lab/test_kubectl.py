@@ -78,6 +78,7 @@ def _inside(directory: Path) -> Path:
 
 @pytest.fixture
 def desk(lab: Lab, tmp_path: Path) -> Desk:
+    lab.stop()  # a daemon remembers what others did to its rules, in earlier tests
     lab.run()
     lab.put(
         *deploy("novel", everywhere(21), "L1 R1", (Port(node_port=31080),)),
