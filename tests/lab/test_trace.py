@@ -25,7 +25,7 @@ pytestmark = only("nftables", reason="the tools and pages are the same in every 
 
 def test_in_a_terminal(lab: Lab) -> None:
     serve(lab, "R1")
-    with Tracer(lab.network.node, "--to", "web:tcp-80", terminal=True) as tracer:
+    with Tracer(lab.network.node, "--to", "web:tcp-80", terminal=True, columns=200) as tracer:
         outcome = lab.dial("X", HOSTS["H"].ipv4, 31080)
         tracer.wait_lines(2)
         header, line = tracer.lines[:2]
@@ -34,7 +34,7 @@ def test_in_a_terminal(lab: Lab) -> None:
         for column, text in (
             ("PROTO", "TCP"),
             ("CLIENT", str(outcome.sent_from)),
-            ("DIALLED", f"node-port {HOSTS['H'].ipv4}:31080"),
+            ("DIALLED", f"{HOSTS['H'].ipv4}:31080"),
             ("ENDPOINT", f"{HOSTS['R1'].ipv4}:8080"),
             ("NODE", "heron"),
             ("MASQUERADED", f"as {outcome.saw}"),

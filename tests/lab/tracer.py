@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,15 +39,23 @@ class Seen(msgspec.Struct, frozen=True, rename="camel"):
     source_rewritten_to: str | None
     failure: str = ""
     times: int = 1
+    outcome: str = ""
 
 
 class Tracer:
     """A trace that runs; it listens when this is made. What it says comes as it is written."""
 
     def __init__(
-        self, node: Namespace, *arguments: str, terminal: bool = False, through: Sequence[str] = ()
+        self,
+        node: Namespace,
+        *arguments: str,
+        terminal: bool = False,
+        columns: int = 0,
+        through: Sequence[str] = (),
     ) -> None:
         reading, writing = pty.openpty() if terminal else os.pipe()
+        if terminal:
+            termios.tcsetwinsize(writing, (24, columns))
         self._reading = reading
         self.said = ""
         # With a terminal of its own, Ctrl-C reaches it.

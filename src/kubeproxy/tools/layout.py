@@ -128,6 +128,23 @@ def table(
     return [_laid_out(each, columns, widths) for each in lines]
 
 
+def fitted_row(
+    columns: Sequence[Column], widths: Sequence[int], row: Line, room: int | None
+) -> tuple[list[int], Line]:
+    """One row of a table whose other rows are not known, and the places of its columns.
+
+    As in a table, columns whose texts are so wide give way to fit the room.
+    """
+    kept = list(range(len(columns)))
+    if room is not None:
+        kept = _kept(columns, widths, room)
+        columns = [columns[place] for place in kept]
+        widths = _narrowed(columns, [widths[place] for place in kept], room)
+        row = tuple(row[place] for place in kept)
+        _, row = _cells(columns, widths, [row, row])
+    return kept, _laid_out(row, columns, widths)
+
+
 def _kept(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """The places of the columns for which there is room when all have given way."""
     kept = list(range(len(columns)))

@@ -22,6 +22,7 @@ TRACED = TracedLine(
     node="kestrel",
     on_this_node=True,
     source_rewritten_to=None,
+    outcome="answered",
 )
 NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
 
@@ -33,7 +34,7 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             TRACED,
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
-                " shop/cart-1:8080 this node no"
+                " shop/cart-1:8080 this node no answered"
             ),
             Style.PLAIN,
         ),
@@ -41,7 +42,7 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             replace(TRACED, on_this_node=False, source_rewritten_to="192.0.2.1:7"),
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
-                " shop/cart-1:8080 kestrel as 192.0.2.1:7"
+                " shop/cart-1:8080 kestrel as 192.0.2.1:7 answered"
             ),
             Style.PLAIN,
         ),
@@ -49,15 +50,39 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             replace(TRACED, endpoint=None, node="", on_this_node=None, service_port=""),
             (
                 "12:00:00.123 heron TCP ? shop/reader:33002 cluster-ip 10.112.0.21:80"
-                " not translated - no"
+                " not translated - no answered"
             ),
             Style.RED,
+        ),
+        (
+            replace(TRACED, outcome="refused", on_this_node=False),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 kestrel no refused by the endpoint"
+            ),
+            Style.RED,
+        ),
+        (
+            replace(TRACED, outcome="unanswered", node="", on_this_node=None),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 ? no no answer for 3 s"
+            ),
+            Style.YELLOW,
+        ),
+        (
+            replace(TRACED, outcome=""),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 this node no ?"
+            ),
+            Style.PLAIN,
         ),
         (
             replace(TRACED, failure="refused", times=3),
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
-                " shop/cart-1:8080 this node refused (3 times)"
+                " shop/cart-1:8080 this node - refused (3 times)"
             ),
             Style.YELLOW,
         ),
@@ -65,7 +90,7 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             replace(TRACED, failure="gone", frontend="", on_this_node=None, node=""),
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 10.112.0.21:80"
-                " shop/cart-1:8080 ? gone"
+                " shop/cart-1:8080 ? - gone"
             ),
             Style.YELLOW,
         ),

@@ -8,7 +8,6 @@ from kubeproxy.app.cli import main
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "--to is missing: say whose connections", id="nothing"),
         pytest.param(
             ["web"],
             '"kube-proxy trace" does not take any arguments, got ["web"]: did you mean --to web?',
@@ -53,5 +52,5 @@ def test_a_wrong_call_says_what_to_do(
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Usage:\n  kube-proxy trace --to SERVICE [flags]\n")
+    assert shown.startswith("Usage:\n  kube-proxy trace [flags]\n")
     assert "--socket" in shown

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubeproxy.serve.status.wire import FailedConnections
+from kubeproxy.tools.layout import Display
 from kubeproxy.tools.trace.connections import Bounds, Failed, Trace, Traced, parse_filter
 from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_line
@@ -65,18 +66,20 @@ def test_which_are_wanted(
 
 
 PEOPLE = """\
-TIME          PROTO  CLIENT                 DIALLED                          ENDPOINT               NODE       MASQUERADED
-13:04:05.678  TCP    10.64.3.50             cluster-ip 10.112.0.21:80        10.64.3.11:8080        this node  refused, retried
-13:04:05.678  TCP    10.64.3.50             node-port 198.51.100.10:31080    ?                      ?          no answer, retried
-13:04:05.678  TCP    10.64.3.50             cluster-ip 10.112.0.21:80        10.65.7.29:8080        ?          reset: endpoint is gone (1,200 times)
+TIME          PROTO  CLIENT                 FRONTEND       DIALLED                ENDPOINT               NODE       MASQUERADED               ANSWER
+13:04:05.678  TCP    10.64.3.50             cluster-ip     10.112.0.21:80         10.64.3.11:8080        this node  -                         refused, retried
+13:04:05.678  TCP    10.64.3.50             node-port      198.51.100.10:31080    ?                      ?          -                         no answer, retried
+13:04:05.678  TCP    10.64.3.50             cluster-ip     10.112.0.21:80         10.65.7.29:8080        ?          -                         reset: endpoint is gone (1,200 times)
 """  # noqa: E501  # that is how wide it is
 
 
 def test_lines_for_people() -> None:
-    columns = Columns({"shop/web:http"}, colours=False)
-    lines = [columns.line(failed(each), AT) for each in (REFUSED, SILENT, GONE)]
-    assert PEOPLE.splitlines() == [columns.header(), *lines]
-    assert Columns({""}, colours=True).line(failed(GONE), AT).startswith("\x1b[33m13:04")
+    columns = Columns({"shop/web:http"}, Display())
+    header = columns.header()
+    lines = [line for each in (REFUSED, SILENT, GONE) for line in columns.lines(failed(each), AT)]
+    assert PEOPLE.splitlines() == [header, *lines]
+    coloured = Columns({""}, Display(colours=True)).lines(failed(GONE), AT)
+    assert list(coloured)[-1].startswith("\x1b[33m13:04")
 
 
 def test_a_reason_of_a_later_version() -> None:

@@ -8,13 +8,17 @@ import msgspec
 
 from kubeproxy.tools.kubectl.podnames import PodNames, with_names
 from kubeproxy.tools.layout import Span, Style
+from kubeproxy.tools.trace.connections import UNKNOWN
 from kubeproxy.tools.trace.lines import TracedLine
+from kubeproxy.tools.trace.outcomes import Outcome
 
 HEADER: Final = (
     *("TIME", "SEEN BY", "PROTO", "SERVICE PORT", "CLIENT", "DIALLED", "ENDPOINT", "NODE"),
-    "MASQUERADED",
+    *("MASQUERADED", "ANSWER"),
 )
-_WIDTHS: Final = (12, 7, 5, 12, 24, 31, 24, 9, 0)
+_WIDTHS: Final = (12, 7, 5, 12, 24, 31, 24, 9, 11, 0)
+_RED: Final = {"refused"}
+_YELLOW: Final = {"unanswered", "forgotten", "waiting"}
 
 
 class SeenLine(TracedLine, frozen=True, rename="camel", kw_only=True):
@@ -46,10 +50,13 @@ class Rows:
         at = datetime.fromisoformat(traced.time).astimezone(self._zone)
         rewritten = traced.source_rewritten_to
         what = f"as {rewritten}" if rewritten else "no"
-        style = Style.PLAIN if traced.endpoint else Style.RED
+        style = Style.YELLOW if traced.outcome in _YELLOW else Style.PLAIN
+        if traced.outcome in _RED or not traced.endpoint:
+            style = Style.RED
+        answer = Outcome[traced.outcome.upper()].value if traced.outcome else UNKNOWN
         if traced.failure:
             times = f" ({traced.times} times)" if traced.times > 1 else ""
-            what, style = f"{traced.failure}{times}", Style.YELLOW
+            what, answer, style = "-", f"{traced.failure}{times}", Style.YELLOW
         place = "this node" if traced.on_this_node else traced.node or "?"
         texts = (
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
@@ -61,6 +68,7 @@ class Rows:
             self._named(traced.endpoint or "not translated"),
             place if traced.endpoint else "-",
             what,
+            answer,
         )
         return self._aligned(texts, style)
 

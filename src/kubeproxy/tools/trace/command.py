@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,11 +26,10 @@ from kubeproxy.serve.status.wire import FailureList
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, display_of, say, wants_json
 from kubeproxy.tools.trace.connections import (
+    UNKNOWN,
     Bounds,
-    Failed,
     Index,
     Trace,
-    Traced,
     Watched,
     index,
     parse_filter,
@@ -39,8 +37,10 @@ from kubeproxy.tools.trace.connections import (
     watched_address,
     watched_ports,
 )
+from kubeproxy.tools.trace.everything import Rules, watched_rules
 from kubeproxy.tools.trace.failures import failed_of, summary
-from kubeproxy.tools.trace.lines import Columns, json_line
+from kubeproxy.tools.trace.lines import Columns, json_lines
+from kubeproxy.tools.trace.screen import Screen, write
 from kubeproxy.tools.trace.tracked import lines
 
 _FLAGS: Final = (
@@ -49,7 +49,7 @@ _FLAGS: Final = (
         STRINGS,
         (),
         "Whose connections: [NAMESPACE/]SERVICE[:PORT][/PROTOCOL], or ADDRESS:PORT[/PROTOCOL],"
-        " which needs no daemon. May be repeated.",
+        " which needs no daemon. May be repeated; default: those of all Services.",
         "Connection",
     ),
     Flag(
@@ -96,23 +96,21 @@ _HURRIED_SECONDS: Final = 1.0
 _FAILURE_SECONDS: Final = 0.25
 _AFTERWARDS: Final = """
 It needs root on the node, or the proxy's own pod. Exit codes: 0 when it ended as asked, also by
-Ctrl-C, 1 when it could not listen, 3 when a Service was named and no proxy answers.
+Ctrl-C, 1 when it could not listen, 3 when no proxy answers and --to is no address.
 """
 
 
 def _run(parsed: Parsed) -> int:
     bounds = _bounds(parsed)
     wanted = [_wanted(text) for text in parsed.value("to", tuple)]
-    if not wanted:
-        raise OperatorError("--to is missing: say whose connections")
     daemon = client.connect(parsed)
     reader = FailureReader(partial(_failures, client.connect(parsed)))
-    names_services = any(isinstance(each, Destination) for each in wanted)
+    names_services = not wanted or any(isinstance(each, Destination) for each in wanted)
     if names_services:
         reader.begin()
     with ConnectionWatch() as watch:
         watched = _look(daemon, wanted)
-        for remark in remarks(watched):
+        for remark in remarks(watched) if wanted else ():
             _remark(remark)
         refresher = Refresher(
             index(watched, _own_addresses()),
@@ -121,14 +119,16 @@ def _run(parsed: Parsed) -> int:
         if names_services:
             refresher.start()
         reader.start()
-        trace = Trace(refresher.known, bounds, _shown(parsed, watched, refresher))
+        screen = _screen(parsed, watched, refresher)
+        trace = Trace(refresher.known, bounds, screen.take)
         # `timeout 60 kube-proxy trace ...` ends it as Ctrl-C does, which is how a live view ends.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            follow(watch, trace, refresher, reader, sys.stdout.fileno())
+            follow(watch, trace, refresher, reader, screen)
         except KeyboardInterrupt:
             if sys.stderr.isatty():
                 _remark("")  # the terminal wrote ^C
+        screen.finish()
         for line in (
             *trace.summary(watch.lost),
             *summary(trace.failures, trace.failures_shown),
@@ -138,7 +138,7 @@ def _run(parsed: Parsed) -> int:
     return 0
 
 
-COMMAND: Final = Command("trace --to SERVICE", _FLAGS, _run, _AFTERWARDS, meant="to", kernel=True)
+COMMAND: Final = Command("trace", _FLAGS, _run, _AFTERWARDS, meant="to", kernel=True)
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
 
@@ -147,7 +147,7 @@ def follow(
     trace: Trace,
     refresher: "Refresher",
     reader: "FailureReader",
-    output: int,
+    screen: Screen,
 ) -> None:
     """Trace until the bounds are reached. Interrupt it to end it before.
 
@@ -157,20 +157,21 @@ def follow(
     poll = select.poll()
     poll.register(watch, select.POLLIN)
     poll.register(reader, select.POLLIN)
-    poll.register(output, 0)  # its end is reported unasked
+    poll.register(screen.output, 0)  # its end is reported unasked
     lost = 0
     now = time.monotonic()
     end = now + trace.bounds.seconds if trace.bounds.seconds else math.inf
     next_second = now + 1
-    while now < end and not trace.is_complete:
-        ready = poll.poll(1000 * max(0.0, min(next_second, end) - now))
-        if any(descriptor == output for descriptor, _ in ready):
+    while now < end and not (trace.is_complete and screen.is_done):
+        ready = poll.poll(1000 * max(0.0, min(next_second, end, screen.next) - now))
+        if any(descriptor == screen.output for descriptor, _ in ready):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         trace.known = refresher.known
-        for event in watch.events(_AT_ONCE):
+        for event in watch.events(0 if trace.is_complete else _AT_ONCE):
             trace.take(event)
             if trace.is_complete:
                 break
+        screen.settle()
         for news in reader.take():
             _take_failures(trace, news)
         now = time.monotonic()
@@ -304,8 +305,10 @@ def _wanted(text: str) -> Watched | Destination:
     return watched_address(to.address, to.number, to.protocol or Protocol.TCP)
 
 
-def _look(daemon: client.Client, wanted: Iterable[Watched | Destination]) -> list[Watched]:
-    """The service ports as they are now. The daemon is asked for Services."""
+def _look(daemon: client.Client, wanted: Sequence[Watched | Destination]) -> list[Watched]:
+    """The service ports as they are now, all if none are wanted. The daemon knows Services."""
+    if not wanted:
+        return watched_rules(daemon.get("/rules", Rules))
     found: list[Watched] = []
     for each in wanted:
         if isinstance(each, Watched):
@@ -318,6 +321,18 @@ def _look(daemon: client.Client, wanted: Iterable[Watched | Destination]) -> lis
     return found
 
 
+def _screen(parsed: Parsed, watched: Iterable[Watched], refresher: "Refresher") -> Screen:
+    """What shows connections; the header, if there is one, is written now."""
+    if wants_json(parsed):
+        return Screen(json_lines, refresher.needed)
+    names = {each.name for each in watched}
+    if not parsed.value("to", tuple):
+        names |= {"", UNKNOWN}  # there may be others later
+    columns = Columns(names, display_of(sys.stdout, os.environ))
+    write(columns.header())
+    return Screen(columns.lines, refresher.needed)
+
+
 def _failures(daemon: client.Client, after: int) -> FailureList:
     return daemon.get("/status/failures", FailureList, {"after": str(after)})
 
@@ -325,35 +340,6 @@ def _failures(daemon: client.Client, after: int) -> FailureList:
 def _own_addresses() -> Iterator[str]:
     for family in Family:
         yield from interface_addresses(family)
-
-
-# --- what is shown ----------------------------------------------------------------------------
-
-
-def _shown(
-    parsed: Parsed, watched: Iterable[Watched], refresher: Refresher
-) -> Callable[[Traced | Failed], None]:
-    """What shows a connection, or one that failed; the header, if there is one, is written now."""
-    if wants_json(parsed):
-        line = json_line
-    else:
-        colours = display_of(sys.stdout, os.environ).colours
-        columns = Columns({each.name for each in watched}, colours=colours)
-        _write(columns.header())
-        line = columns.line
-
-    def show(traced: Traced | Failed) -> None:
-        _write(line(traced, datetime.now(UTC).astimezone()))
-        if isinstance(traced, Traced) and traced.endpoint is not None and traced.detail is None:
-            refresher.needed.set()
-
-    return show
-
-
-def _write(line: str) -> None:
-    """Write a line that is read at once, also at the other end of a pipe."""
-    say(line)
-    sys.stdout.flush()
 
 
 def _remark(text: str) -> None:

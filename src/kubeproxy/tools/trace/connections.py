@@ -33,11 +33,14 @@ from kubeproxy.serve.status.wire import (
     ServiceDetail,
 )
 from kubeproxy.serve.status.words import plural
+from kubeproxy.tools.trace.outcomes import Outcome
 
 NOT_TRANSLATED: Final = "not translated"
 _NODE_PORT: Final = "node-port"
 _NO_ENDPOINT: Final = b""
 UNKNOWN: Final = "?"
+ELSEWHERE: Final = "elsewhere"
+"""The node of an endpoint whose node is another, and has no name here."""
 MOST: Final = 20
 WHAT: Final = {
     "refused": "refused, retried",
@@ -59,6 +62,7 @@ class Traced(msgspec.Struct, frozen=True):
 
     `endpoint` is None when the destination was not translated: the client reached that address
     itself. `detail` is None when the endpoint is unknown. `seen` is the source that it sees.
+    `outcome` is whether it was answered.
     """
 
     watched: Watched
@@ -69,6 +73,8 @@ class Traced(msgspec.Struct, frozen=True):
     endpoint: str | None
     detail: EndpointDetail | None
     seen: str
+    connection: Connection
+    outcome: Outcome = Outcome.WAITING
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -195,6 +201,7 @@ def describe(known: Index, place: Place, connection: Connection) -> Traced:
         endpoint=shown_end(responder) if detail or responder != to else None,
         detail=detail,
         seen=shown_end(connection.seen),
+        connection=connection,
     )
 
 
