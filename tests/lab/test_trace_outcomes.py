@@ -1,16 +1,19 @@
 """Whether connections are answered, as `kube-proxy trace` says of real ones; and all Services."""
 
+import signal
+
 import pytest
 
 from kubeproxy.base.inet import Family
-from lab.deploy import UDP, Address, Port, deploy
+from lab.deploy import ETP_LOCAL, NARROW_RANGES, UDP, Address, Port, deploy, everywhere
+from lab.documents import in_family
 from lab.modes import only
-from lab.plan import cluster_ip
+from lab.plan import HOSTS, cluster_ip, vip
 from lab.stage import Lab
 from lab.test_trace_frontends import JSON, serve
 from lab.tracer import Tracer
 
-pytestmark = only("nftables", reason="the tools and pages are the same in every mode")
+anywhere = only("nftables", reason="the tools and pages are the same in every mode")
 
 
 @pytest.mark.parametrize("family", Family)
@@ -26,6 +29,7 @@ def test_answered_refused_and_not_answered(lab: Lab, family: Family) -> None:
     assert [each.outcome for each in found] == ["answered", "refused", "unanswered"]
 
 
+@anywhere
 def test_without_a_service_all_are_traced(lab: Lab) -> None:
     serve(lab)
     with Tracer(lab.network.node, *JSON) as tracer:
@@ -36,6 +40,7 @@ def test_without_a_service_all_are_traced(lab: Lab) -> None:
     assert {each.outcome for each in found} == {"answered"}
 
 
+@anywhere
 @pytest.mark.parametrize("columns", [70, 80, 100, 160])
 def test_rows_fit_the_terminal(lab: Lab, columns: int) -> None:
     serve(lab)
@@ -46,3 +51,85 @@ def test_rows_fit_the_terminal(lab: Lab, columns: int) -> None:
         shown = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in tracer.lines]
         assert max(map(len, shown)) <= columns
         assert tracer.press_ctrl_c() == 0
+
+
+# --- what the rules refuse and drop -----------------------------------------------------------
+
+NO_ENDPOINT = "the service has no endpoint that can serve"
+
+
+@pytest.mark.parametrize("family", Family)
+def test_refused_and_dropped_connections_are_shown_with_the_reason(
+    lab: Lab, family: Family
+) -> None:
+    serve(lab, "L1:unready")
+    with Tracer(lab.network.node, *JSON) as tracer:
+        lab.dial("P", cluster_ip(21, family), 80)
+        lab.dial("P", cluster_ip(21, family), 53, UDP)
+        lab.dial("X", in_family(HOSTS["H"].ipv4, family), 31080)
+        lab.dial("P", cluster_ip(22, family), 80)
+        tracer.wait(lambda: len(tracer.connections) >= 4)
+        assert tracer.interrupt() == 0
+        refused = [each for each in tracer.connections if each.outcome != "answered"]
+    assert [(each.protocol, each.frontend, each.why) for each in refused] == [
+        ("TCP", "cluster-ip", NO_ENDPOINT),
+        ("UDP", "cluster-ip", NO_ENDPOINT),
+        ("TCP", "node-port", NO_ENDPOINT),
+    ]
+    assert {each.outcome for each in refused} == {"reject"}
+    assert "3 connections refused or dropped, 3 shown" in tracer.lines
+    assert f"  mall/web:tcp-80  2  refused: {NO_ENDPOINT}" in tracer.lines
+
+
+def test_source_ranges_and_the_policy_local(lab: Lab) -> None:
+    lab.run(
+        documents=[
+            *deploy("near", everywhere(21), "R1", [Port(node_port=31080)], ETP_LOCAL),
+            *deploy("walled", everywhere(22), "L1", (Port(),), NARROW_RANGES),
+        ]
+    )
+    with Tracer(lab.network.node, *JSON) as tracer:
+        lab.dial("X", vip(21), 80)
+        lab.dial("P", vip(22), 80)
+        lab.dial("X", vip(22), 80)
+        tracer.wait(lambda: len(tracer.connections) >= 3)
+        found = [(each.service_port, each.outcome, each.reason) for each in tracer.connections]
+    assert sorted(found) == [
+        ("mall/near:tcp-80", "drop", "no-local-endpoints"),
+        ("mall/walled:tcp-80", "answered", ""),
+        ("mall/walled:tcp-80", "drop", "source-ranges"),
+    ]
+
+
+def tables(lab: Lab) -> str:
+    """Those of traces, as nft lists them."""
+    listed = lab.network.node.run(["nft", "list", "tables"]).splitlines()
+    return "\n".join(line for line in listed if "trace" in line)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@anywhere
+def test_nothing_is_left_behind(lab: Lab, number: signal.Signals) -> None:
+    serve(lab, "L1:unready")
+    with Tracer(lab.network.node) as tracer, Tracer(lab.network.node) as other:
+        other.wait_lines(1)
+        tracer.wait_lines(1)
+        assert len(tables(lab).splitlines()) == 2 * len(Family)
+        assert tracer.interrupt(number) == (-number if number is signal.SIGKILL else 0)
+        assert len(tables(lab).splitlines()) == len(Family)
+        assert other.interrupt(number) in {0, -number}
+    assert tables(lab) == ""
+
+
+@anywhere
+def test_a_service_that_loses_its_endpoints_meanwhile(lab: Lab) -> None:
+    serve(lab)
+    with Tracer(lab.network.node, "--to", "web:80", *JSON) as tracer:
+        lab.dial("P", cluster_ip(21), 80)
+        serve(lab, "L1:unready")
+
+        def is_refused() -> bool:
+            lab.dial("P", cluster_ip(21), 80)
+            return any(each.outcome == "reject" for each in tracer.connections)
+
+        tracer.wait(is_refused)

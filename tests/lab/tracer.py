@@ -40,6 +40,8 @@ class Seen(msgspec.Struct, frozen=True, rename="camel"):
     failure: str = ""
     times: int = 1
     outcome: str = ""
+    reason: str = ""
+    why: str = ""
 
 
 class Tracer:
@@ -163,5 +165,13 @@ class Tracer:
         with self._node.entered():
             table = Path("/proc/thread-self/net/netlink").read_text()
         sockets = (line.split() for line in table.splitlines()[1:])
-        ours = (fields for fields in sockets if fields[1:3] == ["12", str(self._process.pid)])
+        ours = (fields for fields in sockets if fields[1] == "12" and fields[9] in self._inodes())
         return any(int(fields[3], 16) & 1 for fields in ours)
+
+    def _inodes(self) -> set[str]:
+        """Those of its sockets."""
+        found = set()
+        for each in Path(f"/proc/{self._process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.add(str(each.readlink()).removeprefix("socket:[").removesuffix("]"))
+        return found

@@ -1,4 +1,4 @@
-"""Notifications that rules send with `log group N`: that there was a packet, and no more of it.
+"""Notifications that rules send with `log group N`: that there was a packet, or how it begins.
 
 The kernel keeps none for a process that is not there, and drops what is not read in time: a rule
 that notifies never waits.
@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import errno
 import struct
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from kubeproxy.linux.netlink import message as nl
@@ -20,7 +22,7 @@ from kubeproxy.linux.netlink_socket import Link
 _CONFIG: Final = nf.NFNL_SUBSYS_ULOG << 8 | 1
 _NFULA_CFG_CMD, _NFULA_CFG_MODE, _NFULA_CFG_QTHRESH = 1, 2, 5
 _BIND: Final = 1
-_COPY_NONE: Final = 0
+_COPY_NONE, _COPY_PACKET = 0, 2
 _MODE: Final = struct.Struct("!IBx")
 _MOST = 1 << 16
 
@@ -34,15 +36,17 @@ _ADVICE: Final = {
 class LogGroup(Link):
     """The notifications of one group; there can be one socket for it in a network namespace."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, copied: int = 0) -> None:
+        """`copied` is how many bytes of each packet are wanted."""
         super().__init__(nf.NETLINK_NETFILTER, _ADVICE)
         what = f"cannot get the notifications of log group {group}"
+        mode = _MODE.pack(copied, _COPY_PACKET if copied else _COPY_NONE)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             for parts in (
                 attribute(_NFULA_CFG_CMD, bytes([_BIND])),
-                # Only that there is one, at once.
-                attribute(_NFULA_CFG_MODE, _MODE.pack(0, _COPY_NONE)) + u32(_NFULA_CFG_QTHRESH, 1),
+                # At once; and by default only that there is one.
+                attribute(_NFULA_CFG_MODE, mode) + u32(_NFULA_CFG_QTHRESH, 1),
             ):
                 header = nf.NFGENMSG.pack(nf.NFPROTO_UNSPEC, 0, group)
                 flags = nl.NLM_F_REQUEST | nl.NLM_F_ACK
@@ -59,3 +63,9 @@ class LogGroup(Link):
                 raise self.failed("cannot read notifications of rules", error) from error
         for _ in self.received():
             pass
+
+    def read(self, most: int) -> Iterator[Message]:
+        """Up to so many packets that have come; what was lost is passed over."""
+        for message in islice(self.received(), most):
+            if message is not None:
+                yield message

@@ -71,6 +71,14 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             Style.YELLOW,
         ),
         (
+            replace(TRACED, outcome="drop", endpoint="", why="the source is in no range"),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " dropped - - the source is in no range"
+            ),
+            Style.RED,
+        ),
+        (
             replace(TRACED, outcome=""),
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"

@@ -9,9 +9,9 @@ from kubeproxy.linux.netlink.conntrack import connection_in, dialled
 from kubeproxy.serve.status.wire import FrontendDetail
 from kubeproxy.tools.trace.connections import (
     Bounds,
-    Failed,
     Filter,
     Index,
+    Shown,
     Trace,
     Traced,
     Watched,
@@ -278,7 +278,7 @@ OF_ANOTHER_NODE = event("10.64.3.50:40000", "198.51.100.99:31080", "198.51.100.9
 
 def trace_of(bounds: Bounds, *events: bytes) -> tuple[Trace, list[str]]:
     """The trace after these events, and the clients of what it showed."""
-    shown: list[Traced | Failed] = []
+    shown: list[Shown] = []
     trace = Trace(KNOWN, bounds, shown.append)
     for each in events:
         trace.take(each)

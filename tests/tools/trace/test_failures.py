@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubeproxy.serve.status.wire import FailedConnections
 from kubeproxy.tools.layout import Display
-from kubeproxy.tools.trace.connections import Bounds, Failed, Trace, Traced, parse_filter
+from kubeproxy.tools.trace.connections import Bounds, Failed, Shown, Trace, Traced, parse_filter
 from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_line
 from tools.trace.shop import KNOWN, event
@@ -118,7 +118,7 @@ def test_lines_for_programs(reported: FailedConnections, expected: dict[str, obj
 
 
 def test_failures_and_connections_share_the_rate() -> None:
-    shown: list[Traced | Failed] = []
+    shown: list[Shown] = []
     trace = Trace(KNOWN, Bounds(rate=2), shown.append)
     trace.take(event("10.64.3.50:40000", "10.112.0.21:80", "10.64.3.11:8080"))
     trace.take_failed(failed(REFUSED))

@@ -11,6 +11,7 @@ from kubeproxy.tools.layout import Span, Style
 from kubeproxy.tools.trace.connections import UNKNOWN
 from kubeproxy.tools.trace.lines import TracedLine
 from kubeproxy.tools.trace.outcomes import Outcome
+from kubeproxy.tools.trace.refusals import WORDS
 
 HEADER: Final = (
     *("TIME", "SEEN BY", "PROTO", "SERVICE PORT", "CLIENT", "DIALLED", "ENDPOINT", "NODE"),
@@ -48,15 +49,11 @@ class Rows:
     def row(self, traced: TracedLine, node: str) -> Span:
         """A connection, or what failed, with the names of pods."""
         at = datetime.fromisoformat(traced.time).astimezone(self._zone)
-        rewritten = traced.source_rewritten_to
-        what = f"as {rewritten}" if rewritten else "no"
-        style = Style.YELLOW if traced.outcome in _YELLOW else Style.PLAIN
-        if traced.outcome in _RED or not traced.endpoint:
-            style = Style.RED
-        answer = Outcome[traced.outcome.upper()].value if traced.outcome else UNKNOWN
+        refused = WORDS.get(traced.outcome, "")
+        what, answer = _rewritten(traced), traced.why if refused else _answer(traced.outcome)
         if traced.failure:
             times = f" ({traced.times} times)" if traced.times > 1 else ""
-            what, answer, style = "-", f"{traced.failure}{times}", Style.YELLOW
+            what, answer = "-", f"{traced.failure}{times}"
         place = "this node" if traced.on_this_node else traced.node or "?"
         texts = (
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
@@ -65,12 +62,12 @@ class Rows:
             traced.service_port or "?",
             self._named(traced.client),
             f"{traced.frontend} {traced.destination}".lstrip(),
-            self._named(traced.endpoint or "not translated"),
+            refused or self._named(traced.endpoint or "not translated"),
             place if traced.endpoint else "-",
             what,
             answer,
         )
-        return self._aligned(texts, style)
+        return self._aligned(texts, _style(traced))
 
     def _named(self, text: str) -> str:
         return with_names(text, self._names)
@@ -79,3 +76,19 @@ class Rows:
         self._widths = list(map(max, self._widths, map(len, texts)))
         padded = (f"{text:{width}}" for text, width in zip(texts, self._widths, strict=True))
         return Span("  ".join(padded).rstrip(), style)
+
+
+def _rewritten(traced: TracedLine) -> str:
+    if traced.outcome in WORDS:
+        return "-"
+    return f"as {traced.source_rewritten_to}" if traced.source_rewritten_to else "no"
+
+
+def _answer(outcome: str) -> str:
+    return Outcome[outcome.upper()].value if outcome else UNKNOWN
+
+
+def _style(traced: TracedLine) -> Style:
+    if traced.failure or traced.outcome in _YELLOW:
+        return Style.YELLOW
+    return Style.RED if traced.outcome in _RED or not traced.endpoint else Style.PLAIN

@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from kubeproxy.base.errors import FieldError, KubeProxyError, OperatorError
+from kubeproxy.base.errors import FieldError, KernelError, KubeProxyError, OperatorError
 from kubeproxy.base.inet import Family, Protocol
 from kubeproxy.base.printable import printable_lines
 from kubeproxy.config.flagset import HELP, Flag, Parsed
@@ -40,6 +40,8 @@ from kubeproxy.tools.trace.connections import (
 from kubeproxy.tools.trace.everything import Rules, watched_rules
 from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_lines
+from kubeproxy.tools.trace.refusals import summary as refusal_summary
+from kubeproxy.tools.trace.refused import RefusalWatch
 from kubeproxy.tools.trace.screen import Screen, write
 from kubeproxy.tools.trace.tracked import lines
 
@@ -108,14 +110,16 @@ def _run(parsed: Parsed) -> int:
     names_services = not wanted or any(isinstance(each, Destination) for each in wanted)
     if names_services:
         reader.begin()
-    with ConnectionWatch() as watch:
-        watched = _look(daemon, wanted)
-        for remark in remarks(watched) if wanted else ():
-            _remark(remark)
-        refresher = Refresher(
-            index(watched, _own_addresses()),
-            lambda: index(_look(daemon, wanted), _own_addresses()),
-        )
+    watched = _look(daemon, wanted)
+    refresher = Refresher(
+        index(watched, _own_addresses()),
+        lambda: index(_look(daemon, wanted), _own_addresses()),
+    )
+    with contextlib.ExitStack() as stack:
+        refusals = _refusals(parsed, watched) if names_services else None
+        if refusals is not None:
+            stack.enter_context(refusals).aim(refresher.known)
+        watch = stack.enter_context(ConnectionWatch())
         if names_services:
             refresher.start()
         reader.start()
@@ -124,13 +128,14 @@ def _run(parsed: Parsed) -> int:
         # `timeout 60 kube-proxy trace ...` ends it as Ctrl-C does, which is how a live view ends.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            follow(watch, trace, refresher, reader, screen)
+            follow(Sources(watch, reader, refusals), trace, refresher, screen)
         except KeyboardInterrupt:
             if sys.stderr.isatty():
                 _remark("")  # the terminal wrote ^C
         screen.finish()
         for line in (
             *trace.summary(watch.lost),
+            *refusal_summary(trace.refusals, trace.refusals_shown),
             *summary(trace.failures, trace.failures_shown),
             *(lines(statuses(trace.latest)) if parsed.value("verbose", bool) else ()),
         ):
@@ -142,21 +147,24 @@ COMMAND: Final = Command("trace", _FLAGS, _run, _AFTERWARDS, meant="to", kernel=
 main, usage_text = COMMAND.main, COMMAND.usage_text
 
 
-def follow(
-    watch: ConnectionWatch,
-    trace: Trace,
-    refresher: "Refresher",
-    reader: "FailureReader",
-    screen: Screen,
-) -> None:
+class Sources(NamedTuple):
+    """What a trace learns from; there may be no way to see what the rules refuse."""
+
+    watch: ConnectionWatch
+    reader: "FailureReader"
+    refusals: RefusalWatch | None
+
+
+def follow(sources: Sources, trace: Trace, refresher: "Refresher", screen: Screen) -> None:
     """Trace until the bounds are reached. Interrupt it to end it before.
 
     It ends at once when the reader of the output is gone: with a quiet Service, the next write
     may be far off.
     """
+    watch, reader, refusals = sources
     poll = select.poll()
-    poll.register(watch, select.POLLIN)
-    poll.register(reader, select.POLLIN)
+    for source in (watch, reader, *([refusals] if refusals else ())):
+        poll.register(source, select.POLLIN)
     poll.register(screen.output, 0)  # its end is reported unasked
     lost = 0
     now = time.monotonic()
@@ -171,6 +179,9 @@ def follow(
             trace.take(event)
             if trace.is_complete:
                 break
+        if refusals is not None:
+            refusals.aim(trace.known)
+            refusals.take(trace)
         screen.settle()
         for news in reader.take():
             _take_failures(trace, news)
@@ -331,6 +342,17 @@ def _screen(parsed: Parsed, watched: Iterable[Watched], refresher: "Refresher") 
     columns = Columns(names, display_of(sys.stdout, os.environ))
     write(columns.header())
     return Screen(columns.lines, refresher.needed)
+
+
+def _refusals(parsed: Parsed, watched: Iterable[Watched]) -> RefusalWatch | None:
+    """What sees refused and dropped packets; None where the kernel cannot do that."""
+    try:
+        return RefusalWatch(client.connect(parsed))
+    except KernelError as error:
+        _remark(f"note: connections that are refused or dropped are not shown: {error}")
+        for remark in remarks(watched) if parsed.value("to", tuple) else ():
+            _remark(remark)
+        return None
 
 
 def _failures(daemon: client.Client, after: int) -> FailureList:

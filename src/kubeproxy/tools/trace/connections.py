@@ -36,7 +36,7 @@ from kubeproxy.serve.status.words import plural
 from kubeproxy.tools.trace.outcomes import Outcome
 
 NOT_TRANSLATED: Final = "not translated"
-_NODE_PORT: Final = "node-port"
+NODE_PORT: Final = "node-port"
 _NO_ENDPOINT: Final = b""
 UNKNOWN: Final = "?"
 ELSEWHERE: Final = "elsewhere"
@@ -96,6 +96,27 @@ class Failed(msgspec.Struct, frozen=True):
         return what if times == 1 else f"{what} ({times:,} times)"
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """A connection that the rules refuse or drop: `what` they do, and why; both for people.
+
+    `verdict` and `reason` are for programs.
+    """
+
+    watched: Watched
+    frontend: FrontendDetail
+    ip_family: str
+    client: str
+    destination: str
+    verdict: str
+    reason: str
+    what: str
+    why: str
+
+
+Shown = Traced | Failed | Refusal
+"""What a row is about."""
+
+
 # --- which service ports ----------------------------------------------------------------------
 
 
@@ -132,7 +153,7 @@ def _shown_ports(ports: Iterable[PortDetail]) -> Iterator[str]:
 
 
 def remarks(watched: Iterable[Watched]) -> Iterator[str]:
-    """What people should know before they wait for connections that never show."""
+    """What people should know where refused connections are not shown."""
     for each in watched:
         if each.name and not any(endpoint.used for endpoint in each.port.endpoints):
             yield (
@@ -165,7 +186,7 @@ def index(watched: Iterable[Watched], own: Iterable[str]) -> Index:
     for each in watched:
         protocol = bytes([PROTOCOL_BY_NAME[each.port.protocol]])
         for frontend in each.port.frontends:
-            address = () if frontend.kind == _NODE_PORT else (pack(frontend.address),)
+            address = () if frontend.kind == NODE_PORT else (pack(frontend.address),)
             key = (*address, protocol, frontend.port.to_bytes(2, "big"))
             places.setdefault(key, (each, frontend))
         for endpoint in each.port.endpoints:
@@ -181,7 +202,7 @@ def place_of(known: Index, to: Dialled) -> Place | None:
 def is_of(known: Index, place: Place, connection: Connection) -> bool:
     """Whether the connection is of that place: a node port may be another node's."""
     return (
-        place[1].kind != _NODE_PORT
+        place[1].kind != NODE_PORT
         or connection.destination[:-2] in known.own
         or connection.responder in known.endpoints
     )
@@ -280,9 +301,7 @@ class Trace:
     `known` are the service ports that are traced; it may be replaced at any time.
     """
 
-    def __init__(
-        self, known: Index, bounds: Bounds, show: Callable[[Traced | Failed], None]
-    ) -> None:
+    def __init__(self, known: Index, bounds: Bounds, show: Callable[[Shown], None]) -> None:
         self.known = known
         self.bounds = bounds
         self.seen = 0
@@ -290,6 +309,9 @@ class Trace:
         self.failures: Counter[tuple[str, str]] = Counter()
         """Failures by endpoint and reason."""
         self.failures_shown = 0
+        self.refusals: Counter[tuple[str, str, str]] = Counter()
+        """Refused and dropped connections by service port, what was done, and why."""
+        self.refusals_shown = 0
         self._show = show
         self._in_this_second = 0
         self._held_back = 0
@@ -300,7 +322,7 @@ class Trace:
     @property
     def is_complete(self) -> bool:
         """Whether as many were shown as were asked for."""
-        return 0 < self.bounds.count <= self.shown
+        return 0 < self.bounds.count <= self.shown + self.refusals_shown
 
     def take(self, event: bytes) -> None:
         """One more connection of this node."""
@@ -324,6 +346,17 @@ class Trace:
         if self._has_room():
             self.failures_shown += reported.times
             self._show(failed)
+
+    def take_refused(self, refused: Refusal) -> None:
+        """The rules refuse or drop a connection that is wanted."""
+        self.refusals[refused.watched.name, refused.what, refused.why] += 1
+        if self._has_room():
+            self.refusals_shown += 1
+            self._show(refused)
+
+    def hold_back(self) -> None:
+        """There was something in this second that cannot be shown."""
+        self._held_back += 1
 
     def _has_room(self) -> bool:
         """Whether one more may be shown in this second; it is counted."""

@@ -17,7 +17,15 @@ from kubeproxy.tools.layout import (
     fitted_row,
     painted,
 )
-from kubeproxy.tools.trace.connections import ELSEWHERE, NOT_TRANSLATED, UNKNOWN, Failed, Traced
+from kubeproxy.tools.trace.connections import (
+    ELSEWHERE,
+    NOT_TRANSLATED,
+    UNKNOWN,
+    Failed,
+    Refusal,
+    Shown,
+    Traced,
+)
 from kubeproxy.tools.trace.outcomes import Outcome
 
 T = TypeVar("T")
@@ -31,7 +39,8 @@ class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
     runs, `sourceRewrittenTo` null when the endpoint sees the client's own address and port.
 
     `outcome` says of a new connection whether it was answered: `answered`, `refused`,
-    `unanswered`, `forgotten`, `waiting`; it is "" for what failed.
+    `unanswered`, `forgotten`, `waiting`; it is "" for what failed. `reject` and `drop` are what
+    the rules do with it, for a `reason` that is described by `why`; `endpoint` is "" then.
 
     `failure` is "" for a new connection; `refused` or `unanswered` when an endpoint failed some,
     which are retried, and `gone` when they were reset: so many `times`. Their `client` is an
@@ -52,20 +61,24 @@ class TracedLine(msgspec.Struct, frozen=True, rename="camel"):
     failure: str = ""
     times: int = 1
     outcome: str = ""
+    reason: str = ""
+    why: str = ""
 
 
-def json_lines(traced: Traced | Failed, at: datetime) -> Iterator[str]:
+def json_lines(traced: Shown, at: datetime) -> Iterator[str]:
     """As `Columns.lines`, for programs."""
     yield json_line(traced, at)
 
 
-def json_line(traced: Traced | Failed, at: datetime) -> str:
+def json_line(traced: Shown, at: datetime) -> str:
     """The connection, or what failed, as a JSON object; times are UTC."""
     if isinstance(traced, Failed):
         return _failed_line(traced)
+    if isinstance(traced, Refusal):
+        return _refused_line(traced, at)
     detail = traced.detail
     line = TracedLine(
-        time=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        time=_utc(at),
         ip_family=traced.ip_family,
         protocol=traced.watched.port.protocol,
         service_port=traced.watched.name,
@@ -79,6 +92,30 @@ def json_line(traced: Traced | Failed, at: datetime) -> str:
         outcome=traced.outcome.name.lower(),
     )
     return msgspec.json.encode(line).decode()
+
+
+def _refused_line(refused: Refusal, at: datetime) -> str:
+    line = TracedLine(
+        time=_utc(at),
+        ip_family=refused.ip_family,
+        protocol=refused.watched.port.protocol,
+        service_port=refused.watched.name,
+        client=refused.client,
+        frontend=refused.frontend.kind,
+        destination=refused.destination,
+        endpoint="",
+        node="",
+        on_this_node=None,
+        source_rewritten_to=None,
+        outcome=refused.verdict,
+        reason=refused.reason,
+        why=refused.why,
+    )
+    return msgspec.json.encode(line).decode()
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _failed_line(failed: Failed) -> str:
@@ -145,10 +182,12 @@ class Columns:
         self._kept, line = self._fitted(titles)
         return self._painted(line, Style.BOLD)
 
-    def lines(self, traced: Traced | Failed, at: datetime) -> Iterator[str]:
+    def lines(self, traced: Shown, at: datetime) -> Iterator[str]:
         """The connection, or what failed, at local time; the header before it, if need be."""
         if isinstance(traced, Failed):
             texts, style = _failed(traced, at), Style.YELLOW
+        elif isinstance(traced, Refusal):
+            texts, style = _refused(traced, at), Style.RED
         else:
             texts, style = _connection(traced, at), _style(traced)
         row = tuple(map(Span, self._of_shown(texts)))
@@ -188,6 +227,21 @@ def _style(traced: Traced) -> Style:
     if traced.endpoint is None or traced.outcome is Outcome.REFUSED:
         return Style.RED
     return Style.PLAIN if traced.outcome is Outcome.ANSWERED else Style.YELLOW
+
+
+def _refused(refused: Refusal, at: datetime) -> list[str]:
+    return [
+        _clock(at),
+        refused.watched.port.protocol,
+        refused.watched.name,
+        refused.client,
+        refused.frontend.kind,
+        refused.destination,
+        refused.what,
+        "-",
+        "-",
+        refused.why,
+    ]
 
 
 def _failed(failed: Failed, at: datetime) -> list[str]:

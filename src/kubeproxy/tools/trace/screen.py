@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from kubeproxy.linux.conntrack import statuses
 from kubeproxy.tools.command import say
-from kubeproxy.tools.trace.connections import Failed, Traced
+from kubeproxy.tools.trace.connections import Shown, Traced
 from kubeproxy.tools.trace.waiting import Awaited, Waiting
 
 
@@ -17,7 +17,7 @@ class Screen:
 
     def __init__(
         self,
-        lines: Callable[[Traced | Failed, datetime], Iterator[str]],
+        lines: Callable[[Shown, datetime], Iterator[str]],
         needed: threading.Event,
     ) -> None:
         self.output = sys.stdout.fileno()
@@ -35,10 +35,10 @@ class Screen:
         """Whether all is written."""
         return not self._waiting
 
-    def take(self, traced: Traced | Failed) -> None:
-        """A connection has begun, or has failed."""
+    def take(self, traced: Shown) -> None:
+        """A connection has begun, or it is known already what became of it."""
         now = datetime.now(UTC).astimezone()
-        if isinstance(traced, Failed):
+        if not isinstance(traced, Traced):
             self._write(traced, now)
             return
         if traced.endpoint is not None and traced.detail is None:
@@ -62,7 +62,7 @@ class Screen:
             for each in self._waiting.settle(awaited, entries, now):
                 self._write(each.traced, each.at)
 
-    def _write(self, traced: Traced | Failed, at: datetime) -> None:
+    def _write(self, traced: Shown, at: datetime) -> None:
         for line in self._lines(traced, at):
             write(line)
 
