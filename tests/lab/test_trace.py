@@ -249,6 +249,7 @@ def test_net_admin_is_right_enough(lab: Lab) -> None:
         lab.dial("P", cluster_ip(21), 80)
         assert tracer.end() == 0
         assert "1 connection, 1 shown, nothing lost" in tracer.lines
+        assert "note:" not in tracer.said
 
 
 def test_without_the_right_to_listen(lab: Lab) -> None:

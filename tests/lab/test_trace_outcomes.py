@@ -7,8 +7,9 @@ import pytest
 from kubeproxy.base.inet import Family
 from lab.deploy import ETP_LOCAL, NARROW_RANGES, UDP, Address, Port, deploy, everywhere
 from lab.documents import in_family
+from lab.foreign import foreign_changes
 from lab.modes import only
-from lab.plan import HOSTS, cluster_ip, vip
+from lab.plan import HOSTS, NODE_NAME_OF, cluster_ip, vip
 from lab.stage import Lab
 from lab.test_trace_frontends import JSON, serve
 from lab.tracer import Tracer
@@ -37,6 +38,8 @@ def test_without_a_service_all_are_traced(lab: Lab) -> None:
         found = tracer.wait_for(2)
     assert [each.service_port for each in found] == ["mall/web:tcp-80", "mall/other:tcp-80"]
     assert [each.endpoint for each in found] == [str(each.at) for each in answered]
+    places = [NODE_NAME_OF[each.who] == NODE_NAME_OF["L1"] for each in answered]
+    assert [each.on_this_node for each in found] == places
     assert {each.outcome for each in found} == {"answered"}
 
 
@@ -111,6 +114,7 @@ def tables(lab: Lab) -> str:
 @anywhere
 def test_nothing_is_left_behind(lab: Lab, number: signal.Signals) -> None:
     serve(lab, "L1:unready")
+    before = foreign_changes(lab)
     with Tracer(lab.network.node) as tracer, Tracer(lab.network.node) as other:
         other.wait_lines(1)
         tracer.wait_lines(1)
@@ -119,6 +123,8 @@ def test_nothing_is_left_behind(lab: Lab, number: signal.Signals) -> None:
         assert len(tables(lab).splitlines()) == len(Family)
         assert other.interrupt(number) in {0, -number}
     assert tables(lab) == ""
+    serve(lab)
+    assert foreign_changes(lab) == before
 
 
 @anywhere

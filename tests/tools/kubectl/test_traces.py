@@ -79,6 +79,14 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
             Style.RED,
         ),
         (
+            replace(TRACED, outcome="of-a-later-version"),
+            (
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
+                " shop/cart-1:8080 this node no of-a-later-version"
+            ),
+            Style.PLAIN,
+        ),
+        (
             replace(TRACED, outcome=""),
             (
                 "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 cluster-ip 10.112.0.21:80"
@@ -97,7 +105,7 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
         (
             replace(TRACED, failure="gone", frontend="", on_this_node=None, node=""),
             (
-                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 10.112.0.21:80"
+                "12:00:00.123 heron TCP shop/cart:http shop/reader:33002 - 10.112.0.21:80"
                 " shop/cart-1:8080 ? - gone"
             ),
             Style.YELLOW,
@@ -105,14 +113,26 @@ NAMES = {"10.64.3.50": "shop/reader", "10.64.3.11": "shop/cart-1"}
     ],
 )
 def test_a_row(traced: TracedLine, expected: str, style: Style) -> None:
-    row = Rows(NAMES, UTC).row(traced, "heron")
+    rows = Rows(NAMES, UTC)
+    rows.header()
+    (row,) = rows.rows(traced, "heron")
     assert (" ".join(row.text.split()), row.style) == (expected, style)
 
 
 def test_columns_stay_below_their_titles() -> None:
     rows = Rows({}, UTC)
     header = rows.header().text
-    assert rows.row(TRACED, "heron").text.index("heron") == header.index("SEEN BY")
+    (row,) = rows.rows(TRACED, "heron")
+    assert row.text.index("heron") == header.index("SEEN BY")
+
+
+@pytest.mark.parametrize("width", [80, 100, 130, 200])
+def test_rows_fit_the_terminal(width: int) -> None:
+    rows = Rows(NAMES, UTC, width)
+    shown = [rows.header(), *rows.rows(TRACED, "heron"), *rows.rows(TRACED, "merlin")]
+    assert max(len(each.text) for each in shown) <= width
+    assert "ANSWER" in shown[-3].text
+    assert shown[-1].text.endswith("answered")
 
 
 def test_for_programs() -> None:

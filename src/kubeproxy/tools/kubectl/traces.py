@@ -1,23 +1,33 @@
 """Connections that several nodes see, as they print them -> rows under one header."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 from typing import Final
 
 import msgspec
 
 from kubeproxy.tools.kubectl.podnames import PodNames, with_names
-from kubeproxy.tools.layout import Span, Style
+from kubeproxy.tools.layout import Column, Span, Style, fitted_row
 from kubeproxy.tools.trace.connections import UNKNOWN
 from kubeproxy.tools.trace.lines import TracedLine
 from kubeproxy.tools.trace.outcomes import Outcome
 from kubeproxy.tools.trace.refusals import WORDS
 
-HEADER: Final = (
-    *("TIME", "SEEN BY", "PROTO", "SERVICE PORT", "CLIENT", "DIALLED", "ENDPOINT", "NODE"),
-    *("MASQUERADED", "ANSWER"),
+COLUMNS: Final = (
+    Column("TIME", leaves=2),
+    Column("SEEN BY", least=6, leaves=1),
+    Column("PROTO", leaves=3),
+    Column("SERVICE PORT", least=12, names=True),
+    Column("CLIENT", least=12, names=True),
+    Column("FRONTEND", leaves=5),
+    Column("DIALLED", least=12, names=True),
+    Column("ENDPOINT", least=12, names=True),
+    Column("NODE", least=6, leaves=4),
+    Column("MASQUERADED", leaves=6),
+    Column("ANSWER", least=10),
 )
-_WIDTHS: Final = (12, 7, 5, 12, 24, 31, 24, 9, 11, 0)
+_WIDTHS: Final = (12, 7, 5, 12, 24, 13, 21, 24, 9, 11, 0)
+_ANSWERS: Final = {each.name.lower(): each.value for each in Outcome}
 _RED: Final = {"refused"}
 _YELLOW: Final = {"unanswered", "forgotten", "waiting"}
 
@@ -35,19 +45,33 @@ def seen(traced: TracedLine, node: str) -> bytes:
 
 
 class Rows:
-    """Rows under a header. A column becomes as wide as its widest text so far."""
+    """Rows under a header. A column becomes as wide as its widest text so far.
 
-    def __init__(self, names: PodNames, zone: tzinfo | None) -> None:
+    In a terminal, which has a width, columns give way to fit.
+    """
+
+    def __init__(self, names: PodNames, zone: tzinfo | None, width: int | None = None) -> None:
         self._names = names
         self._zone = zone
-        self._widths = list(_WIDTHS)
+        self._room = width
+        self._widths = [len(each.title) for each in COLUMNS] if width else list(_WIDTHS)
+        self._kept: list[int] = []
 
     def header(self) -> Span:
         """The names of the columns."""
-        return self._aligned(HEADER, Style.BOLD)
+        kept, header = self._aligned([column.title for column in COLUMNS], Style.BOLD)
+        self._kept = kept
+        return header
 
-    def row(self, traced: TracedLine, node: str) -> Span:
-        """A connection, or what failed, with the names of pods."""
+    def rows(self, traced: TracedLine, node: str) -> Iterator[Span]:
+        """A connection, or what failed; before it the header, if other columns are shown."""
+        kept, row = self._aligned(self._texts(traced, node), _style(traced))
+        if kept != self._kept:
+            yield self.header()
+        yield row
+
+    def _texts(self, traced: TracedLine, node: str) -> Sequence[str]:
+        """The cells, with the names of pods."""
         at = datetime.fromisoformat(traced.time).astimezone(self._zone)
         refused = WORDS.get(traced.outcome, "")
         what, answer = _rewritten(traced), traced.why if refused else _answer(traced.outcome)
@@ -55,27 +79,28 @@ class Rows:
             times = f" ({traced.times} times)" if traced.times > 1 else ""
             what, answer = "-", f"{traced.failure}{times}"
         place = "this node" if traced.on_this_node else traced.node or "?"
-        texts = (
+        return (
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03}",
             node,
             traced.protocol,
             traced.service_port or "?",
             self._named(traced.client),
-            f"{traced.frontend} {traced.destination}".lstrip(),
+            traced.frontend or "-",
+            traced.destination,
             refused or self._named(traced.endpoint or "not translated"),
             place if traced.endpoint else "-",
             what,
             answer,
         )
-        return self._aligned(texts, _style(traced))
 
     def _named(self, text: str) -> str:
         return with_names(text, self._names)
 
-    def _aligned(self, texts: Sequence[str], style: Style) -> Span:
+    def _aligned(self, texts: Sequence[str], style: Style) -> tuple[list[int], Span]:
         self._widths = list(map(max, self._widths, map(len, texts)))
-        padded = (f"{text:{width}}" for text, width in zip(texts, self._widths, strict=True))
-        return Span("  ".join(padded).rstrip(), style)
+        row = tuple(map(Span, texts))
+        kept, line = fitted_row(COLUMNS, self._widths, row, self._room)
+        return kept, Span("".join(span.text for span in line).rstrip(), style)
 
 
 def _rewritten(traced: TracedLine) -> str:
@@ -85,7 +110,7 @@ def _rewritten(traced: TracedLine) -> str:
 
 
 def _answer(outcome: str) -> str:
-    return Outcome[outcome.upper()].value if outcome else UNKNOWN
+    return _ANSWERS.get(outcome, outcome or UNKNOWN)
 
 
 def _style(traced: TracedLine) -> Style:

@@ -14,7 +14,7 @@ from kubeproxy.base.printable import printable
 from kubeproxy.tools.command import display_of, say
 from kubeproxy.tools.kubectl.podnames import PodNames
 from kubeproxy.tools.kubectl.traces import Rows, seen
-from kubeproxy.tools.layout import Display, painted
+from kubeproxy.tools.layout import painted
 from kubeproxy.tools.trace.lines import TracedLine
 
 _LINE: Final = msgspec.json.Decoder(TracedLine)
@@ -44,8 +44,8 @@ def follow(
     ]
     for reader in readers:
         reader.start()
-    rows = Rows(names, datetime.now(UTC).astimezone().tzinfo)
-    display = Display(colours=display_of(sys.stdout, environ).colours)
+    display = display_of(sys.stdout, environ)
+    rows = Rows(names, datetime.now(UTC).astimezone().tzinfo, display.width)
     if not as_json:
         _show(painted((rows.header(),), display))
     ended = False
@@ -57,7 +57,8 @@ def follow(
             elif as_json:
                 _show(seen(traced, each.node).decode())
             else:
-                _show(painted((rows.row(traced, each.node),), display))
+                for row in rows.rows(traced, each.node):
+                    _show(painted((row,), display))
         ended = True
     except KeyboardInterrupt:
         return 0

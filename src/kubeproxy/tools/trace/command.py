@@ -22,7 +22,8 @@ from kubeproxy.config.kinds import BOOL, FLOAT32, INT32, STRINGS
 from kubeproxy.explain.destination import Destination, destination
 from kubeproxy.linux.conntrack import ConnectionWatch, statuses
 from kubeproxy.linux.links import interface_addresses
-from kubeproxy.serve.status.wire import FailureList
+from kubeproxy.serve.status.tablewire import read_table
+from kubeproxy.serve.status.wire import DaemonStatus, FailureList
 from kubeproxy.tools import client
 from kubeproxy.tools.command import OUTPUT, Command, display_of, say, wants_json
 from kubeproxy.tools.trace.connections import (
@@ -37,7 +38,7 @@ from kubeproxy.tools.trace.connections import (
     watched_address,
     watched_ports,
 )
-from kubeproxy.tools.trace.everything import Rules, watched_rules
+from kubeproxy.tools.trace.everything import watched_table
 from kubeproxy.tools.trace.failures import failed_of, summary
 from kubeproxy.tools.trace.lines import Columns, json_lines
 from kubeproxy.tools.trace.refusals import summary as refusal_summary
@@ -92,9 +93,11 @@ _FLAGS: Final = (
 )
 _AT_ONCE: Final = 1000
 """Events that are taken before anything else is done: some milliseconds."""
-_SECONDS: Final = 15.0
-"""As often as a scrape, if nothing is new: an answer costs the daemon a reading of counters."""
 _HURRIED_SECONDS: Final = 1.0
+_ALL_SECONDS: Final = 4.0
+"""The table of all Services is large."""
+_SLOWER: Final = 15
+"""If nothing is new, as often as a scrape: an answer costs the daemon a reading of counters."""
 _FAILURE_SECONDS: Final = 0.25
 _AFTERWARDS: Final = """
 It needs root on the node, or the proxy's own pod. Exit codes: 0 when it ended as asked, also by
@@ -114,6 +117,7 @@ def _run(parsed: Parsed) -> int:
     refresher = Refresher(
         index(watched, _own_addresses()),
         lambda: index(_look(daemon, wanted), _own_addresses()),
+        _HURRIED_SECONDS if wanted else _ALL_SECONDS,
     )
     with contextlib.ExitStack() as stack:
         refusals = _refusals(parsed, watched) if names_services else None
@@ -216,9 +220,13 @@ class Refresher(threading.Thread):
     set, there is a connection to an unknown endpoint: then it asks soon.
     """
 
-    def __init__(self, known: Index, look: Callable[[], Index]) -> None:
+    def __init__(
+        self, known: Index, look: Callable[[], Index], seconds: float = _HURRIED_SECONDS
+    ) -> None:
+        """Wait so many seconds at least, and 15 times as long when nothing is new."""
         super().__init__(daemon=True)
         self.known = known
+        self._seconds = seconds
         self.needed = threading.Event()
         self._look = look
         self._failing = False
@@ -226,8 +234,8 @@ class Refresher(threading.Thread):
     def run(self) -> None:
         """Be the thread."""
         while True:
-            time.sleep(_HURRIED_SECONDS)
-            self.needed.wait(_SECONDS - _HURRIED_SECONDS)
+            time.sleep(self._seconds)
+            self.needed.wait(self._seconds * (_SLOWER - 1))
             self.needed.clear()
             self.refresh()
 
@@ -319,7 +327,7 @@ def _wanted(text: str) -> Watched | Destination:
 def _look(daemon: client.Client, wanted: Sequence[Watched | Destination]) -> list[Watched]:
     """The service ports as they are now, all if none are wanted. The daemon knows Services."""
     if not wanted:
-        return watched_rules(daemon.get("/rules", Rules))
+        return list(_all(daemon))
     found: list[Watched] = []
     for each in wanted:
         if isinstance(each, Watched):
@@ -344,12 +352,19 @@ def _screen(parsed: Parsed, watched: Iterable[Watched], refresher: "Refresher") 
     return Screen(columns.lines, refresher.needed)
 
 
+def _all(daemon: client.Client) -> Iterator[Watched]:
+    for each in daemon.get("/status", DaemonStatus).families:
+        lines = daemon.read("/status/table", {"family": each.ip_family})
+        yield from watched_table(read_table(lines).table)
+
+
 def _refusals(parsed: Parsed, watched: Iterable[Watched]) -> RefusalWatch | None:
     """What sees refused and dropped packets; None where the kernel cannot do that."""
     try:
         return RefusalWatch(client.connect(parsed))
     except KernelError as error:
-        _remark(f"note: connections that are refused or dropped are not shown: {error}")
+        why = f"that needs nf_tables and nfnetlink_log, and Linux 5.12: {error}"
+        _remark(f"note: connections that are refused or dropped are not shown: {why}")
         for remark in remarks(watched) if parsed.value("to", tuple) else ():
             _remark(remark)
         return None
