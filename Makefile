@@ -148,6 +148,10 @@ bench-ipvs: venv packages  ## the data path of ipvs mode, in the test kernel; PE
 		--sizes= --modes ipvs --output bench/results/ipvs.json $(if $(PEER),--peer $(PEER)) \
 		--services $(or $(SERVICES),10) --runs $(or $(RUNS),3) $(if $(QUICK),--quick)
 
+.PHONY: bench-relays
+bench-relays: venv  ## userspace mode beside haproxy (apt install haproxy), by core
+	PYTHONPATH=tests $(BIN)/python -m bench.relays
+
 .PHONY: bench-instructions
 bench-instructions: venv  ## instructions of changes and packets, by kernel; PEER= KERNELS_CACHE=
 	PYTHONPATH=tests $(BIN)/python -m bench.instructions $(if $(PEER),--peer $(PEER)) \

@@ -27,6 +27,7 @@ class Mode(Enum):
     NFTABLES = "nftables"
     IPTABLES = "iptables"
     IPVS = "ipvs"
+    USERSPACE = "userspace"
 
     @property
     def quirks(self) -> Quirks:

@@ -210,11 +210,11 @@ def test_arguments_that_are_no_flags(call: Called) -> None:
             id="bad-cidr",
         ),
         pytest.param(
-            ["--proxy-mode=userspace"],
+            ["--proxy-mode=kernelspace"],
             "failed validate: KubeProxyConfiguration.Mode.ProxyMode: Invalid value: "
-            '\\"userspace\\": must be iptables, ipvs, nftables or blank (blank means the '
-            "best-available proxy [currently nftables]); Kubernetes removed it in 1.26: use"
-            " nftables",
+            '\\"kernelspace\\": must be iptables, ipvs, nftables, userspace or blank (blank '
+            "means the best-available proxy [currently nftables]); it has always been for Windows"
+            " nodes only: on Linux use nftables",
             id="bad-mode",
         ),
         pytest.param(
@@ -238,7 +238,7 @@ def test_arguments_that_are_no_flags(call: Called) -> None:
         pytest.param(
             ["--feature-gates=KubeProxyIPVS=false", "--proxy-mode=ipvs"],
             'failed validate: KubeProxyConfiguration.Mode.ProxyMode: Invalid value: \\"ipvs\\": '
-            "must be iptables, nftables or blank (blank means the best-available proxy "
+            "must be iptables, nftables, userspace or blank (blank means the best-available proxy "
             "[currently nftables])",
             id="gate-against-mode",
         ),

@@ -18,6 +18,7 @@ from kubeproxy.config.types import (
     NFTables,
     OutputRouting,
     TrafficSettings,
+    Userspace,
     VModuleItem,
     Winkernel,
 )
@@ -65,6 +66,8 @@ conntrack:
    tcpBeLiberal: true, udpTimeout: 3m, udpStreamTimeout: 4m}}
 configSyncPeriod: 5m
 portRange: 1-2
+udpIdleTimeout: 6s
+userspace: {{workers: 2, portMap: ["127.0.0.1:1=a/b"]}}
 windowsRunAsService: true
 traffic: {{metrics: service, seriesLimit: 6}}
 rulesPage: all
@@ -118,6 +121,8 @@ def test_every_field_is_read() -> None:
         ),
         config_sync_period=of_seconds(300),
         port_range="1-2",
+        udp_idle_timeout=of_seconds(6),
+        userspace=Userspace(2, ("127.0.0.1:1=a/b",)),
         windows_run_as_service=True,
         traffic=TrafficSettings("service", 6),
         rules_page="all",
@@ -203,14 +208,9 @@ def test_a_bare_flush_frequency_counts_nanoseconds(text: str) -> None:
     ("text", "expected"),
     [
         pytest.param(
-            "udpIdleTimeout: 250ms",
-            ("udpIdleTimeout", 3, "1.26", "set conntrack.udpTimeout"),
-            id="a-field-of-1.25",
-        ),
-        pytest.param(
             "udpTimeoutMilliseconds: 250ms",
             ("udpTimeoutMilliseconds", 3, "1.10", "set conntrack.udpTimeout"),
-            id="the-same-under-its-older-name",
+            id="a-field-of-1.9",
         ),
         pytest.param(
             "resourceContainer: /kube-proxy",
@@ -221,9 +221,6 @@ def test_a_bare_flush_frequency_counts_nanoseconds(text: str) -> None:
             "conntrack:\n  max: 5",
             ("conntrack.max", 4, "1.15", "set conntrack.maxPerCore and conntrack.min"),
             id="deep-inside",
-        ),
-        pytest.param(
-            "portRange: 1-2", ("portRange", 3, "1.26", "remove it"), id="a-field-without-effect"
         ),
     ],
 )

@@ -89,12 +89,16 @@ DEFAULTS = {
     "pod-interface-name-prefix": "",
     "profiling": "false",
     "proxy-mode": "",
+    "proxy-port-range": "",
     "rules-page": "local",
     "show-hidden-metrics-for-version": "",
     "status-page": "local",
     "status-socket": "/run/kube-proxy/status.sock",
     "traffic-metrics": "frontend",
     "traffic-series-limit": "10000",
+    "udp-timeout": "250ms",
+    "userspace-port-map": "[]",
+    "userspace-workers": "1",
     "v": "0",
     "version": "false",
     "vmodule": "",
@@ -193,13 +197,6 @@ def test_every_flag_leads_somewhere() -> None:
             id="a-flag-of-cadvisor",
         ),
         pytest.param(
-            ["--udp-timeout=5s"],
-            "unknown flag: --udp-timeout: Kubernetes removed it in 1.26, with userspace mode: use"
-            " --conntrack-udp-timeout and --conntrack-udp-timeout-stream, or --ipvs-udp-timeout in"
-            " ipvs mode",
-            id="a-flag-that-was-removed",
-        ),
-        pytest.param(
             ["foo", "bar"],
             '"kube-proxy" does not take any arguments, got ["foo" "bar"]',
             id="arguments",
@@ -218,9 +215,7 @@ def test_command_lines_that_cannot_be_understood(arguments: list[str], expected:
         ("cleanup-iptables", "1.15", "--cleanup"),
         ("cleanup-ipvs", "1.21", "--cleanup"),
         ("conntrack-max", "1.15", "--conntrack-max-per-core"),
-        ("proxy-port-range", "1.31", "leave it out"),
         ("resource-container", "1.16", "leave it out"),
-        ("udp-timeout", "1.26", "--conntrack-udp-timeout"),
         ("stderrthreshold", "1.26", "leave it out"),
     ],
 )

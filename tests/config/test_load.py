@@ -102,7 +102,7 @@ def test_what_cannot_be_loaded_is_refused(
 
 
 def test_what_is_odd_about_the_file_is_mentioned() -> None:
-    result = loaded("mode: iptables\nudpIdleTimeout: 1s\n---\nmode: ipvs\n")
+    result = loaded("mode: iptables\nudpTimeoutMilliseconds: 1s\n---\nmode: ipvs\n")
     assert result.config.mode == "iptables"
     assert messages(result) == [
         "The config file has documents that are not for kube-proxy; they are skipped",

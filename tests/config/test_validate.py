@@ -281,20 +281,22 @@ _HEALING: list[tuple[dict[str, Any], str]] = [
         ),
         pytest.param(
             {"mode": "x"},
-            f'{P}.Mode.ProxyMode: Invalid value: "x": must be iptables, ipvs, nftables or blank'
+            f'{P}.Mode.ProxyMode: Invalid value: "x": must be iptables, ipvs, nftables,'
+            " userspace or blank"
             f" {BLANK}",
             id="mode",
         ),
         pytest.param(
             {"mode": "IPTables"},
-            f'{P}.Mode.ProxyMode: Invalid value: "IPTables": must be iptables, ipvs, nftables or'
-            f" blank {BLANK}",
+            f'{P}.Mode.ProxyMode: Invalid value: "IPTables": must be iptables, ipvs, nftables,'
+            f" userspace or blank {BLANK}",
             id="mode-in-capitals",
         ),
         pytest.param(
-            {"mode": "userspace"},
-            f'{P}.Mode.ProxyMode: Invalid value: "userspace": must be iptables, ipvs, nftables or'
-            f" blank {BLANK}; Kubernetes removed it in 1.26: use nftables",
+            {"mode": "kernelspace"},
+            f'{P}.Mode.ProxyMode: Invalid value: "kernelspace": must be iptables, ipvs, nftables,'
+            f" userspace or blank {BLANK}; it has always been for Windows nodes only: on Linux use"
+            " nftables",
             id="a-mode-that-was-removed",
         ),
         pytest.param(
@@ -443,8 +445,8 @@ def test_the_iptables_bit_is_checked_in_every_mode(mode: str) -> None:
 def test_without_its_gate_ipvs_is_no_mode() -> None:
     gates = Gates(Gates().on - {"KubeProxyIPVS"})
     expected = (
-        f'failed validate: {P}.Mode.ProxyMode: Invalid value: "ipvs": must be iptables, nftables'
-        f" or blank {BLANK}"
+        f'failed validate: {P}.Mode.ProxyMode: Invalid value: "ipvs": must be iptables,'
+        f" nftables, userspace or blank {BLANK}"
     )
     assert expected == refusal(effective(KubeProxyConfiguration(mode="ipvs")), gates)
 

@@ -336,3 +336,15 @@ def test_node_ports_of_localhost_that_are_not_served_are_an_error(
             assert notice.level is Level.ERROR
             found.setdefault(notice.message, []).append(notice.pairs)
     assert expected == found
+
+
+def test_settings_of_userspace_mode_have_no_effect_elsewhere() -> None:
+    flags = ("--udp-timeout=1s", "--proxy-port-range=1-2", "--userspace-workers=2")
+    message = "Config field has no effect in this mode: it is for userspace mode"
+
+    def fields(*more: str) -> list[object]:
+        found = notices(KESTREL, *flags, *more)
+        return [each.pairs["field"] for each in found if each.message == message]
+
+    assert fields() == ["udpIdleTimeout", "portRange", "userspace.workers"]
+    assert fields("--proxy-mode=userspace") == []

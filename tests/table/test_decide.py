@@ -440,3 +440,30 @@ def test_what_is_done_if_the_endpoint_fails(
 def test_what_nobody_asks_for_is_not_done() -> None:
     verdict = decided("P CIP:80", everywhere(), "L1 R1")
     assert (verdict.healing, verdict.not_healed) == (NONE, NONE)
+
+
+# --- a proxy that relays ----------------------------------------------------------------------
+
+
+def test_endpoints_see_the_proxy_that_relays() -> None:
+    for sent in ("P CIP:80", "X VIP:80"):
+        verdict = decided(sent, everywhere(LOCAL), mode=Mode.USERSPACE)
+        assert verdict.action is Action.FORWARD
+        assert verdict.why is Why.RELAYED
+        assert all(choice.masquerade for choice in verdict.choices)
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param("P CIP:80/SCTP", Reason.NOT_RELAYED, id="an-address"),
+        pytest.param("X H:31080/SCTP", Reason.NOT_RELAYED, id="a-node-port"),
+        pytest.param("P CIP:81/SCTP", Reason.NO_FRONTEND, id="no-service"),
+    ],
+)
+def test_sctp_is_not_relayed(sent: str, expected: Reason) -> None:
+    ports = [{"name": "http", "protocol": "SCTP", "port": 80, "nodePort": NODE_PORT}]
+    slice_ports = {"ports": [{"name": "http", "protocol": "SCTP", "port": 8080}]}
+    table = table_of(everywhere({"ports": ports}), endpoint_slice("L1", slice_ports))
+    verdict = decide(packet(sent), table, node(Mode.USERSPACE), Mode.USERSPACE.quirks)
+    assert (verdict.action, verdict.reason) == (Action.PASS, expected)

@@ -123,6 +123,7 @@ def setup_of(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
     name = node_name(config, host)
     mode = load_mode(config.mode)
     dry_run = parsed.value("dry-run", bool)
+    writes = not dry_run and mode.writes_kernel()
     init_only = parsed.value("init-only", bool)
     client = ClientMetrics()
     source, source_name = _source(parsed, loaded, name, client.take)
@@ -133,7 +134,7 @@ def setup_of(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         source=source,
         families=supported_families() if dry_run else _families(mode),
         dataplane=(lambda _: DryRun(mode)) if dry_run else mode.open(config),
-        cleans_flows=not dry_run,
+        cleans_flows=writes,
         waits_for_node=not parsed.value("manifests", tuple),
         config_file=parsed.value("config", str),
         config_content=content,
@@ -142,9 +143,9 @@ def setup_of(parsed: Parsed, loaded: Loaded, content: bytes) -> Setup:
         flags=rendered(FLAGS, parsed),
         metrics=tuple(client.families()),
         source_name=source_name,
-        prepare=None if dry_run else partial(prepare_machine, config, mode, init_only=init_only),
+        prepare=partial(prepare_machine, config, mode, init_only=init_only) if writes else None,
         # New rules first, then the old ones away: no connection finds neither.
-        remove_other_modes=None if dry_run else partial(remove_other_modes, mode),
+        remove_other_modes=partial(remove_other_modes, mode) if writes else None,
         recorder=Recorder(host, None if dry_run else source.write),
     )
 

@@ -28,6 +28,8 @@ _OWN: Final = frozenset(
         "rulesPage",
         "statusPage",
         "statusSocket",
+        "udpIdleTimeout",
+        "userspace",
     }
 )
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
@@ -40,7 +42,7 @@ def to_document(config: KubeProxyConfiguration) -> Document:
     zero, which is their default again when the document is read.
     """
     for section in SECTIONS:
-        if section != config.mode:
+        if section != config.section:
             config = put(config, f"{section}.sync_period", Duration())
             config = put(config, f"{section}.min_sync_period", Duration())
     return {"kind": KIND, "apiVersion": API_VERSION, **_fields(config)}

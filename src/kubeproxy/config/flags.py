@@ -87,7 +87,7 @@ show-hidden-metrics-for-version = show_hidden_metrics_for_version
 
 [Proxying]
 proxy-mode = mode
-    nftables (the default), iptables or ipvs.
+    nftables (the default), iptables, ipvs or userspace.
 masquerade-all: bool false
     Masquerade all traffic to cluster IPs, which some network plugins need.
 detect-local-mode = detect_local_mode
@@ -132,6 +132,18 @@ ipvs-tcpfin-timeout = ipvs.tcp_fin_timeout
     Of TCP connections after a FIN; 0 likewise.
 ipvs-udp-timeout = ipvs.udp_timeout
     Of UDP packets; 0 leaves it as it is.
+
+[userspace]
+udp-timeout = udp_idle_timeout
+    How long userspace mode knows a client of UDP that sends and gets nothing; above 0.
+proxy-port-range = port_range
+    The ports that listeners of userspace mode may have: FIRST-LAST, FIRST+MORE or one port; empty
+    for any.
+userspace-workers = userspace.workers
+    How many processes relay in userspace mode, for each IP family.
+userspace-port-map = userspace.port_map
+    Where userspace mode cannot write rules: places on this machine that lead to Services, such as
+    127.0.0.1:8080=default/web:80, with a comma between.
 
 [Connection tracking]
 conntrack-max-per-core = conntrack.max_per_core

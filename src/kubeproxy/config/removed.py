@@ -7,20 +7,17 @@ from collections.abc import Mapping
 from typing import Final
 
 _UDP: Final = (
-    "set conntrack.udpTimeout and conntrack.udpStreamTimeout, or ipvs.udpTimeout in ipvs mode;"
-    " this one was for userspace mode"
+    "set conntrack.udpTimeout and conntrack.udpStreamTimeout, ipvs.udpTimeout in ipvs mode, or"
+    " udpIdleTimeout in userspace mode"
 )
 
 # With the release, and what to do instead.
 REMOVED_FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "conntrack.max": ("1.15", "set conntrack.maxPerCore and conntrack.min"),
-    # Still a field, but an unused one.
-    "portRange": ("1.26", "remove it: it was for userspace mode"),
     "resourceContainer": (
         "1.16",
         "remove it: systemd or the container runtime puts the process into a cgroup",
     ),
-    "udpIdleTimeout": ("1.26", _UDP),
     "udpTimeoutMilliseconds": ("1.10", _UDP),
 }
 
@@ -54,17 +51,9 @@ REJECTED_FLAGS: Final[Mapping[str, str]] = {
     "conntrack-max": (
         "Kubernetes removed it in 1.15: use --conntrack-max-per-core and --conntrack-min"
     ),
-    "proxy-port-range": (
-        "Kubernetes removed it in 1.31: it was for userspace mode, which is gone since 1.26;"
-        " leave it out"
-    ),
     "resource-container": (
         "Kubernetes removed it in 1.16: systemd or the container runtime puts the process into a"
         " cgroup; leave it out"
-    ),
-    "udp-timeout": (
-        "Kubernetes removed it in 1.26, with userspace mode: use --conntrack-udp-timeout and"
-        " --conntrack-udp-timeout-stream, or --ipvs-udp-timeout in ipvs mode"
     ),
     **dict.fromkeys(_WINDOWS_FLAGS.split(), _WINDOWS),
     **dict.fromkeys(_LOG_FLAGS.split(), _LOG),

@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from kubeproxy.config.values import Duration, Quantity, of_seconds
+from kubeproxy.config.values import Duration, Quantity, of_milliseconds, of_seconds
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
@@ -159,6 +159,15 @@ class NFTables(msgspec.Struct, frozen=True, rename="camel"):
     fast_path: FastPathSettings = FastPathSettings()
 
 
+class Userspace(msgspec.Struct, frozen=True, rename="camel"):
+    """`userspace`, ours: the mode's other settings are `udpIdleTimeout` and `portRange`."""
+
+    workers: Int32 = 1
+    """How many processes relay, for each IP family."""
+    port_map: Strings = ()
+    """Places on this machine that lead to Services, for where no rules can be written."""
+
+
 class Winkernel(msgspec.Struct, frozen=True, rename="camel"):
     """`winkernel`: read, so that a file made for both systems is no error; never used."""
 
@@ -227,6 +236,10 @@ class KubeProxyConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     conntrack: Conntrack = Conntrack()
     config_sync_period: Duration = of_seconds(15 * 60)
     port_range: str = ""
+    """The ports that listeners of userspace mode may have; any when it is empty."""
+    udp_idle_timeout: Duration = of_milliseconds(250)
+    """How long userspace mode knows a client of UDP that sends and gets nothing."""
+    userspace: Userspace = Userspace()
     windows_run_as_service: bool = False
     traffic: TrafficSettings = TrafficSettings()
     rules_page: str = "local"

@@ -147,8 +147,8 @@ def _mode(mode: str, gates: Gates, modes: Modes) -> Iterator[str]:
             f"must be {known} or blank"
             f" (blank means the best-available proxy [currently {default}])"
         )
-        if mode == "userspace":
-            detail += f"; Kubernetes removed it in 1.26: use {default}"
+        if mode == "kernelspace":
+            detail += f"; it has always been for Windows nodes only: on Linux use {default}"
         yield invalid("Mode.ProxyMode", mode, detail)
 
 

@@ -116,6 +116,11 @@ def of_seconds(seconds: int) -> Duration:
     return Duration(seconds * gotext.SECOND)
 
 
+def of_milliseconds(milliseconds: int) -> Duration:
+    """The duration of so many whole milliseconds."""
+    return Duration(milliseconds * gotext.MILLISECOND)
+
+
 def parse_duration(text: str) -> Duration:
     """A duration from its text: numbers with units one after the other, or a bare 0."""
     unsigned = text[1:] if text[:1] in ("+", "-") else text

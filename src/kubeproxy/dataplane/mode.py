@@ -63,6 +63,9 @@ class Mode(KnownMode, frozen=True, kw_only=True):
     trial: Callable[[Config, Machine], list[Finding]] = lambda *_: []
     """Writes samples into the kernel; run in a scratch network namespace, by `check`."""
 
+    writes_kernel: Callable[[], bool] = lambda: True
+    """Whether it writes into the kernel of this machine; where it does not, nothing else does."""
+
     why_no_loopback: Callable[[Family], str] = lambda _family: (
         "localhost NodePorts are not supported in this mode"
     )

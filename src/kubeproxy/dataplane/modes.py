@@ -10,6 +10,7 @@ MODULES = {
     "nftables": "kubeproxy.dataplane.nftables.mode",
     "iptables": "kubeproxy.dataplane.iptables.mode",
     "ipvs": "kubeproxy.dataplane.ipvs.mode",
+    "userspace": "kubeproxy.dataplane.userspace.mode",
 }
 """For each name the module whose `MODE` describes the mode. The first mode is the default."""
 

@@ -63,6 +63,7 @@ def start_notices(
         yield from _unserved_loopback(node_view(config, gates, family, node), mode)
     yield from _no_healing(config, mode)
     yield from _no_fast_path(config, mode)
+    yield from _no_relaying(config, mode)
     yield _stack(primary, dual_stack=dual_stack)
     yield from family_warnings(config, node, dual_stack=dual_stack)
     yield from _missing_detector(config, node, primary)
@@ -98,6 +99,22 @@ def _no_fast_path(config: KubeProxyConfiguration, mode: Mode) -> Iterator[Notice
     if config.nftables.fast_path.enabled and not mode.has_fast_path:
         message = "nftables.fastPath has no effect in this mode: all packets meet the rules"
         yield Notice(Level.WARNING, message, {"mode": mode.name})
+
+
+def _no_relaying(config: KubeProxyConfiguration, mode: Mode) -> Iterator[Notice]:
+    """Whether settings of a proxy that relays are made in a mode that does not."""
+    usual = KubeProxyConfiguration()
+    if mode.quirks.relays:
+        return
+    for field, is_set in {
+        "udpIdleTimeout": config.udp_idle_timeout != usual.udp_idle_timeout,
+        "portRange": bool(config.port_range),
+        "userspace.workers": config.userspace.workers != usual.userspace.workers,
+        "userspace.portMap": bool(config.userspace.port_map),
+    }.items():
+        if is_set:
+            message = "Config field has no effect in this mode: it is for userspace mode"
+            yield Notice(Level.WARNING, message, {"mode": mode.name, "field": field})
 
 
 def _stack(primary: Family, *, dual_stack: bool) -> Notice:

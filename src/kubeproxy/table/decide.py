@@ -65,6 +65,7 @@ class Reason(Enum):
     LOCALHOST_NOT_TCP = "node ports of the loopback address are served for TCP only"
     LOCALHOST_ONE_ADDRESS = "of all loopback addresses only 127.0.0.1 and ::1 serve node ports"
     NOT_NODE_PORT_ADDRESS = "node ports are not served on this address (nodePortAddresses)"
+    NOT_RELAYED = "userspace mode relays TCP and UDP: Services of SCTP are not served"
     NOT_CHECKED_ON_OUTPUT = (
         "the service has no endpoint that can serve, but iptables mode does not check what the "
         "node itself sends to external addresses"
@@ -173,6 +174,14 @@ def classify(packet: Packet, node: NodeView) -> Source:
 # Steps: each gives the verdict, or None to let the packet go on to the next.
 
 
+def _not_relayed(q: _Question) -> Verdict | None:
+    """What a proxy that makes the connections itself cannot pass on."""
+    if not q.quirks.relays or q.packet.protocol is not Protocol.SCTP:
+        return None
+    match = _match(q, q.packet.destination, q.packet.port) or _match(q, "", q.packet.port)
+    return None if match is None else q.answer(Action.PASS, Reason.NOT_RELAYED, match)
+
+
 def _service_ip(q: _Question) -> Verdict | None:
     """Frontends with an address of their own: the firewall of load balancers, then the route."""
     match = _match(q, q.packet.destination, q.packet.port)
@@ -268,7 +277,14 @@ def _unallocated(q: _Question) -> Verdict | None:
     return q.answer(Action.DROP, Reason.UNALLOCATED)
 
 
-_STEPS = (_service_ip, _loopback_node_port, _node_port, _undefined_port, _unallocated)
+_STEPS = (
+    _not_relayed,
+    _service_ip,
+    _loopback_node_port,
+    _node_port,
+    _undefined_port,
+    _unallocated,
+)
 
 
 def _match(q: _Question, address: str, port: int) -> _Match | None:

@@ -83,8 +83,8 @@ class NodeView(msgspec.Struct, frozen=True):
         if not any(contains(range_, address) for range_ in self.node_port_ranges):
             return False
         if self.is_loopback(address):
-            by_kernel = quirks.loopback_node_ports is Loopback.KERNEL
-            return by_kernel and self.serves_loopback(quirks)
+            by_proxy = quirks.loopback_node_ports is Loopback.PROXY
+            return not by_proxy and self.serves_loopback(quirks)
         return quirks.link_local_node_ports or not contains(_LINK_LOCAL, address)
 
     def node_port_addresses(self, quirks: Quirks) -> tuple[str, ...]:
@@ -115,9 +115,12 @@ class NodeView(msgspec.Struct, frozen=True):
     def serves_loopback(self, quirks: Quirks) -> bool:
         """Whether the mode can serve node ports on loopback addresses as this node is set up."""
         by_kernel = self.family is Family.IPV4 and self.localhost_node_ports
-        return {Loopback.KERNEL: by_kernel, Loopback.PROXY: self.localhost_gate}.get(
-            quirks.loopback_node_ports, False
-        )
+        return {
+            Loopback.NONE: False,
+            Loopback.KERNEL: by_kernel,
+            Loopback.REDIRECT: True,
+            Loopback.PROXY: self.localhost_gate,
+        }[quirks.loopback_node_ports]
 
     def serves_loopback_by_proxy(self) -> bool:
         """Whether the proxy itself serves TCP node ports on the loopback address.

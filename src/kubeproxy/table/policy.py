@@ -52,6 +52,7 @@ class Why(Enum):
     SHORT_CIRCUIT_HOST = "the node itself may have used the service's address as its own"
     KEPT_FOR_POD = "the client is a pod, which every endpoint can answer directly"
     KEPT_LOCAL = "externalTrafficPolicy is Local, which keeps the client's address"
+    RELAYED = "userspace mode makes the connection to the endpoint itself"
     NO_DETECTOR = "no pod range is configured, so pods cannot be recognised"
 
 

@@ -10,6 +10,7 @@ class Loopback(Enum):
 
     NONE = "none"
     KERNEL = "kernel"
+    REDIRECT = "redirect"
     PROXY = "proxy"
 
 
@@ -34,7 +35,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     Failing endpoints: `heals` says that a Service may have connections to them healed.
 
-    Source addresses: `rewrites_loopback` is about packets from loopback addresses.
+    Source addresses: with `relays` connections end at the proxy, which opens others to endpoints:
+    these see the node. `rewrites_loopback` is about packets from loopback addresses.
     `rewrites_by_set` also rewrites what is sent from a cluster IP where pods cannot be recognised,
     and what is sent to a cluster IP on a port that is also a node port.
     """
@@ -52,5 +54,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     checks_output: bool = True
     firewalls_idle: bool = True
     heals: bool = False
+    relays: bool = False
     rewrites_loopback: bool = True
     rewrites_by_set: bool = False

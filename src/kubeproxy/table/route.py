@@ -34,6 +34,8 @@ def route(
     rewritten, why = treatment.masquerade, treatment.why
     if why is None:
         rewritten, why = _cluster_ip(source, masquerading)
+    if quirks.relays:
+        rewritten, why = True, Why.RELAYED
     refusal = entry.refusal(scope)
     if refusal is not None and quirks.always_rejects:
         refusal = Refusal.REJECT

@@ -8,7 +8,7 @@ from world import Mode
 
 _DOCUMENT = Path(__file__).parents[3] / "docs/metrics.md"
 _ROW = re.compile(r"\| `(\w+)` \|" + r"([^|]*)\|" * 5)
-_LETTER = {Mode.IPTABLES: "i", Mode.IPVS: "v", Mode.NFTABLES: "n"}
+_LETTER = {Mode.IPTABLES: "i", Mode.IPVS: "v", Mode.NFTABLES: "n", Mode.USERSPACE: "u"}
 
 
 class Row(NamedTuple):

@@ -27,7 +27,7 @@ from kubeproxy.table.entries import Backend, Entry, ServicePortName
 from kubeproxy.table.policy import policies
 from serve.metrics.exposed import shown
 
-NFTABLES, IPTABLES, IPVS = all_modes()
+NFTABLES, IPTABLES, IPVS, _ = all_modes()
 PREFIX = "kubeproxy_sync_proxy_rules_"
 IPV4, IPV6 = Family.IPV4, Family.IPV6
 START = 1_000_000_000.0  # 2001-09-09T01:46:40Z

@@ -55,7 +55,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "kube-proxy check" in out
     assert "--proxy-mode" in out
-    assert "--mode strings\n          Judge this mode: nftables, iptables, ipvs." in out
+    assert "--mode strings\n          Judge this mode: nftables, iptables, ipvs, userspace." in out
     assert "--timeout duration (default 2m0s)" in out
     assert "2 when it is not known" in out
     assert "--kubeconfig" not in out  # it needs no cluster
@@ -71,7 +71,7 @@ def test_without_a_mode_all_are_judged(survey: Surveyor) -> None:
 
 def test_each_mode_has_its_own_defaults(survey: Surveyor) -> None:
     check.main([])
-    nftables, iptables, _ = survey.plans[0]
+    nftables, iptables, *_ = survey.plans[0]
     assert nftables.config.node_port_addresses == ("primary",)
     assert iptables.config.node_port_addresses == ()
 
@@ -204,13 +204,13 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             ["--mode=nftables,nft"],
             FieldError,
-            "--mode nft: must be one of nftables, iptables, ipvs",
+            "--mode nft: must be one of nftables, iptables, ipvs, userspace",
             id="no-such-mode",
         ),
         pytest.param(["--timeout=0s"], FieldError, "--timeout 0s: must be above 0", id="timeout"),
         pytest.param(["--timeout=-5s"], FieldError, "--timeout -5s: must be", id="negative"),
         pytest.param(["--timeout=20"], UsageError, "missing unit", id="timeout-without-unit"),
-        pytest.param(["--proxy-mode=userspace"], ConfigError, "must be iptables, ipvs", id="mode"),
+        pytest.param(["--proxy-mode=none"], ConfigError, "must be iptables, ipvs", id="mode"),
         pytest.param(["--config=/nowhere"], ConfigError, "open /nowhere", id="config"),
     ],
 )

@@ -14,7 +14,8 @@ from kubeproxy.dataplane.preflight import Finding, Grade, Scan
 from kubeproxy.dataplane.xtables_chains import Chains
 from kubeproxy.tools.check.rivals import Sightings, rival_findings
 
-MODES = NFTABLES, IPTABLES, IPVS = all_modes()
+*MODES, _ = all_modes()
+NFTABLES, IPTABLES, IPVS = MODES
 IPTABLES_MODE = ("KUBE-SERVICES", "KUBE-SVC-ABCDEFGHIJKLMNOP")
 USERSPACE_MODE = ("KUBE-PORTALS-HOST", "KUBE-NODEPORT-HOST")
 IPVS_MODE = ("KUBE-SERVICES", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT")

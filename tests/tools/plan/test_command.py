@@ -191,7 +191,7 @@ def test_the_running_proxy_with_a_new_config_file(
         (("-f/nowhere.yaml",), "/nowhere.yaml cannot be read: No such file or directory"),
         (("--delete=cart",), "--delete cart: must be such as service/NAMESPACE/NAME"),
         (("--delete=svc/shop/x",), "there is no such object"),
-        (("--mode=userspace",), "userspace"),
+        (("--mode=kernelspace",), "kernelspace"),
         (("--mode=ipvs", "--limit=-1"), "--limit -1: must not be negative"),
         (("--mode=ipvs", "--rules=/nowhere"), "--rules /nowhere: no such file or directory"),
         (("--mode=ipvs", "--socket=/x"), "is not possible here: the running proxy"),

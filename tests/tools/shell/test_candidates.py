@@ -31,7 +31,7 @@ def completed(line: str) -> list[str]:
         pytest.param("nonsense x", [], id="no-command"),
         pytest.param("-v=2 x", [], id="a-daemon-has-no-arguments"),
         pytest.param("--write", ["--write-config-to"], id="a-flag-of-the-daemon"),
-        pytest.param("--udp-t", [], id="flags-that-are-refused-are-not-told"),
+        pytest.param("--cleanup-ip", [], id="flags-that-are-refused-are-not-told"),
         pytest.param("--healthz-p", [], id="nor-those-that-are-deprecated"),
         pytest.param("help re", ["render"], id="help-of-a-command"),
         pytest.param("completion f", ["fish"], id="a-shell"),
