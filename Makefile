@@ -77,6 +77,7 @@ lab: native-lab  ## real packets in real kernels, in namespaces of their own
 native-lab: venv packages
 	$(LAB) -n 2 -rs --mode nftables tests/lab
 	$(LAB) -n 2 -rs --mode iptables tests/lab
+	$(LAB) -n 2 -rs --mode userspace tests/lab
 
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor,
 # as Debian's kernels have in their emulator: two of these run side by side.

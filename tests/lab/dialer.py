@@ -18,6 +18,7 @@ from lab.icmp import RECVERR, queued_error, raw_error, raw_socket
 from lab.network import Network
 from lab.outcome import Fate, Outcome, Peer, Probe, read_answer
 from lab.plan import HOSTS
+from lab.relayed import Settle
 from lab.sentinel import Origin, send_sentinels
 
 IN_FLIGHT = 100  # datagrams that fit into the buffer of one socket
@@ -43,8 +44,9 @@ _ECHO = {
 class Dialer:
     """Opens sockets in the namespaces of the network."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, settle: Settle = send_sentinels) -> None:
         self._network = network
+        self._settle = settle
 
     def dial(self, probes: Sequence[Probe], seconds: float = SECONDS) -> list[Outcome]:
         """The outcome of each probe, in order.
@@ -69,7 +71,7 @@ class Dialer:
             outcomes.update(flights.land(GRACE))
             # A connection of SCTP takes two round trips.
             for _ in range(2 if flights.have_sctp else 1):
-                send_sentinels(self._network, flights.origins())
+                self._settle(self._network, flights.origins())
             outcomes.update(flights.land(0.0))
             outcomes.update(flights.silent())
             outcomes.update(flights.land(seconds))

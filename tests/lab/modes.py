@@ -15,11 +15,11 @@ from collections.abc import Iterable
 import pytest
 
 from lab.ipvs import IPVS
-from lab.stage import NFTABLES, Variant
+from lab.stage import NFTABLES, USERSPACE, Variant
 from lab.xtables import IPTABLES
 from world import Mode
 
-VARIANTS: tuple[Variant, ...] = (NFTABLES, *IPTABLES.values(), IPVS)
+VARIANTS: tuple[Variant, ...] = (NFTABLES, *IPTABLES.values(), IPVS, USERSPACE)
 CHOICES = tuple(dict.fromkeys(name for each in VARIANTS for name in (each.mode.value, each.name)))
 _TEST_KERNEL = "test_uml_"
 """Files about the test kernel, which runs ipvs mode."""

@@ -17,6 +17,7 @@ from lab.documents import complete
 from lab.launch import Started, launcher
 from lab.namespaces import Namespace
 from lab.plan import cluster_ip
+from lab.relayed import children_of, is_worker, workers_of
 from world import NODE_NAME
 
 Documents = Iterable[Mapping[str, object]]
@@ -127,15 +128,24 @@ class DaemonProcess:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, the process does nothing, and what programs it had started have ended."""
+        """Inside, the process does nothing, and what programs it had started have ended.
+
+        Workers of userspace mode are no such programs: they live as long as it does.
+        """
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
-            while _runs_children(self._process.pid):
+            while not all(map(is_worker, children_of(self._process.pid))):
                 time.sleep(0.01)
             yield
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def workers(self) -> list[int]:
+        """Its worker processes, which userspace mode has."""
+        assert self._process is not None
+        return workers_of(self._process.pid)
 
     def said(self) -> str:
         """The end of the log."""
@@ -205,13 +215,3 @@ def _pulse(number: int) -> Mapping[str, object]:
             "ports": [{"name": "pulse", "port": number, "protocol": "TCP"}],
         },
     }
-
-
-def _runs_children(pid: int) -> bool:
-    """Whether a program that the process started still runs; one that has ended is a zombie."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == pid and state != "Z":
-                return True
-    return False

@@ -7,6 +7,7 @@ To look around while a test stands still (in a debugger, say), as the user who r
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from lab.outcome import Outcome, Probe
 from lab.pairs import SOURCES, Pair, all_pairs
 from lab.plan import CLUSTER_CIDR, CROWD_SIZE, HOSTS, crowd
 from lab.programmer import DaemonProcess, Programmer
+from lab.relayed import settle
+from lab.sentinel import send_sentinels
 from lab.trial import Trial
 from world import Document, Mode
 
@@ -57,6 +60,14 @@ NFTABLES = Variant(
     (("nft", "flush", "ruleset"),),
 )
 
+USERSPACE = Variant(
+    "userspace",
+    Mode.USERSPACE,
+    ("--proxy-mode=userspace",),
+    ("nft", "-a", "list", "ruleset"),
+    (("nft", "flush", "ruleset"),),
+)
+
 
 class Lab:
     """A network, hosts that answer in it, and what programs kestrel's kernel."""
@@ -64,7 +75,8 @@ class Lab:
     def __init__(self, network: Network, programmer: Programmer, variant: Variant) -> None:
         self.network = network
         self.variant = variant
-        self.dialer = Dialer(network)
+        self._relays = variant.mode.quirks.relays
+        self.dialer = Dialer(network, settle if self._relays else send_sentinels)
         self.documents: tuple[Mapping[str, object], ...] = ()
         self._programmer = programmer
         self._flags: tuple[str, ...] | None = None
@@ -97,7 +109,7 @@ class Lab:
             return
         self.stop()
         self.documents = (kestrel(), service_cidr(), *documents)
-        self._programmer.start(wanted, self.documents)
+        self._start(wanted)
         self._flags = wanted
         self._check_listing()
 
@@ -111,7 +123,12 @@ class Lab:
         """End the proxy with the signal, and start it again."""
         assert self._flags is not None
         self._programmer.stop(number)
-        self._programmer.start(self._flags, self.documents)
+        self._start(self._flags)
+
+    def _start(self, flags: tuple[str, ...]) -> None:
+        """Start the proxy; where it relays, its workers handle packets as responders do."""
+        with self.network.on_one_cpu() if self._relays else nullcontext():
+            self._programmer.start(flags, self.documents)
 
     def stop(self) -> None:
         """End the proxy, and leave nothing of it in the kernel."""

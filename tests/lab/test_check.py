@@ -149,7 +149,7 @@ def test_people_get_text(node: Namespace) -> None:
     with node.entered():
         done = subprocess.run([*KUBE_PROXY, "check"], capture_output=True, text=True, check=True)
     assert "  ok  IPv4 rules    a whole rule set written" in done.stdout
-    assert "\nnftables: ready" in done.stdout
+    assert "\nnftables: ready" in done.stdout.replace("  ", " ")
 
 
 def test_a_match_that_is_missing_is_named(
@@ -208,7 +208,12 @@ def test_tools_that_are_too_old(node: Namespace, tmp_path: Path) -> None:
         program.write_text(f'#!/bin/sh\n{said}\nexec {find(name)} "$@"\n')
         program.chmod(0o755)
     answer = check(node, through=["env", f"PATH={tmp_path}:{os.environ['PATH']}"])
-    assert answer.ready == {"nftables": True, "iptables": False, "ipvs": False}
+    assert answer.ready == {
+        "nftables": True,
+        "iptables": False,
+        "ipvs": False,
+        "userspace": True,
+    }
     assert answer.conclusions["iptables"].startswith(
         "not possible: iptables v1.6.1 is too old, 1.6.2 or later is needed: its restore waits for"
         " the lock: install a newer one, or choose nftables"
@@ -253,7 +258,8 @@ def test_the_chains_of_iptables_mode(node: Namespace, backend: RuleKind, tmp_pat
         fine, warned = check(node).of("rivals", what)
     assert (fine["state"], warned["state"]) == ("ok", "warning")
     assert (
-        "nftables mode: removed after the first sync; iptables mode: taken over" in fine["detail"]
+        "nftables and userspace mode: removed after the first sync; iptables mode: taken over"
+        in fine["detail"]
     )
     assert "ipvs mode: those that are not used any more stay" in warned["detail"]
     other = RuleKind.LEGACY if backend is RuleKind.NFT else RuleKind.NFT

@@ -22,6 +22,7 @@ _REMARKS = re.compile(r"^#.*\n|\[\d+:\d+\]", re.MULTILINE)
 PORTS = (Port(node_port=31080), Port(53, 53, 31081, UDP))
 
 
+@differs("userspace", reason="they end with the process they go through: test_userspace_daemon.py")
 @differs("ipvs", reason="connections end with their virtual server: test_ipvs_scenarios.py")
 def test_tcp_goes_on_whatever_happens(lab: Lab) -> None:
     lab.run(documents=mall())
@@ -67,6 +68,7 @@ def test_connections_of_sctp_go_on(lab: Lab) -> None:
         connection.talk()
 
 
+@differs("userspace", reason="its listeners end with it, and new ones have other ports")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restart_writes_nothing(lab: Lab, number: signal.Signals) -> None:
     """Where the listing has handles, nothing was even replaced by its like."""
@@ -126,6 +128,7 @@ def test_datagrams_leave_an_endpoint_that_is_gone(lab: Lab, family: Family, gone
     eventually("L1", flows)
 
 
+@differs("userspace", reason="a client that was idle for udpIdleTimeout gets the next endpoint")
 @differs("ipvs", reason="UDP endpoints are removed at once, also those that drain: docs/ipvs.md")
 @pytest.mark.parametrize("family", Family)
 def test_datagrams_stay_with_an_endpoint_that_still_serves(lab: Lab, family: Family) -> None:

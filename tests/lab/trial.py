@@ -97,10 +97,10 @@ class Trial:
         """Whether the source is rewritten.
 
         The kernel does it when a packet leaves the node: one that came in and stays, because a
-        process of this host is the endpoint, keeps its source.
+        process of this host is the endpoint, keeps its source. A proxy that relays is always seen.
         """
         stays = self._node.is_own(choice.backend.address) and self.pair.packet.interface != ""
-        return choice.masquerade and not stays
+        return choice.masquerade and (self._mode.quirks.relays or not stays)
 
     def _agrees_untranslated(self, outcome: Outcome) -> bool:
         match self.verdict.action:
