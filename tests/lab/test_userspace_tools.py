@@ -1,0 +1,128 @@
+"""The tools where userspace mode is at work: diff, cleanup, counts, explain, another mode."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from kubeproxy.base.inet import Family
+from lab.cleaning import cleaned
+from lab.deploy import UDP, Port, deploy, everywhere, mall
+from lab.differ import EQUAL, run_diff
+from lab.documents import kestrel, service_cidr
+from lab.launch import launcher
+from lab.network import Network
+from lab.plan import cluster_ip
+from lab.programmer import DaemonProcess
+from lab.stage import CLUSTER_CIDR_FLAG, Lab
+
+TABLE = "kube-proxy-userspace"
+PORTS = [Port(node_port=31080), Port(53, 53, 31081, UDP)]
+
+
+def tool(lab: Lab, *words: str) -> dict[str, object]:
+    """What a tool says, as JSON."""
+    with lab.network.node.entered():
+        ran = launcher().tool([*words, f"--socket={lab.socket}", "-o", "json"], {})
+    assert ran.code == 0, ran
+    found: dict[str, object] = json.loads(ran.out)
+    return found
+
+
+def test_diff_finds_nothing_after_changes(lab: Lab) -> None:
+    lab.run(documents=mall())
+    socket = f"--socket={lab.socket}"
+    assert run_diff(lab.network.node, socket) == EQUAL
+    lab.put(*mall(), *deploy("more", everywhere(40), "L1 R1", [Port()]))
+    assert run_diff(lab.network.node, socket) == EQUAL
+
+
+def test_diff_shows_elements_that_others_changed_and_listeners_that_are_gone(lab: Lab) -> None:
+    lab.run(documents=deploy("cart", everywhere(21), "L1 R1", PORTS))
+    socket = f"--socket={lab.socket}"
+    address = cluster_ip(21)
+    with lab.daemon.paused():
+        lab.network.node.run(
+            ["nft", f"delete element ip {TABLE} services {{ {address} . tcp . 80 }}"]
+        )
+        lab.network.node.run(["nft", f"add element ip {TABLE} listening {{ tcp . 1 }}"])
+        manifests = lab.daemon.socket.parent / "manifests"
+        ran = run_diff(
+            lab.network.node,
+            "--socket=",
+            f"--manifests={manifests}",
+            "--node=kestrel",
+            "--proxy-mode=userspace",
+            CLUSTER_CIDR_FLAG,
+        )
+    assert ran.code == 1, ran
+    assert f"+ element services {{ {address} . tcp . 80 }}" in ran.out
+    assert "listener tcp port 1" in ran.out
+    deadline = time.monotonic() + 30.0
+    while run_diff(lab.network.node, socket) != EQUAL:
+        assert time.monotonic() < deadline, "not repaired in 30 s"
+
+
+def test_connections_are_counted(lab: Lab) -> None:
+    lab.run(documents=deploy("cart", everywhere(21), "L1", [Port()]))
+    for _ in range(5):
+        assert lab.dial("P", cluster_ip(21), 80).who == "L1"
+    deadline = time.monotonic() + 30.0
+    while True:
+        services = tool(lab, "services")["services"]
+        assert isinstance(services, list)
+        if {"cart": 5}.items() <= {
+            each["service"]: each["connections"] for each in services
+        }.items():
+            break
+        assert time.monotonic() < deadline, services
+
+
+@pytest.mark.parametrize("family", Family)
+def test_explain_says_that_the_endpoint_sees_the_node(lab: Lab, family: Family) -> None:
+    lab.run(documents=deploy("cart", everywhere(21), "L1", [Port()]))
+    address = cluster_ip(21, family)
+    to = f"[{address}]:80" if family is Family.IPV6 else f"{address}:80"
+    with lab.network.node.entered():
+        ran = launcher().tool(["explain", "--to", to, f"--socket={lab.socket}"], {})
+    assert ran.code == 0, ran
+    assert "userspace mode makes the connection to the endpoint itself" in " ".join(
+        ran.out.split()
+    )
+
+
+def test_cleanup_removes_the_table(lab: Lab) -> None:
+    lab.run(documents=mall())
+    lab.daemon.stop()
+    try:
+        assert TABLE in lab.rules()
+        code, said = cleaned(lab.network.node)
+        assert code == 0, said
+        assert TABLE not in lab.rules()
+    finally:
+        lab.stop()
+
+
+def test_another_mode_takes_over_and_gives_back(network: Network, tmp_path: Path) -> None:
+    documents = (kestrel(), service_cidr(), *deploy("cart", everywhere(21), "L1", PORTS))
+    daemon = DaemonProcess(network.node, tmp_path)
+    try:
+        for mode, table in (
+            ("userspace", TABLE),
+            ("nftables", "kube-proxy"),
+            ("userspace", TABLE),
+        ):
+            daemon.start([f"--proxy-mode={mode}", CLUSTER_CIDR_FLAG], documents)
+            deadline = time.monotonic() + 30.0
+            while tables(network) != {table}:
+                assert time.monotonic() < deadline, f"in mode {mode} there is {tables(network)}"
+            daemon.stop()
+    finally:
+        daemon.stop()
+        network.node.run(["nft", "flush", "ruleset"])
+
+
+def tables(network: Network) -> set[str]:
+    listed = network.node.run(["nft", "list", "tables"]).splitlines()
+    return {line.split()[-1] for line in listed if "kube-proxy" in line}
