@@ -1,6 +1,7 @@
 """The tools where userspace mode is at work: diff, cleanup, counts, explain, another mode."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -126,3 +127,13 @@ def test_another_mode_takes_over_and_gives_back(network: Network, tmp_path: Path
 def tables(network: Network) -> set[str]:
     listed = network.node.run(["nft", "list", "tables"]).splitlines()
     return {line.split()[-1] for line in listed if "kube-proxy" in line}
+
+
+def test_check_tries_the_table_and_names_what_is_there(lab: Lab) -> None:
+    lab.run(documents=mall())
+    with lab.network.node.entered():
+        ran = launcher().tool(["check", "--mode=userspace"], {"PATH": os.environ["PATH"]})
+    said = " ".join(ran.out.split())
+    assert f"table ip {TABLE}" in said, ran
+    assert f"nftables table {TABLE}" in said
+    assert "made anew, in one transaction" in said

@@ -12,7 +12,7 @@ from kubeproxy.linux.netlink.nfnetlink import NFPROTO_IPV4, NFPROTO_IPV6, reques
 from kubeproxy.linux.netlink_socket import tolerating
 from kubeproxy.linux.nfnetlink import Nfnetlink
 
-_NUMBER = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
+NUMBER = {Family.IPV4: NFPROTO_IPV4, Family.IPV6: NFPROTO_IPV6}
 
 
 def clean_up(cleanup: Cleanup) -> None:
@@ -20,5 +20,5 @@ def clean_up(cleanup: Cleanup) -> None:
     for family in Family if cleanup.has_nf_tables else ():
         named = text(nft.NFTA_TABLE_NAME, TABLE)
         with cleanup.step(), tolerating(errno.ENOENT), Nfnetlink() as netfilter:
-            netfilter.commit((request(nft.NFT_MSG_DELTABLE, _NUMBER[family], named),))
+            netfilter.commit((request(nft.NFT_MSG_DELTABLE, NUMBER[family], named),))
             cleanup.note(f"nftables table {KEYWORD[family]} {TABLE}")

@@ -1,14 +1,15 @@
 """userspace mode: listeners of our own pass on what clients send."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from kubeproxy.base.inet import Family
 from kubeproxy.config.types import KubeProxyConfiguration as Config
 from kubeproxy.dataplane.contract import Dataplane, EntryChange
 from kubeproxy.dataplane.difference import Difference
-from kubeproxy.dataplane.leftovers import Cleanup
+from kubeproxy.dataplane.leftovers import Cleanup, Leftover
 from kubeproxy.dataplane.mode import Mode
+from kubeproxy.dataplane.preflight import Finding, Machine, Scan
 from kubeproxy.dataplane.userspace.configured import problems, settings
 from kubeproxy.dataplane.userspace.settings import QUIRKS
 from kubeproxy.table.entries import ServicePortName, Table
@@ -62,6 +63,18 @@ def _habits(_config: Config) -> Mapping[str, str]:
     }
 
 
+def _trial(_config: Config, machine: Machine) -> list[Finding]:
+    from kubeproxy.dataplane.userspace.check import trial
+
+    return trial(machine)
+
+
+def _leftovers(scan: Scan) -> Iterator[Leftover]:
+    from kubeproxy.dataplane.userspace.check import seen
+
+    return seen(scan)
+
+
 def _clean_up(cleanup: Cleanup) -> None:
     from kubeproxy.dataplane.userspace.cleanup import clean_up
 
@@ -78,5 +91,7 @@ MODE = Mode(
     drift=_drift,
     tally=_tally,
     habits=_habits,
+    trial=_trial,
+    leftovers=_leftovers,
     clean_up=_clean_up,
 )
