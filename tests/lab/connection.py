@@ -9,6 +9,7 @@ from kubeproxy.base.inet import family_of
 from lab.dialer import GRACE, outcome_of
 from lab.network import Network
 from lab.outcome import Fate, Outcome, Peer, read_answer
+from lab.relayed import Settle
 from lab.sentinel import send_sentinels
 
 _SECONDS = 60.0
@@ -76,7 +77,10 @@ class Connection:
 class Flow:
     """Datagrams from one port: to the kernel they are one connection."""
 
-    def __init__(self, opened: socket.socket, network: Network, source: str) -> None:
+    def __init__(
+        self, opened: socket.socket, network: Network, source: str, settle: Settle = send_sentinels
+    ) -> None:
+        self._settle = settle
         self._socket = opened
         self._network = network
         self._origin = source, family_of(opened.getsockname()[0])
@@ -88,7 +92,7 @@ class Flow:
             with contextlib.suppress(PermissionError, ConnectionRefusedError):
                 self._socket.send(b"who")
             if not _is_readable(self._socket, GRACE):
-                send_sentinels(self._network, [self._origin])
+                self._settle(self._network, [self._origin])
             if not _is_readable(self._socket, 0.0):
                 return Outcome(Fate.SILENT, self.sent_from)
             return outcome_of(self._socket, self.sent_from)

@@ -76,7 +76,8 @@ class Lab:
         self.network = network
         self.variant = variant
         self._relays = variant.mode.quirks.relays
-        self.dialer = Dialer(network, settle if self._relays else send_sentinels)
+        self._settle = settle if self._relays else send_sentinels
+        self.dialer = Dialer(network, self._settle)
         self.documents: tuple[Mapping[str, object], ...] = ()
         self._programmer = programmer
         self._flags: tuple[str, ...] | None = None
@@ -222,7 +223,7 @@ class Lab:
     def flow(self, source: str, destination: str, port: int) -> Flow:
         """A flow of datagrams that stays until the test ends."""
         probe = self._probe(source, destination, port, Protocol.UDP)
-        flow = Flow(self.dialer.open(probe), self.network, source)
+        flow = Flow(self.dialer.open(probe), self.network, source, self._settle)
         self._open.append(flow)
         return flow
 
