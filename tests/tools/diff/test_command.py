@@ -247,7 +247,7 @@ def test_what_looks_agree_on(
 
 
 def test_looks_with_a_sync_between_them_do_not_count() -> None:
-    """A cluster that alternates between two states shows the same difference in two looks, and there is none."""
+    """A cluster that alternates between two states shows the same difference in two looks."""
     desired = read_table(table_text(rig(), Family.IPV4).encode())
     answers = iter([(1, [ADD]), (2, [ADD]), (2, [])])
 
