@@ -1,6 +1,8 @@
 """Whether connections are answered, as `kube-proxy trace` says of real ones; and all Services."""
 
+import contextlib
 import signal
+import socket
 
 import pytest
 
@@ -139,3 +141,21 @@ def test_a_service_that_loses_its_endpoints_meanwhile(lab: Lab) -> None:
             return any(each.outcome == "reject" for each in tracer.connections)
 
         tracer.wait(is_refused)
+
+
+@anywhere
+def test_packets_that_come_too_fast_are_lost_and_said(lab: Lab) -> None:
+    """More than its buffer holds, while it cannot read."""
+    serve(lab, "L1:unready")
+    with Tracer(lab.network.node, "--to", "web:53/udp", *JSON) as tracer:
+        with (
+            tracer.paused(),
+            lab.network.node.entered(),
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client,
+        ):
+            for _ in range(40_000):
+                with contextlib.suppress(OSError):  # how a refusal looks here
+                    client.sendto(b"x", (cluster_ip(21), 53))
+        tracer.wait(lambda: "events of this node came too fast and are lost" in tracer.said)
+        assert len(tracer.connections) == 1
+        assert tracer.interrupt() == 0

@@ -6,8 +6,6 @@ Listing and deleting 100,000 flows takes a while: call both off the event loop
 
 import contextlib
 import errno
-import socket
-import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -21,10 +19,6 @@ from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.sysctl import read_sysctl
 
 _AT_ONCE = 512
-# asm-generic/socket.h and linux/sock_diag.h; Python's socket module lacks them.
-_SO_MEMINFO = 55
-_MEMINFO = struct.Struct("=9I")
-_DROPS = 8
 
 _EVENTS = "net.netfilter.nf_conntrack_events"
 _OFF = (
@@ -122,12 +116,6 @@ class ConnectionWatch(Subscription):
             if not events:
                 raise OperatorError(_NOT_THERE if events is None else _OFF)
             undo.pop_all()
-
-    @property
-    def lost(self) -> int:
-        """How many events were lost until now, because they came faster than they were read."""
-        counted = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-        return int(_MEMINFO.unpack(counted)[_DROPS])
 
     def events(self, most: int) -> Iterator[bytes]:
         """Up to so many events that are in the buffer, undecoded."""

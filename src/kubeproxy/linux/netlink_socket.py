@@ -25,6 +25,10 @@ _SOL_NETLINK: Final = 270
 _NETLINK_ADD_MEMBERSHIP, _NETLINK_DROP_MEMBERSHIP = 1, 2
 _NETLINK_CAP_ACK, _NETLINK_EXT_ACK = 10, 11
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+# What is in a socket's memory (linux/sock_diag.h).
+_SO_MEMINFO: Final = 55
+_MEMINFO: Final = struct.Struct("=9I")
+_DROPS: Final = 8
 _BUFFERS: Final = (
     (_SO_SNDBUFFORCE, socket.SO_SNDBUF, 1 << 26),
     (_SO_RCVBUFFORCE, socket.SO_RCVBUF, 1 << 23),
@@ -126,6 +130,12 @@ class Link:
     def receive_buffer(self) -> int:
         """How many bytes of kernel memory may wait to be read before messages are lost."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    @property
+    def lost(self) -> int:
+        """How many messages were lost until now, because they came faster than they were read."""
+        counted = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(counted)[_DROPS])
 
     def request(self, request: Message, what: str) -> list[Message]:
         """The answers to a request; of an interrupted dump, those of a later attempt."""

@@ -65,7 +65,7 @@ class LogGroup(Link):
             pass
 
     def read(self, most: int) -> Iterator[Message]:
-        """Up to so many packets that have come; what was lost is passed over."""
+        """Up to so many packets that have come; `lost` counts what was."""
         for message in islice(self.received(), most):
             if message is not None:
                 yield message

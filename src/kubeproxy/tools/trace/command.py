@@ -123,7 +123,7 @@ def _run(parsed: Parsed) -> int:
         refusals = _refusals(parsed, watched) if names_services else None
         if refusals is not None:
             stack.enter_context(refusals).aim(refresher.known)
-        watch = stack.enter_context(ConnectionWatch())
+        sources = Sources(stack.enter_context(ConnectionWatch()), reader, refusals)
         if names_services:
             refresher.start()
         reader.start()
@@ -132,13 +132,13 @@ def _run(parsed: Parsed) -> int:
         # `timeout 60 kube-proxy trace ...` ends it as Ctrl-C does, which is how a live view ends.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            follow(Sources(watch, reader, refusals), trace, refresher, screen)
+            follow(sources, trace, refresher, screen)
         except KeyboardInterrupt:
             if sys.stderr.isatty():
                 _remark("")  # the terminal wrote ^C
         screen.finish()
         for line in (
-            *trace.summary(watch.lost),
+            *trace.summary(sources.lost),
             *refusal_summary(trace.refusals, trace.refusals_shown),
             *summary(trace.failures, trace.failures_shown),
             *(lines(statuses(trace.latest)) if parsed.value("verbose", bool) else ()),
@@ -157,6 +157,11 @@ class Sources(NamedTuple):
     watch: ConnectionWatch
     reader: "FailureReader"
     refusals: RefusalWatch | None
+
+    @property
+    def lost(self) -> int:
+        """How many events came too fast."""
+        return self.watch.lost + (self.refusals.lost if self.refusals else 0)
 
 
 def follow(sources: Sources, trace: Trace, refresher: "Refresher", screen: Screen) -> None:
@@ -192,7 +197,7 @@ def follow(sources: Sources, trace: Trace, refresher: "Refresher", screen: Scree
         now = time.monotonic()
         if now >= next_second:
             next_second = now + 1
-            lost_before, lost = lost, watch.lost
+            lost_before, lost = lost, sources.lost
             _account(trace.begin_second(), lost - lost_before)
 
 

@@ -55,6 +55,11 @@ class RefusalWatch:
         """For `poll`."""
         return self._log.fileno()
 
+    @property
+    def lost(self) -> int:
+        """How many packets came too fast."""
+        return self._log.lost
+
     def aim(self, known: Index) -> None:
         """Have the packets to those of these service ports that may refuse some."""
         if known is self._known:
