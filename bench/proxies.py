@@ -61,7 +61,7 @@ def configuration(kubeconfig: Path, proxy: Proxy) -> dict[str, object]:
         # The limits of conntrack are those of the host, which is not ours.
         "conntrack": {"maxPerCore": 0, "min": 0},
         **sections,
-        proxy.mode: {**sync, **proxy.section},
+        proxy.mode: {**sections.get(proxy.mode, {}), **proxy.section},
         **proxy.settings,
     }
 
