@@ -55,7 +55,7 @@ demo: $(DEMO_PYTHON)  ## the proxy at work, live, in a throw-away network: no ro
 
 .PHONY: check
 check: venv packages lint  ## everything that CI runs: lint, types, contracts, all tests, coverage
-	$(BIN)/python -m pytest -n 2 --ignore tests/lab --cov --cov-report=
+	$(BIN)/python -m pytest -n 3 --ignore tests/lab --cov --cov-report=
 	$(BIN)/python scripts/coverage-of-pure-packages
 	$(MAKE) --no-print-directory native-lab
 	@$(MAKE) --no-print-directory -j 2 --output-sync kernels-quick $(UML_LEGS)
@@ -75,9 +75,9 @@ lab: native-lab  ## real packets in real kernels, in namespaces of their own
 # Each mode removes the rules of the others, so each has a run of its own (tests/lab/modes.py).
 .PHONY: native-lab
 native-lab: venv packages
-	$(LAB) -n 2 -rs --mode nftables tests/lab
-	$(LAB) -n 2 -rs --mode iptables tests/lab
-	$(LAB) -n 2 -rs --mode userspace tests/lab
+	$(LAB) -n 4 -rs --mode nftables tests/lab
+	$(LAB) -n 4 -rs --mode iptables tests/lab
+	$(LAB) -n 4 -rs --mode userspace tests/lab
 
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor,
 # as Debian's kernels have in their emulator: two of these run side by side.

@@ -65,9 +65,15 @@ def remembered(daemon: DaemonProcess, directory: Path) -> Iterator[FakeDaemon]:
         for family in Family
     }
 
+    cluster = client.read("/status/cluster").decode()
+
     def table(query: Query) -> Reply:
         return 200, tables[Family(query["family"][0])]
 
-    pages: dict[str, Page] = {"/status": lambda _: status, "/status/table": table}
+    pages: dict[str, Page] = {
+        "/status": lambda _: status,
+        "/status/table": table,
+        "/status/cluster": lambda _: (200, cluster),
+    }
     with serving(FakeDaemon(pages), directory / "remembered.sock") as answering:
         yield answering

@@ -12,6 +12,7 @@ from kubeproxy.base.inet import Protocol
 from kubeproxy.linux.nfnetlink import Nfnetlink
 from kubeproxy.linux.tools import RuleKind
 from lab.deploy import ETP_LOCAL, RANGES, Port, affinity, deploy, everywhere
+from lab.differ import remembered
 from lab.documents import kestrel, service_cidr
 from lab.network import Network
 from lab.outcome import Fate
@@ -88,9 +89,11 @@ def test_those_who_notice_a_change_are_those_that_the_plan_names(
     before, after = CHANGES[name]
     lab.run(documents=before)
     change = write_change(tmp_path / "change.yaml", after)
-    kernel = kernel_of(lab)
-    code, plan = planned(lab.network.node, f"--socket={lab.socket}", "-f", change)
-    assert kernel_of(lab) == kernel
+    # The daemon, which goes on to write in its own time, sleeps meanwhile.
+    with remembered(lab.daemon, tmp_path) as answering, lab.daemon.paused():
+        kernel = kernel_of(lab)
+        code, plan = planned(lab.network.node, f"--socket={answering.socket}", "-f", change)
+        assert kernel_of(lab) == kernel
     probed = pairs(lab, 21, 22)
     was = observe(lab.dialer, probed)
     lab.put(*after)
