@@ -10,7 +10,7 @@ from kubeproxy.base.inet import Family
 from lab.deploy import ETP_LOCAL, NARROW_RANGES, UDP, Address, Port, deploy, everywhere
 from lab.documents import in_family
 from lab.foreign import foreign_changes
-from lab.modes import only
+from lab.modes import differs, only
 from lab.plan import HOSTS, NODE_NAME_OF, cluster_ip, vip
 from lab.stage import Lab
 from lab.test_trace_frontends import JSON, serve
@@ -19,6 +19,7 @@ from lab.tracer import Tracer
 anywhere = only("nftables", reason="the tools and pages are the same in every mode")
 
 
+@differs("userspace", reason="the listener answers, whatever its endpoint does")
 @pytest.mark.parametrize("family", Family)
 def test_answered_refused_and_not_answered(lab: Lab, family: Family) -> None:
     nobody = (Port(81, 9), Port(54, 9, protocol=UDP))
