@@ -58,7 +58,7 @@ check: venv packages lint  ## everything that CI runs: lint, types, contracts, a
 	$(BIN)/python -m pytest -n 3 --ignore tests/lab --cov --cov-report=
 	$(BIN)/python scripts/coverage-of-pure-packages
 	$(MAKE) --no-print-directory native-lab
-	@$(MAKE) --no-print-directory -j 2 --output-sync kernels-quick $(UML_LEGS)
+	@$(MAKE) --no-print-directory -j 4 --output-sync kernels-quick $(UML_LEGS)
 
 .PHONY: packages
 packages: $(PROMTOOL) $(KUBECTL) $(HELM)
@@ -70,7 +70,7 @@ UML := PYTHONPATH=tests $(BIN)/python -m uml --seconds 1200 -- $(BIN)/python -m 
 
 .PHONY: lab
 lab: native-lab  ## real packets in real kernels, in namespaces of their own
-	@$(MAKE) --no-print-directory -j 2 --output-sync $(UML_LEGS)
+	@$(MAKE) --no-print-directory -j 4 --output-sync $(UML_LEGS)
 
 # Each mode removes the rules of the others, so each has a run of its own (tests/lab/modes.py).
 .PHONY: native-lab
