@@ -80,7 +80,7 @@ native-lab: venv packages
 	$(LAB) -n 4 -rs --mode userspace tests/lab
 
 # The test kernel (CONTRIBUTING.md) has ipvs and SCTP, which others lack, and one slow processor,
-# as Debian's kernels have in their emulator: two of these run side by side.
+# as Debian's kernels have in their emulator: all of these run side by side.
 UML_LEGS := uml-ipvs uml-scenarios uml-sctp
 UML_FILES := $(wildcard tests/lab/test_ipvs_*.py tests/lab/test_uml_*.py)
 
