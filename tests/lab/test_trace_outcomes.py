@@ -17,6 +17,7 @@ from lab.test_trace_frontends import JSON, serve
 from lab.tracer import Tracer
 
 anywhere = only("nftables", reason="the tools and pages are the same in every mode")
+in_ip = differs("ipvs", reason="nf_tables of the test kernel knows no IP")
 
 
 @differs("userspace", reason="the listener answers, whatever its endpoint does")
@@ -64,6 +65,7 @@ def test_rows_fit_the_terminal(lab: Lab, columns: int) -> None:
 NO_ENDPOINT = "the service has no endpoint that can serve"
 
 
+@in_ip
 @pytest.mark.parametrize("family", Family)
 def test_refused_and_dropped_connections_are_shown_with_the_reason(
     lab: Lab, family: Family
@@ -87,6 +89,7 @@ def test_refused_and_dropped_connections_are_shown_with_the_reason(
     assert f"  mall/web:tcp-80  2  refused: {NO_ENDPOINT}" in tracer.lines
 
 
+@in_ip
 def test_source_ranges_and_the_policy_local(lab: Lab) -> None:
     lab.run(
         documents=[
